@@ -1,0 +1,45 @@
+//! What the rest of Keepwarm works with: checked values, nothing left to look up or to doubt.
+//!
+//! Rules of these files: plain public fields, `PartialEq` on everything (a reload compares old and new), no
+//! parsing, no spans. A value that reached one of these structs is inside its range.
+
+mod app;
+mod limits;
+mod listen;
+mod net;
+mod route;
+mod server;
+
+pub use app::{App, AppKind, Program};
+pub use limits::Limits;
+pub use listen::{AccessLog, Listen, LogFormat};
+pub use net::{Bind, Cidr};
+pub use route::{
+    Action, EarlyHints, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Respond, Route,
+};
+pub use server::{Log, LogLevel, Server};
+
+/// A whole configuration, checked.
+///
+/// `listens` and `apps` keep the order of the file. Every app a route names is in `apps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `[server]`: the process.
+    pub server: Server,
+    /// `[listen.NAME]`: at least one.
+    pub listens: Vec<Listen>,
+    /// `[app.NAME]`: may be empty, when every route answers or redirects.
+    pub apps: Vec<App>,
+}
+
+impl Config {
+    /// The app of this name.
+    pub fn app(&self, name: &str) -> Option<&App> {
+        self.apps.iter().find(|app| app.name == name)
+    }
+
+    /// The listener of this name.
+    pub fn listen(&self, name: &str) -> Option<&Listen> {
+        self.listens.iter().find(|listen| listen.name == name)
+    }
+}
