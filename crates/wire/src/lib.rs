@@ -1,1 +1,18 @@
-//! TODO
+//! The frames between Keepwarm and a worker, and the state of one such connection (`spec/wire.md`, version 1).
+//!
+//! Sans-IO: bytes come in, frames, events and bytes go out; no socket, no clock, no task.
+//!
+//! * [`frame`]: what a frame is. [`frame::FromWorker::decode`] and [`frame::ToWorker::decode`] borrow the input.
+//! * [`encode`]: appends frames to a `Vec<u8>`; [`encode::RequestWriter`] is the hot path.
+//!
+//! A decoder has three outcomes: a frame, `None` (need more), or a [`WireFault`]. After a fault the connection
+//! is dead: close it, kill the worker, replace it.
+
+pub mod encode;
+mod fault;
+pub mod frame;
+
+pub use fault::{FaultKind, WireFault};
+
+/// The one version of the wire that this crate speaks.
+pub const VERSION: u16 = 1;

@@ -1,0 +1,274 @@
+//! The frames that a worker sends.
+
+use super::reader::Reader;
+use super::{FrameHeader, FrameType, MAX_BODY, MAX_STREAMS, ResetCode, Sender, Strings, flags};
+use crate::{FaultKind, WireFault};
+
+/// A frame from the worker, borrowed from the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FromWorker<'a> {
+    /// The worker is ready.
+    Hello(Hello<'a>),
+    /// The head of an answer, and what of its body came with it.
+    Response(Response<'a>),
+    /// Bytes of an answer's body.
+    Data {
+        /// The stream.
+        stream: u32,
+        /// At most [`MAX_BODY`] bytes.
+        bytes: &'a [u8],
+        /// The body ends here.
+        end: bool,
+    },
+    /// The trailers of an answer; they end it.
+    Trailers {
+        /// The stream.
+        stream: u32,
+        /// Names and values.
+        fields: Strings<'a>,
+    },
+    /// An informational answer.
+    Inform {
+        /// The stream.
+        stream: u32,
+        /// 102 to 199.
+        status: u16,
+        /// Names and values.
+        fields: Strings<'a>,
+    },
+    /// The application wants the request's body.
+    Want {
+        /// The stream.
+        stream: u32,
+    },
+    /// Keepwarm may send more.
+    Credit {
+        /// The stream; 0 is the connection.
+        stream: u32,
+        /// Bytes, 1 to 2^31-1.
+        amount: u32,
+    },
+    /// The answer ends here, incomplete.
+    Reset {
+        /// The stream.
+        stream: u32,
+        /// Why.
+        code: ResetCode,
+        /// For the log.
+        reason: &'a str,
+    },
+    /// Part of a text message. Whether it is UTF-8 shows only when the message is whole: a frame may end within
+    /// a character.
+    Text {
+        /// The stream.
+        stream: u32,
+        /// At most [`MAX_BODY`] bytes.
+        bytes: &'a [u8],
+        /// The message ends here.
+        end: bool,
+    },
+    /// Part of a binary message.
+    Binary {
+        /// The stream.
+        stream: u32,
+        /// At most [`MAX_BODY`] bytes.
+        bytes: &'a [u8],
+        /// The message ends here.
+        end: bool,
+    },
+    /// The WebSocket closes.
+    Close {
+        /// The stream.
+        stream: u32,
+        /// RFC 6455 §7.4; any number, the application chose it.
+        code: u16,
+        /// At most 123 bytes.
+        reason: &'a str,
+    },
+    /// The answer to a PING.
+    Pong {
+        /// The PING's bytes.
+        payload: [u8; 8],
+    },
+    /// The worker wants no more requests.
+    Drain,
+}
+
+/// HELLO: the worker is ready (spec §3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello<'a> {
+    /// The version that the worker speaks; not 0.
+    pub version: u16,
+    /// How many requests it takes at once: 1 to 65,535.
+    pub streams: u32,
+    /// Bytes that Keepwarm may send on each stream before CREDIT.
+    pub stream_credit: u32,
+    /// Bytes that Keepwarm may send on all streams together before CREDIT.
+    pub connection_credit: u32,
+    /// Names and values: `adapter`, `kind`, `language`; unknown names are ignored.
+    pub about: Strings<'a>,
+}
+
+/// RESPONSE: the head of an answer, and the first bytes of its body (spec §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response<'a> {
+    /// The stream.
+    pub stream: u32,
+    /// 200 to 999, or 101 (without END and body).
+    pub status: u16,
+    /// Names and values as the application gave them: neither is checked here (spec §5).
+    pub fields: Strings<'a>,
+    /// At most [`MAX_BODY`] bytes; not under credit.
+    pub body: &'a [u8],
+    /// The answer is complete.
+    pub end: bool,
+    /// Close the client's connection after it.
+    pub close: bool,
+}
+
+impl<'a> FromWorker<'a> {
+    /// The first frame in `input` and how many bytes it took. `None`: it is not all there yet;
+    /// [`Self::frame_len`] says how many bytes it will have.
+    ///
+    /// # Errors
+    ///
+    /// A header that is wrong is a fault as soon as its ten bytes are there, whether or not the payload is.
+    #[inline]
+    pub fn decode(input: &'a [u8]) -> Result<Option<(Self, usize)>, WireFault> {
+        let Some((reader, frame_len)) = Reader::frame(input, Sender::Worker)? else {
+            return Ok(None);
+        };
+        Ok(Some((Self::payload(reader)?, frame_len)))
+    }
+
+    /// How many bytes the first frame in `input` has, header included; `None` while its header is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`FrameHeader::decode`].
+    pub fn frame_len(input: &[u8]) -> Result<Option<usize>, WireFault> {
+        Ok(FrameHeader::decode(input, Sender::Worker)?.map(|header| header.frame_len()))
+    }
+
+    /// The stream that the frame is about; 0 is the connection.
+    pub fn stream(&self) -> u32 {
+        match *self {
+            Self::Hello(_) | Self::Pong { .. } | Self::Drain => 0,
+            Self::Response(Response { stream, .. })
+            | Self::Data { stream, .. }
+            | Self::Trailers { stream, .. }
+            | Self::Inform { stream, .. }
+            | Self::Want { stream }
+            | Self::Credit { stream, .. }
+            | Self::Reset { stream, .. }
+            | Self::Text { stream, .. }
+            | Self::Binary { stream, .. }
+            | Self::Close { stream, .. } => stream,
+        }
+    }
+
+    /// The frame's type.
+    pub fn frame_type(&self) -> FrameType {
+        match self {
+            Self::Hello(_) => FrameType::Hello,
+            Self::Response(_) => FrameType::Response,
+            Self::Data { .. } => FrameType::Data,
+            Self::Trailers { .. } => FrameType::Trailers,
+            Self::Inform { .. } => FrameType::Inform,
+            Self::Want { .. } => FrameType::Want,
+            Self::Credit { .. } => FrameType::Credit,
+            Self::Reset { .. } => FrameType::Reset,
+            Self::Text { .. } => FrameType::Text,
+            Self::Binary { .. } => FrameType::Binary,
+            Self::Close { .. } => FrameType::Close,
+            Self::Pong { .. } => FrameType::Pong,
+            Self::Drain => FrameType::Drain,
+        }
+    }
+
+    #[inline]
+    fn payload(mut reader: Reader<'a>) -> Result<Self, WireFault> {
+        let header = reader.header;
+        let (stream, end) = (header.stream, header.end());
+        Ok(match header.frame_type {
+            FrameType::Hello => Self::Hello(Hello::payload(reader)?),
+            FrameType::Response => Self::Response(Response::payload(reader)?),
+            FrameType::Data => Self::Data { stream, bytes: reader.rest(MAX_BODY)?, end },
+            FrameType::Trailers => Self::Trailers { stream, fields: reader.last_pairs()? },
+            FrameType::Inform => {
+                let status = reader.u16()?;
+                // 100 is Keepwarm's to send, 101 is an answer.
+                if !(102..=199).contains(&status) {
+                    return Err(reader.fault(FaultKind::Status, status.into()));
+                }
+                Self::Inform { stream, status, fields: reader.last_pairs()? }
+            }
+            FrameType::Want => Self::Want { stream },
+            FrameType::Credit => Self::Credit { stream, amount: reader.credit()? },
+            FrameType::Reset => {
+                let (code, reason) = reader.code_and_reason()?;
+                Self::Reset { stream, code: ResetCode(code), reason }
+            }
+            FrameType::Text => Self::Text { stream, bytes: reader.rest(MAX_BODY)?, end },
+            FrameType::Binary => Self::Binary { stream, bytes: reader.rest(MAX_BODY)?, end },
+            FrameType::Close => {
+                let (code, reason) = reader.code_and_reason()?;
+                Self::Close { stream, code, reason }
+            }
+            FrameType::Pong => Self::Pong { payload: reader.take()? },
+            FrameType::Drain => Self::Drain,
+            FrameType::Welcome | FrameType::Request | FrameType::Ping => {
+                return Err(reader.fault(FaultKind::Direction, 0));
+            }
+        })
+    }
+}
+
+impl<'a> Hello<'a> {
+    /// The value of this name among the words about the worker: `adapter`, `kind`, `language`.
+    pub fn about(&self, name: &str) -> Option<&'a [u8]> {
+        self.about.pairs().find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value)
+    }
+
+    fn payload(mut reader: Reader<'a>) -> Result<Self, WireFault> {
+        let version = reader.u16()?;
+        if version == 0 {
+            return Err(reader.fault(FaultKind::Version, 0));
+        }
+        let streams = reader.u32()?;
+        if !(1..=MAX_STREAMS).contains(&streams) {
+            return Err(reader.fault(FaultKind::StreamCount, streams.into()));
+        }
+        Ok(Self {
+            version,
+            streams,
+            stream_credit: reader.initial_credit()?,
+            connection_credit: reader.initial_credit()?,
+            about: reader.last_pairs()?,
+        })
+    }
+}
+
+impl<'a> Response<'a> {
+    #[inline]
+    fn payload(mut reader: Reader<'a>) -> Result<Self, WireFault> {
+        let FrameHeader { stream, flags, .. } = reader.header;
+        let status = reader.u16()?;
+        if !(200..=999).contains(&status) && status != 101 {
+            return Err(reader.fault(FaultKind::Status, status.into()));
+        }
+        let fields = reader.pairs()?;
+        let body = reader.rest(MAX_BODY)?;
+        let (end, close) = (flags & flags::END != 0, flags & flags::CLOSE != 0);
+        if status == 101 {
+            // spec §7: a 101 opens a WebSocket, which has neither body nor END.
+            if end {
+                return Err(reader.fault(FaultKind::Flags, flags.into()));
+            }
+            if !body.is_empty() {
+                return Err(reader.fault(FaultKind::TooLong, body.len() as u64));
+            }
+        }
+        Ok(Self { stream, status, fields, body, end, close })
+    }
+}
