@@ -4,6 +4,8 @@
 //!
 //! * [`frame`]: what a frame is. [`frame::FromWorker::decode`] and [`frame::ToWorker::decode`] borrow the input.
 //! * [`encode`]: appends frames to a `Vec<u8>`; [`encode::RequestWriter`] is the hot path.
+//! * [`session`]: Keepwarm's side of a connection: which streams are open, what a worker may say now, and how
+//!   much either side may send.
 //!
 //! A decoder has three outcomes: a frame, `None` (need more), or a [`WireFault`]. After a fault the connection
 //! is dead: close it, kill the worker, replace it.
@@ -11,6 +13,7 @@
 pub mod encode;
 mod fault;
 pub mod frame;
+pub mod session;
 
 pub use fault::{FaultKind, WireFault};
 

@@ -1,0 +1,390 @@
+//! Keepwarm's side of one connection with a worker (`spec/wire.md` §3-§8).
+//!
+//! What lives here: which streams are open, what the worker may say on each now, and the credit of both
+//! directions. What does not: bytes (the caller keeps those it was given, and gives them back with
+//! [`Session::release`]), time, the fields' syntax, `Content-Length` against the body, UTF-8 of whole messages.
+
+mod event;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use event::SessionEvent;
+
+use crate::encode::{EncodeError, encode_credit, encode_drain, encode_ping, encode_reset, encode_welcome};
+use crate::frame::{FromWorker, Hello, MAX_CREDIT, MIN_INITIAL_CREDIT, ResetCode, Strings, Welcome};
+use crate::{FaultKind, VERSION, WireFault};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+use stream::Stream;
+use window::Window;
+
+/// How many places the table of streams has from the start, so that opening one allocates nothing. A worker that
+/// takes more makes it grow, once. The number is arbitrary: 32 KiB.
+const FIRST_PLACES: u32 = 512;
+
+/// What Keepwarm allows a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// Bytes that the worker may send on one stream ahead of [`Session::release`]. Bounds what a client that
+    /// reads slowly can make Keepwarm hold.
+    pub stream_credit: u32,
+    /// The same for all streams of the worker together.
+    pub connection_credit: u32,
+}
+
+impl Default for SessionConfig {
+    /// 256 KiB a stream: four largest frames, so that a worker writes while Keepwarm does. 1 MiB in all.
+    fn default() -> Self {
+        Self { stream_credit: 256 * 1024, connection_credit: 1024 * 1024 }
+    }
+}
+
+/// The state of one connection, seen from Keepwarm.
+///
+/// 1. [`Self::welcome`] writes the first frame.
+/// 2. [`Self::handle_frame`] takes each frame that [`FromWorker::decode`] finds, and says what it means; after a
+///    batch, [`Self::poll_credit`] writes what is owed to the worker.
+/// 3. From [`SessionEvent::Hello`] on, [`Self::open`] gives ids for requests; the caller encodes REQUEST.
+/// 4. Before DATA, TEXT or BINARY [`Self::send_credit`] says how much may go, and [`Self::spent`] that it went.
+/// 5. Each byte of a [`SessionEvent::Data`], `Text` or `Binary` is given back with [`Self::release`] exactly once,
+///    whatever has become of its stream.
+///
+/// After a fault every further frame is the same fault.
+#[derive(Debug)]
+pub struct Session {
+    config: SessionConfig,
+    /// What HELLO said; `None` before it.
+    worker: Option<Limits>,
+    /// The next stream's id; above `u32::MAX` when all are used.
+    next: u64,
+    /// The streams that are open. Each id is below `next`; an id below `next` that is not here is over.
+    streams: HashMap<u32, Stream, BuildHasherDefault<IdHasher>>,
+    /// What Keepwarm may send on the connection.
+    send: u32,
+    /// What the worker may send on the connection.
+    receive: Window,
+    /// The PING that is not answered yet.
+    ping: Option<[u8; 8]>,
+    drain_sent: bool,
+    drain_received: bool,
+    fault: Option<WireFault>,
+}
+
+/// What HELLO allows Keepwarm.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    streams: u32,
+    stream_credit: u32,
+}
+
+impl Session {
+    /// A connection on which nothing was said. Credits outside 65,536 to 2^31-1 (spec §3) are brought within.
+    pub fn new(config: SessionConfig) -> Self {
+        let within = |credit: u32| credit.clamp(MIN_INITIAL_CREDIT, MAX_CREDIT);
+        let config = SessionConfig {
+            stream_credit: within(config.stream_credit),
+            connection_credit: within(config.connection_credit),
+        };
+        Self {
+            config,
+            worker: None,
+            next: 1,
+            streams: HashMap::default(),
+            send: 0,
+            receive: Window::new(config.connection_credit),
+            ping: None,
+            drain_sent: false,
+            drain_received: false,
+            fault: None,
+        }
+    }
+
+    /// Whether HELLO has come.
+    pub fn is_ready(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    /// Whether either side has sent DRAIN: no stream can be opened any more.
+    pub fn is_draining(&self) -> bool {
+        self.drain_sent || self.drain_received
+    }
+
+    /// Whether every stream id was used (after 2^32-1 requests): the worker must be drained and replaced.
+    pub fn is_exhausted(&self) -> bool {
+        self.next > u32::MAX.into()
+    }
+
+    /// How many streams are open, those that Keepwarm has reset and the worker has not yet ended included.
+    pub fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// How many streams could be opened now.
+    pub fn free_places(&self) -> usize {
+        match self.worker {
+            Some(worker) if !self.is_draining() && !self.is_exhausted() && self.fault.is_none() => {
+                (worker.streams as usize).saturating_sub(self.streams.len())
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether this stream was opened and the worker has ended it. What Keepwarm would still send on it would be
+    /// ignored.
+    pub fn is_over(&self, stream: u32) -> bool {
+        stream != 0 && u64::from(stream) < self.next && !self.streams.contains_key(&stream)
+    }
+
+    /// Whether a PING waits for its PONG.
+    pub fn is_ping_pending(&self) -> bool {
+        self.ping.is_some()
+    }
+
+    /// Writes WELCOME with these names and values (spec §3: `app`, `worker`, `workers`, `software`).
+    ///
+    /// # Errors
+    ///
+    /// A name or value with a NUL.
+    pub fn welcome<'f>(
+        &mut self,
+        about: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let SessionConfig { stream_credit, connection_credit } = self.config;
+        let welcome = Welcome {
+            version_min: VERSION,
+            version_max: VERSION,
+            stream_credit,
+            connection_credit,
+            about: Strings::default(),
+        };
+        encode_welcome(out, &welcome, about)
+    }
+
+    /// Says what a frame means for the caller.
+    ///
+    /// # Errors
+    ///
+    /// What a worker may not say now. The connection is dead.
+    #[inline]
+    pub fn handle_frame<'a>(&mut self, frame: FromWorker<'a>) -> Result<SessionEvent<'a>, WireFault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let (type_byte, stream) = (frame.frame_type() as u8, frame.stream());
+        self.judge(frame).map_err(|(kind, seen)| {
+            let fault = WireFault { kind, type_byte, stream, seen };
+            self.fault = Some(fault);
+            fault
+        })
+    }
+
+    /// A new stream's id, for a REQUEST that the caller sends. `None`: not ready, all places taken, draining, or out
+    /// of ids.
+    #[inline]
+    pub fn open(&mut self) -> Option<u32> {
+        self.open_stream(false)
+    }
+
+    /// As [`Self::open`], for a REQUEST with WEBSOCKET: only there may the worker answer 101 (spec §7).
+    pub fn open_websocket(&mut self) -> Option<u32> {
+        self.open_stream(true)
+    }
+
+    /// How many bytes of DATA, TEXT and BINARY may be sent on this stream now; 0 when it is over or was reset.
+    #[inline]
+    pub fn send_credit(&self, stream: u32) -> u32 {
+        match self.streams.get(&stream) {
+            Some(open) if !open.was_reset() => open.send.min(self.send),
+            _ => 0,
+        }
+    }
+
+    /// Notes that `bytes` were sent on this stream; at most what [`Self::send_credit`] said. If the stream has ended
+    /// since, only the connection's credit is spent.
+    #[inline]
+    pub fn spent(&mut self, stream: u32, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        if let Some(open) = self.streams.get_mut(&stream) {
+            debug_assert!(bytes <= open.send, "more sent than the stream's credit");
+            open.send = open.send.saturating_sub(bytes);
+        }
+        debug_assert!(bytes <= self.send, "more sent than the connection's credit");
+        self.send = self.send.saturating_sub(bytes);
+    }
+
+    /// Takes back `bytes` that an event of this stream gave and the caller no longer holds; writes CREDIT when at
+    /// least a quarter of the first credit has come together (spec §6). Bytes beyond what is held are not counted.
+    #[inline]
+    pub fn release(&mut self, stream: u32, bytes: usize, out: &mut Vec<u8>) {
+        if let Some(open) = self.streams.get_mut(&stream) {
+            open.receive.release(bytes);
+            // A worker that was told to let go of the stream needs no more credit for it.
+            if let Some(amount) = open.receive.due().filter(|_| !open.was_reset()) {
+                open.receive.give(amount);
+                write_credit(out, stream, amount);
+            }
+        }
+        self.receive.release(bytes);
+        self.poll_credit(out);
+    }
+
+    /// Writes the connection's CREDIT when enough has come together; after each batch of frames, since dropped
+    /// bytes are released without the caller.
+    #[inline]
+    pub fn poll_credit(&mut self, out: &mut Vec<u8>) {
+        if let Some(amount) = self.receive.due() {
+            self.receive.give(amount);
+            write_credit(out, 0, amount);
+        }
+    }
+
+    /// Writes RESET: nobody waits for this answer any more. What the worker still sends on the stream becomes
+    /// [`SessionEvent::Dropped`]; its place is free when the worker has ended it. False, and nothing is written, when
+    /// the stream is not open or was reset before.
+    pub fn reset(&mut self, stream: u32, code: ResetCode, reason: &str, out: &mut Vec<u8>) -> bool {
+        let Some(open) = self.streams.get_mut(&stream) else {
+            return false;
+        };
+        if open.was_reset() {
+            return false;
+        }
+        open.set_reset();
+        encode_reset(out, stream, code, reason).is_ok()
+    }
+
+    /// Writes PING. False, and nothing is written, before HELLO or while another waits for its PONG.
+    pub fn ping(&mut self, payload: [u8; 8], out: &mut Vec<u8>) -> bool {
+        if self.worker.is_none() || self.ping.is_some() {
+            return false;
+        }
+        self.ping = Some(payload);
+        encode_ping(out, payload);
+        true
+    }
+
+    /// Writes DRAIN, once: no request will follow.
+    pub fn drain(&mut self, out: &mut Vec<u8>) {
+        if !self.drain_sent {
+            self.drain_sent = true;
+            encode_drain(out);
+        }
+    }
+
+    fn open_stream(&mut self, websocket: bool) -> Option<u32> {
+        if self.free_places() == 0 {
+            return None;
+        }
+        let stream = u32::try_from(self.next).ok()?;
+        let send = self.worker?.stream_credit;
+        self.next += 1;
+        self.streams.insert(stream, Stream::new(websocket, send, self.config.stream_credit));
+        Some(stream)
+    }
+
+    fn judge<'a>(&mut self, frame: FromWorker<'a>) -> Result<SessionEvent<'a>, (FaultKind, u64)> {
+        if self.worker.is_none() {
+            return match frame {
+                FromWorker::Hello(hello) => self.handle_hello(hello),
+                _ => Err((FaultKind::BeforeHello, 0)),
+            };
+        }
+        match frame {
+            FromWorker::Hello(_) => Err((FaultKind::SecondHello, 0)),
+            FromWorker::Pong { payload } if self.ping == Some(payload) => {
+                self.ping = None;
+                Ok(SessionEvent::Pong { payload })
+            }
+            FromWorker::Pong { .. } => Err((FaultKind::Pong, 0)),
+            FromWorker::Drain => {
+                self.drain_received = true;
+                Ok(SessionEvent::Drain)
+            }
+            FromWorker::Credit { stream: 0, amount } => {
+                add_credit(&mut self.send, amount)?;
+                Ok(SessionEvent::Credit { stream: 0 })
+            }
+            _ => self.handle_stream_frame(frame),
+        }
+    }
+
+    fn handle_hello<'a>(&mut self, hello: Hello<'a>) -> Result<SessionEvent<'a>, (FaultKind, u64)> {
+        if hello.version != VERSION {
+            return Err((FaultKind::Version, hello.version.into()));
+        }
+        self.worker = Some(Limits { streams: hello.streams, stream_credit: hello.stream_credit });
+        self.send = hello.connection_credit;
+        self.streams.reserve(hello.streams.min(FIRST_PLACES) as usize);
+        Ok(SessionEvent::Hello(hello))
+    }
+
+    #[inline]
+    fn handle_stream_frame<'a>(
+        &mut self,
+        frame: FromWorker<'a>,
+    ) -> Result<SessionEvent<'a>, (FaultKind, u64)> {
+        let stream = frame.stream();
+        if u64::from(stream) >= self.next {
+            return Err((FaultKind::UnknownStream, 0));
+        }
+        let Entry::Occupied(mut open) = self.streams.entry(stream) else {
+            return Err((FaultKind::StreamOver, 0));
+        };
+        let before = *open.get();
+        let step = open.get_mut().handle(&frame)?;
+        if step.bytes != 0 {
+            // spec §6: a sender spends both.
+            open.get_mut().receive.take(step.bytes)?;
+            self.receive.take(step.bytes)?;
+        }
+        if step.over {
+            open.remove();
+        }
+        if before.was_reset() {
+            self.receive.release(step.bytes as usize);
+            return Ok(SessionEvent::Dropped { stream, bytes: step.bytes as usize, over: step.over });
+        }
+        Ok(SessionEvent::of_stream(frame, &before))
+    }
+}
+
+/// Adds to what Keepwarm may send (spec §6: never above 2^31-1).
+fn add_credit(credit: &mut u32, amount: u32) -> Result<(), (FaultKind, u64)> {
+    let sum = u64::from(*credit) + u64::from(amount);
+    if sum > MAX_CREDIT.into() {
+        return Err((FaultKind::CreditOverflow, sum));
+    }
+    *credit += amount;
+    Ok(())
+}
+
+/// CREDIT of an amount that a [`Window`] owes: 1 to its first value, which is a legal credit.
+fn write_credit(out: &mut Vec<u8>, stream: u32, amount: u32) {
+    let written = encode_credit(out, stream, amount);
+    debug_assert!(written.is_ok(), "a window owes a legal credit");
+}
+
+/// Spreads stream ids. They are ours and increase by one: a multiplication by an odd constant keeps neighbours
+/// apart, and no worker can choose them to collide.
+#[derive(Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32((*byte).into());
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, id: u32) {
+        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15); // 2^64 / the golden ratio
+    }
+}

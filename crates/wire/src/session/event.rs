@@ -1,0 +1,169 @@
+//! What a worker's frame means.
+
+use super::stream::Stream;
+use crate::frame::{FromWorker, Hello, ResetCode, Response, Strings};
+
+/// What the worker has said, in a place where it may say it. Borrowed from the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionEvent<'a> {
+    /// The worker is ready: streams can be opened.
+    Hello(Hello<'a>),
+    /// The head of an answer. With `end` the stream is over. With 101 messages follow.
+    Response(Response<'a>),
+    /// Bytes of an answer's body; to be released.
+    Data {
+        /// The stream.
+        stream: u32,
+        /// At most 65,536 bytes.
+        bytes: &'a [u8],
+        /// The answer is complete and the stream over.
+        over: bool,
+    },
+    /// Trailers; the answer is complete and the stream over.
+    Trailers {
+        /// The stream.
+        stream: u32,
+        /// Names and values.
+        fields: Strings<'a>,
+    },
+    /// An informational answer, before the answer.
+    Inform {
+        /// The stream.
+        stream: u32,
+        /// 102 to 199.
+        status: u16,
+        /// Names and values.
+        fields: Strings<'a>,
+    },
+    /// The application wants the body: send `100 Continue` if the client waits for it. May come more than once.
+    Want {
+        /// The stream.
+        stream: u32,
+    },
+    /// The answer ends here, incomplete; the stream is over.
+    Reset {
+        /// The stream.
+        stream: u32,
+        /// Why.
+        code: ResetCode,
+        /// For the log.
+        reason: &'a str,
+        /// RESPONSE had come: the client's connection must be cut. Otherwise an error can be answered.
+        answered: bool,
+        /// The worker says that it had not begun (REFUSED), and nothing it sent before says otherwise: another worker
+        /// may get the request.
+        unprocessed: bool,
+    },
+    /// Part of a text message; to be released.
+    Text {
+        /// The stream.
+        stream: u32,
+        /// At most 65,536 bytes; whether they are UTF-8 shows when the message is whole.
+        bytes: &'a [u8],
+        /// The message ends here.
+        end: bool,
+    },
+    /// Part of a binary message; to be released.
+    Binary {
+        /// The stream.
+        stream: u32,
+        /// At most 65,536 bytes.
+        bytes: &'a [u8],
+        /// The message ends here.
+        end: bool,
+    },
+    /// The WebSocket closes; the stream is over.
+    Close {
+        /// The stream.
+        stream: u32,
+        /// The application's number, not checked.
+        code: u16,
+        /// At most 123 bytes.
+        reason: &'a str,
+    },
+    /// More may be sent on this stream, or with 0 on any.
+    Credit {
+        /// The stream; 0 is the connection.
+        stream: u32,
+    },
+    /// The PING is answered.
+    Pong {
+        /// Its bytes.
+        payload: [u8; 8],
+    },
+    /// The worker wants no more requests. When all streams are over, send DRAIN.
+    Drain,
+    /// A frame of a stream that Keepwarm has reset: nobody waits for it. Its bytes are released already.
+    Dropped {
+        /// The stream.
+        stream: u32,
+        /// Bytes of body or message that were dropped.
+        bytes: usize,
+        /// The worker has let go of the stream: it is over, and its place free.
+        over: bool,
+    },
+}
+
+impl<'a> SessionEvent<'a> {
+    /// The stream that the event is about; 0 is the connection.
+    pub fn stream(&self) -> u32 {
+        match *self {
+            Self::Hello(_) | Self::Pong { .. } | Self::Drain => 0,
+            Self::Response(Response { stream, .. })
+            | Self::Data { stream, .. }
+            | Self::Trailers { stream, .. }
+            | Self::Inform { stream, .. }
+            | Self::Want { stream }
+            | Self::Reset { stream, .. }
+            | Self::Text { stream, .. }
+            | Self::Binary { stream, .. }
+            | Self::Close { stream, .. }
+            | Self::Credit { stream }
+            | Self::Dropped { stream, .. } => stream,
+        }
+    }
+
+    /// The stream that this event has ended, whose place is free now.
+    pub fn ended(&self) -> Option<u32> {
+        match *self {
+            Self::Response(Response { stream, end: true, .. })
+            | Self::Data { stream, over: true, .. }
+            | Self::Trailers { stream, .. }
+            | Self::Reset { stream, .. }
+            | Self::Close { stream, .. }
+            | Self::Dropped { stream, over: true, .. } => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// The bytes that the caller must release.
+    pub fn held(&self) -> usize {
+        match *self {
+            Self::Data { bytes, .. } | Self::Text { bytes, .. } | Self::Binary { bytes, .. } => bytes.len(),
+            _ => 0,
+        }
+    }
+
+    /// The event of an allowed frame on a stream that was so before it.
+    #[inline]
+    pub(super) fn of_stream(frame: FromWorker<'a>, before: &Stream) -> Self {
+        match frame {
+            FromWorker::Response(response) => Self::Response(response),
+            FromWorker::Data { stream, bytes, end } => Self::Data { stream, bytes, over: end },
+            FromWorker::Trailers { stream, fields } => Self::Trailers { stream, fields },
+            FromWorker::Inform { stream, status, fields } => Self::Inform { stream, status, fields },
+            FromWorker::Want { stream } => Self::Want { stream },
+            FromWorker::Reset { stream, code, reason } => {
+                let unprocessed = code == ResetCode::REFUSED && !before.begun();
+                Self::Reset { stream, code, reason, answered: before.answered(), unprocessed }
+            }
+            FromWorker::Text { stream, bytes, end } => Self::Text { stream, bytes, end },
+            FromWorker::Binary { stream, bytes, end } => Self::Binary { stream, bytes, end },
+            FromWorker::Close { stream, code, reason } => Self::Close { stream, code, reason },
+            FromWorker::Credit { stream, .. } => Self::Credit { stream },
+            FromWorker::Hello(hello) => Self::Hello(hello),
+            FromWorker::Pong { payload } => Self::Pong { payload },
+            FromWorker::Drain => Self::Drain,
+        }
+    }
+}

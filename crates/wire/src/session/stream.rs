@@ -1,0 +1,176 @@
+//! What the worker may say on one stream (spec §5, §7).
+//!
+//! ```text
+//!            RESPONSE            DATA            END, TRAILERS
+//! Waiting ─────────────▶ Body ──┐◀──┘ ───────────────────────────▶ over
+//!    │  ▲                                          CLOSE             ▲
+//!    │  └─ INFORM      101 (asked for) ▶ Messages ───────────────────┤
+//!    └───────────────────────── RESET (from any) ────────────────────┘
+//! ```
+
+use super::add_credit;
+use super::window::Window;
+use crate::FaultKind;
+use crate::frame::{FromWorker, Response};
+
+/// One open stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stream {
+    answer: Answer,
+    /// The request asked for a WebSocket.
+    websocket: bool,
+    /// The worker has shown that it works on the request.
+    begun: bool,
+    /// Keepwarm has sent RESET.
+    reset: bool,
+    /// What Keepwarm may send.
+    pub(super) send: u32,
+    /// What the worker may send.
+    pub(super) receive: Window,
+}
+
+/// How far the answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// No RESPONSE yet.
+    Waiting,
+    /// A body follows.
+    Body,
+    /// An accepted WebSocket, between messages or within one.
+    Messages(Option<Message>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Message {
+    Text,
+    Binary,
+}
+
+/// What a frame did.
+pub(super) struct Step {
+    /// Bytes under credit.
+    pub(super) bytes: u32,
+    /// The worker has ended the stream.
+    pub(super) over: bool,
+}
+
+impl Step {
+    const NOTHING: Self = Self { bytes: 0, over: false };
+    const OVER: Self = Self { bytes: 0, over: true };
+}
+
+impl Stream {
+    pub(super) fn new(websocket: bool, send: u32, receive: u32) -> Self {
+        let receive = Window::new(receive);
+        Self { answer: Answer::Waiting, websocket, begun: false, reset: false, send, receive }
+    }
+
+    /// Whether RESPONSE has come.
+    pub(super) fn answered(&self) -> bool {
+        self.answer != Answer::Waiting
+    }
+
+    /// Whether the worker has shown that it works on the request.
+    pub(super) fn begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(super) fn was_reset(&self) -> bool {
+        self.reset
+    }
+
+    pub(super) fn set_reset(&mut self) {
+        self.reset = true;
+    }
+
+    /// Judges a frame of this stream, and moves on.
+    #[inline]
+    pub(super) fn handle(&mut self, frame: &FromWorker<'_>) -> Result<Step, (FaultKind, u64)> {
+        match *frame {
+            FromWorker::Response(ref response) => self.handle_response(response),
+            FromWorker::Data { bytes, end, .. } => {
+                self.needs_body()?;
+                Ok(Step { bytes: len(bytes), over: end })
+            }
+            FromWorker::Trailers { .. } => {
+                self.needs_body()?;
+                Ok(Step::OVER)
+            }
+            FromWorker::Inform { status, .. } => {
+                if self.answered() {
+                    return Err((FaultKind::LateInform, status.into()));
+                }
+                self.begun = true;
+                Ok(Step::NOTHING)
+            }
+            FromWorker::Want { .. } => {
+                self.begun = true; // spec §4: otherwise harmless, at any time
+                Ok(Step::NOTHING)
+            }
+            FromWorker::Credit { amount, .. } => {
+                add_credit(&mut self.send, amount)?;
+                Ok(Step::NOTHING)
+            }
+            FromWorker::Reset { .. } => Ok(Step::OVER),
+            FromWorker::Text { bytes, end, .. } => self.handle_message(Message::Text, bytes, end),
+            FromWorker::Binary { bytes, end, .. } => self.handle_message(Message::Binary, bytes, end),
+            FromWorker::Close { .. } => {
+                self.needs_messages()?;
+                Ok(Step::OVER)
+            }
+            // Frames of the connection do not come here.
+            FromWorker::Hello(_) | FromWorker::Pong { .. } | FromWorker::Drain => {
+                Err((FaultKind::StreamId, 0))
+            }
+        }
+    }
+
+    fn handle_response(&mut self, response: &Response<'_>) -> Result<Step, (FaultKind, u64)> {
+        if self.answered() {
+            return Err((FaultKind::SecondResponse, response.status.into()));
+        }
+        let accepted = response.status == 101;
+        if accepted && !self.websocket {
+            return Err((FaultKind::NotWebsocket, response.status.into()));
+        }
+        self.begun = true;
+        self.answer = if accepted { Answer::Messages(None) } else { Answer::Body };
+        Ok(Step { bytes: 0, over: response.end })
+    }
+
+    fn handle_message(
+        &mut self,
+        message: Message,
+        bytes: &[u8],
+        end: bool,
+    ) -> Result<Step, (FaultKind, u64)> {
+        let within = self.needs_messages()?;
+        if within.is_some_and(|open| open != message) {
+            return Err((FaultKind::MixedMessage, 0));
+        }
+        self.answer = Answer::Messages(if end { None } else { Some(message) });
+        Ok(Step { bytes: len(bytes), over: false })
+    }
+
+    fn needs_body(&self) -> Result<(), (FaultKind, u64)> {
+        match self.answer {
+            Answer::Body => Ok(()),
+            Answer::Waiting => Err((FaultKind::BeforeResponse, 0)),
+            Answer::Messages(_) => Err((FaultKind::WebsocketBody, 0)),
+        }
+    }
+
+    /// The message that has begun, if one has.
+    fn needs_messages(&self) -> Result<Option<Message>, (FaultKind, u64)> {
+        match self.answer {
+            Answer::Messages(within) => Ok(within),
+            Answer::Waiting if self.websocket => Err((FaultKind::BeforeResponse, 0)),
+            Answer::Waiting | Answer::Body => Err((FaultKind::NotWebsocket, 0)),
+        }
+    }
+}
+
+/// The length of a frame's bytes, which is at most `MAX_BODY`.
+fn len(bytes: &[u8]) -> u32 {
+    bytes.len() as u32
+}

@@ -1,0 +1,48 @@
+//! What the other side may send, and what it is owed (spec §6).
+
+use crate::FaultKind;
+
+/// The receiving end of one credit.
+///
+/// Invariant: `left + owed + held = first`, where held is what the caller has in memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window {
+    /// The value it began with.
+    first: u32,
+    /// What the other side may still send.
+    left: u32,
+    /// What has left memory and was not given back yet.
+    owed: u32,
+}
+
+impl Window {
+    pub(super) fn new(first: u32) -> Self {
+        Self { first, left: first, owed: 0 }
+    }
+
+    /// The other side has sent `bytes`.
+    pub(super) fn take(&mut self, bytes: u32) -> Result<(), (FaultKind, u64)> {
+        let Some(left) = self.left.checked_sub(bytes) else {
+            return Err((FaultKind::CreditSpent, bytes.into()));
+        };
+        self.left = left;
+        Ok(())
+    }
+
+    /// `bytes` have left memory; what was not held is not counted.
+    pub(super) fn release(&mut self, bytes: usize) {
+        let held = self.first - self.left - self.owed;
+        self.owed += u32::try_from(bytes).unwrap_or(u32::MAX).min(held);
+    }
+
+    /// What to give back now: at least a quarter of the first value, so that CREDIT frames stay few.
+    pub(super) fn due(&self) -> Option<u32> {
+        (self.owed >= self.first.div_ceil(4)).then_some(self.owed)
+    }
+
+    /// `amount`, which was due, was given back.
+    pub(super) fn give(&mut self, amount: u32) {
+        self.owed -= amount;
+        self.left += amount;
+    }
+}
