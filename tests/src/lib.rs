@@ -1,1 +1,17 @@
-//! What the end-to-end tests share.
+//! What the end-to-end tests share: the real binary under test ([`Server`]), a client that speaks bytes and keeps a transcript ([`Client`]),
+//! a strict reader of answers that shares no code with Keepwarm ([`Response`]), and a view of processes ([`process`]).
+//!
+//! Every wait here is bounded, and every failure prints the transcript of the connection and the log of the server.
+
+mod binary;
+mod client;
+pub mod process;
+mod response;
+mod server;
+pub mod tools;
+pub mod websocket;
+
+pub use binary::{apps, examples, keepwarm, python, root};
+pub use client::{BOUND, Client, Failure, get};
+pub use response::{Framing, Response};
+pub use server::{ASGI, Server, WSGI};

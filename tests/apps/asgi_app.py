@@ -1,0 +1,278 @@
+"""The test application for ASGI: the same paths as wsgi_app.py, where they make sense. Standard library only."""
+
+import asyncio
+import hashlib
+import json
+import os
+import signal
+from urllib.parse import parse_qsl
+
+DATE = b"Sun, 06 Nov 1994 08:49:37 GMT"
+SILENCE = 0.03
+TEXT = (b"content-type", b"text/plain")
+
+
+async def application(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await lifespan(receive, send)
+    elif scope["type"] == "websocket":
+        await websocket(scope, receive, send)
+    else:
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        answer = ANSWERS.get(path)
+        if answer is None:
+            await answer_with(send, 404, [(b"content-length", b"0"), (b"x-app", b"asgi")], [b""])
+        else:
+            await answer(scope, receive, send)
+
+
+async def lifespan(receive, send):
+    while True:
+        message = await receive()
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+async def websocket(scope, receive, send):
+    """Echoes; `close` as a text closes with 4001."""
+    await receive()
+    if scope["path"].endswith("/refuse"):
+        await send({"type": "websocket.close"})
+        return
+    offered = scope.get("subprotocols") or [None]
+    await send({"type": "websocket.accept", "subprotocol": offered[0]})
+    while True:
+        message = await receive()
+        if message["type"] == "websocket.disconnect":
+            if path := os.environ.get("COUNT_FILE"):
+                with open(path, "a") as lines:
+                    lines.write(f"disconnect {message.get('code')}\n")
+            return
+        if message.get("text") == "close":
+            await send({"type": "websocket.close", "code": 4001, "reason": "asked"})
+        elif message.get("text") is not None:
+            await send({"type": "websocket.send", "text": message["text"]})
+        else:
+            await send({"type": "websocket.send", "bytes": message["bytes"]})
+
+
+def query(scope):
+    return dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True))
+
+
+async def body_of(receive):
+    blocks = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b"".join(blocks)
+        blocks.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(blocks)
+
+
+async def answer_with(send, status, headers, blocks):
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    for number, block in enumerate(blocks):
+        await send({"type": "http.response.body", "body": block, "more_body": number + 1 < len(blocks)})
+
+
+def fixed(status, headers, blocks):
+    async def answer(scope, receive, send):
+        await body_of(receive)
+        await answer_with(send, status, headers, blocks)
+
+    return answer
+
+
+async def silent(scope, receive, send):
+    await body_of(receive)
+    await send({"type": "http.response.start", "status": 200, "headers": [TEXT]})
+    await send({"type": "http.response.body", "body": b"first,", "more_body": True})
+    await asyncio.sleep(SILENCE)
+    await send({"type": "http.response.body", "body": b"second", "more_body": False})
+
+
+async def unread(scope, receive, send):
+    await answer_with(send, 403, [(b"content-length", b"2")], [b"no"])
+
+
+async def answer_then_read(scope, receive, send):
+    """Begins its answer, and only then reads."""
+    await send({"type": "http.response.start", "status": 200, "headers": [TEXT]})
+    await send({"type": "http.response.body", "body": b"begun,", "more_body": True})
+    body = await body_of(receive)
+    await send({"type": "http.response.body", "body": str(len(body)).encode(), "more_body": False})
+
+
+async def echo(scope, receive, send):
+    body = await body_of(receive)
+    seen = {
+        "method": scope["method"],
+        "path": scope["path"],
+        "raw_path": scope["raw_path"].decode("latin-1"),
+        "root_path": scope["root_path"],
+        "query_string": scope["query_string"].decode("latin-1"),
+        "http_version": scope["http_version"],
+        "scheme": scope["scheme"],
+        "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in scope["headers"]],
+        "body": body.decode("latin-1"),
+    }
+    text = json.dumps(seen).encode()
+    await answer_with(send, 200, [(b"content-type", b"application/json"), (b"content-length", str(len(text)).encode())], [text])
+
+
+async def digest(scope, receive, send):
+    total, sha, pieces = 0, hashlib.sha256(), 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        block = message.get("body", b"")
+        total += len(block)
+        sha.update(block)
+        pieces += 1
+        if not message.get("more_body"):
+            break
+    text = json.dumps({"length": total, "sha256": sha.hexdigest(), "pieces": pieces}).encode()
+    await answer_with(send, 200, [(b"content-length", str(len(text)).encode())], [text])
+
+
+async def mirror(scope, receive, send):
+    """Sends each piece of the body back as it comes: both ways at once."""
+    await send({"type": "http.response.start", "status": 200, "headers": [TEXT]})
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        more = message.get("more_body", False)
+        await send({"type": "http.response.body", "body": message.get("body", b""), "more_body": more})
+
+
+async def count(scope, receive, send):
+    asked = query(scope)
+    await body_of(receive)
+    append(f"{asked['id']}\n")
+    await asyncio.sleep(float(asked.get("ms", 0)) / 1000)
+    text = str(os.getpid()).encode()
+    await answer_with(send, 200, [(b"content-length", str(len(text)).encode())], [text])
+
+
+def append(line):
+    handle = os.open(os.environ["COUNT_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, line.encode())
+    finally:
+        os.close(handle)
+
+
+async def sleep(scope, receive, send):
+    await body_of(receive)
+    await asyncio.sleep(float(query(scope)["ms"]) / 1000)
+    await answer_with(send, 200, [TEXT], [b"pong"])
+
+
+async def big(scope, receive, send):
+    left = int(query(scope)["bytes"])
+    await body_of(receive)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(left).encode())]})
+    while left:
+        block = min(left, 65536)
+        left -= block
+        await send({"type": "http.response.body", "body": b"0123456789abcdef" * (block // 16) + b"x" * (block % 16), "more_body": left > 0})
+
+
+async def waits_for_disconnect(scope, receive, send):
+    """Notes in the count file when it learns that the client has gone."""
+    await body_of(receive)
+    append("waiting\n")
+    message = await receive()
+    append(message["type"] + "\n")
+
+
+async def raises(scope, receive, send):
+    raise ValueError("before the answer")
+
+
+async def raises_late(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [TEXT]})
+    await send({"type": "http.response.body", "body": b"x" * 10, "more_body": True})
+    raise ValueError("after the answer began")
+
+
+async def silent_return(scope, receive, send):
+    """Returns without an answer."""
+
+
+async def die(scope, receive, send):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def who(scope, receive, send):
+    text = json.dumps({"pid": os.getpid(), "generation": os.environ.get("GENERATION", "")}).encode()
+    await answer_with(send, 200, [(b"content-length", str(len(text)).encode())], [text])
+
+
+INJECT = {"crlf": b"\r\nSet-Cookie: stolen=1", "lf": b"\nX-Stolen: 1", "cr": b"\rX-Stolen: 1", "nul": b"\0b", "double": b"\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"}
+
+
+async def split(scope, receive, send):
+    where = query(scope)["where"]
+    name, value = b"x-split", b"a"
+    if where == "name":
+        name += b": 1\r\nX-Stolen"
+    else:
+        value += INJECT[where]
+    await answer_with(send, 200, [(name, value), (b"content-length", b"4")], [b"pong"])
+
+
+PONG = [(b"content-type", b"text/plain"), (b"content-length", b"4")]
+HOP = [
+    (b"connection", b"keep-alive, x-private"),
+    (b"x-private", b"1"),
+    (b"keep-alive", b"timeout=1, max=1"),
+    (b"transfer-encoding", b"identity"),
+    (b"proxy-connection", b"keep-alive"),
+    (b"x-kept", b"1"),
+    (b"content-length", b"4"),
+]
+FIFTEEN = PONG + [(b"x-field-%d" % number, b"value-%d" % number) for number in range(1, 13)]
+
+ANSWERS = {
+    "/pong": fixed(200, PONG, [b"pong"]),
+    "/list": fixed(200, [TEXT], [b"pong"]),
+    "/empty": fixed(200, [], [b""]),
+    "/short": fixed(200, [TEXT], [b"po", b"ng"]),
+    "/long": fixed(200, [TEXT], [b"x" * 4096] * 50),
+    "/silent": silent,
+    "/204": fixed(204, [], [b""]),
+    "/204-length": fixed(204, [(b"content-length", b"0"), TEXT], [b""]),
+    "/204-body": fixed(204, [(b"content-length", b"4")], [b"body"]),
+    "/304": fixed(304, [(b"etag", b'"1"')], [b""]),
+    "/304-length": fixed(304, [(b"etag", b'"1"'), (b"content-length", b"0")], [b""]),
+    "/205": fixed(205, [], [b""]),
+    "/205-body": fixed(205, [(b"content-length", b"4")], [b"body"]),
+    "/hop": fixed(200, HOP, [b"pong"]),
+    "/chunked-itself": fixed(200, [(b"transfer-encoding", b"chunked")], [b"pong"]),
+    "/close": fixed(200, [(b"connection", b"Close"), (b"content-length", b"4")], [b"pong"]),
+    "/date": fixed(200, [(b"date", DATE), (b"server", b"app/1"), (b"content-length", b"4")], [b"pong"]),
+    "/unread": unread,
+    "/answer-then-read": answer_then_read,
+    "/echo": echo,
+    "/digest": digest,
+    "/mirror": mirror,
+    "/count": count,
+    "/sleep": sleep,
+    "/big": big,
+    "/waits": waits_for_disconnect,
+    "/fifteen": fixed(200, FIFTEEN, [b"pong"]),
+    "/cookies": fixed(200, [(b"set-cookie", b"a=1; Path=/"), (b"set-cookie", b"b=2; Expires=Wed, 09 Jun 2031 10:18:14 GMT")], [b""]),
+    "/raise": raises,
+    "/raise-late": raises_late,
+    "/silent-return": silent_return,
+    "/die": die,
+    "/who": who,
+    "/split": split,
+}
