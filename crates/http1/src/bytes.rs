@@ -1,0 +1,110 @@
+//! Classes of bytes, as the ABNF of RFC 9110 §5.5, §5.6 and RFC 3986 names them.
+
+const TOKEN: u8 = 1;
+const TARGET: u8 = 2;
+const REG_NAME: u8 = 4;
+const UNRESERVED: u8 = 8;
+
+static CLASSES: [u8; 256] = classes();
+
+/// `tchar` (RFC 9110 §5.6.2): what names, methods and tokens are made of.
+pub(crate) fn is_tchar(byte: u8) -> bool {
+    class(byte) & TOKEN != 0
+}
+
+/// What we let stand in a request target: RFC 3986's characters, the ones browsers send raw, and 0x80-0xFF. Not `#`, `<`, `>`,
+/// blanks or controls.
+pub(crate) fn is_target_byte(byte: u8) -> bool {
+    class(byte) & TARGET != 0
+}
+
+/// `reg-name` (RFC 3986 §3.2.2) less its percent-encoded bytes.
+pub(crate) fn is_reg_name(byte: u8) -> bool {
+    class(byte) & REG_NAME != 0
+}
+
+/// `unreserved` (RFC 3986 §2.3).
+pub(crate) fn is_unreserved(byte: u8) -> bool {
+    class(byte) & UNRESERVED != 0
+}
+
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&b| is_tchar(b))
+}
+
+/// `field-content` and the blanks around it (RFC 9110 §5.5): no control but HTAB. Written without an early exit, so that it compiles
+/// to vector instructions.
+pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
+    !bytes.iter().fold(false, |bad, &b| bad | ((b < 0x20) & (b != b'\t')) | (b == 0x7f))
+}
+
+pub(crate) fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+/// Removes optional white space (RFC 9110 §5.6.3) from both ends.
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The members of a comma-separated list (RFC 9110 §5.6.1), trimmed, empty ones included.
+pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|&b| b == b',').map(trim)
+}
+
+pub(crate) fn hex_value(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// `1*DIGIT`, at most 19 digits so that no value overflows (`10^19 - 1 < 2^64`). No sign, no blank, no list.
+pub(crate) fn parse_decimal(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 19 {
+        return None;
+    }
+    bytes.iter().try_fold(0_u64, |value, &b| match b {
+        b'0'..=b'9' => Some(value * 10 + u64::from(b - b'0')),
+        _ => None,
+    })
+}
+
+#[expect(clippy::indexing_slicing, reason = "a table of 256 entries, indexed by a byte")]
+fn class(byte: u8) -> u8 {
+    CLASSES[byte as usize]
+}
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, in bounds by the loop's condition")]
+const fn classes() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        let b = i as u8;
+        let alnum = b.is_ascii_alphanumeric();
+        if alnum
+            || matches!(b, b'!' | b'#'..=b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_' | b'`' | b'|' | b'~')
+        {
+            table[i] |= TOKEN;
+        }
+        if b > b' ' && b != 0x7f && !matches!(b, b'#' | b'<' | b'>') {
+            table[i] |= TARGET;
+        }
+        if alnum || matches!(b, b'-' | b'.' | b'_' | b'~') {
+            table[i] |= UNRESERVED | REG_NAME;
+        }
+        if matches!(b, b'!' | b'$' | b'&'..=b',' | b';' | b'=') {
+            table[i] |= REG_NAME;
+        }
+        i += 1;
+    }
+    table
+}

@@ -1,0 +1,185 @@
+//! Field lines, flat.
+
+use std::fmt;
+
+use crate::bytes::members;
+
+/// Field lines in the order they came: one buffer of bytes and one of spans, both reused from message to message.
+///
+/// Names are lower-case always. Values have no blanks around them when a decoder filled them in.
+#[derive(Clone, Default)]
+pub struct Fields {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    /// One bit for each hash of a name that came: lets `repeats` be known without comparing names, in nearly every message.
+    seen: u64,
+    repeats: bool,
+}
+
+impl Fields {
+    /// None yet; allocates nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets the fields, keeps the storage.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.spans.clear();
+        self.seen = 0;
+        self.repeats = false;
+    }
+
+    /// How many field lines there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// Bytes of storage this holds on to, for whoever accounts for an idle connection.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
+    }
+
+    /// Adds a line behind the others; the name is lower-cased. Neither is checked.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        self.add(at, name.len(), at + name.len(), value.len());
+    }
+
+    /// The lines, as `(name, value)`.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.spans.iter().map(|span| (self.name(span), self.value(span)))
+    }
+
+    /// The value of the first line of that name.
+    #[must_use]
+    pub fn first(&self, lower_name: &str) -> Option<&[u8]> {
+        self.iter().find(|(name, _)| *name == lower_name.as_bytes()).map(|(_, value)| value)
+    }
+
+    /// The values of all lines of that name.
+    pub fn all<'a>(&'a self, lower_name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+        let name = lower_name.as_bytes();
+        self.spans.iter().filter(move |span| self.name(span) == name).map(|span| self.value(span))
+    }
+
+    /// Whether the comma-separated lists of that name have this member, in any case.
+    #[must_use]
+    pub fn has_token(&self, lower_name: &str, token: &str) -> bool {
+        self.all(lower_name).flat_map(members).any(|member| member.eq_ignore_ascii_case(token.as_bytes()))
+    }
+
+    /// Whether any name came more than once.
+    #[must_use]
+    pub fn repeats(&self) -> bool {
+        self.repeats
+    }
+
+    /// Copies a block of field lines in, to be divided by [`Fields::add`]. Returns the offset it begins at.
+    pub(crate) fn adopt(&mut self, block: &[u8]) -> usize {
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(block);
+        at
+    }
+
+    /// Adds a line whose bytes are in the buffer already; the name is lower-cased where it stands.
+    pub(crate) fn add(&mut self, name: usize, name_len: usize, value: usize, value_len: usize) {
+        if let Some(name) = self.bytes.get_mut(name..name + name_len) {
+            name.make_ascii_lowercase();
+        }
+        // A head of 4 GiB is past every limit, so that offsets fit.
+        let span = Span {
+            name: name as u32,
+            name_len: name_len as u32,
+            value: value as u32,
+            value_len: value_len as u32,
+        };
+        self.note_repeat(&span);
+        self.spans.push(span);
+    }
+
+    /// Lengthens the last value up to `end`, with blanks in place of the bytes between: what a folded line means (RFC 9112 §5.2).
+    ///
+    /// ```text
+    /// a: b\r\n  c\r\n   ->   a: b    c\r\n
+    ///    ^                      ^----^
+    /// ```
+    pub(crate) fn unfold(&mut self, content: usize, end: usize) {
+        let Some(last) = self.spans.last_mut() else { return };
+        let value = last.value as usize;
+        if last.value_len == 0 {
+            last.value = content as u32;
+            last.value_len = (end - content) as u32;
+            return;
+        }
+        if end > content {
+            if let Some(gap) = self.bytes.get_mut(value + last.value_len as usize..content) {
+                gap.fill(b' ');
+            }
+            last.value_len = (end - value) as u32;
+        }
+    }
+
+    fn note_repeat(&mut self, span: &Span) {
+        if self.repeats {
+            return;
+        }
+        let name = self.name(span);
+        let (Some(&first), Some(&last)) = (name.first(), name.last()) else { return };
+        let hash = name.len() ^ usize::from(first) << 1 ^ usize::from(last) << 3;
+        let bit = 1 << ((hash ^ hash >> 5) & 63);
+        if self.seen & bit != 0 {
+            self.repeats = self.spans.iter().any(|other| self.name(other) == name);
+        }
+        self.seen |= bit;
+    }
+
+    fn name(&self, span: &Span) -> &[u8] {
+        self.slice(span.name, span.name_len)
+    }
+
+    fn value(&self, span: &Span) -> &[u8] {
+        self.slice(span.value, span.value_len)
+    }
+
+    fn slice(&self, at: u32, len: u32) -> &[u8] {
+        // Spans lie inside the buffer by construction.
+        self.bytes.get(at as usize..at as usize + len as usize).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.iter().map(|(n, v)| (n.escape_ascii().to_string(), v.escape_ascii().to_string())))
+            .finish()
+    }
+}
+
+impl PartialEq for Fields {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Fields {}
+
+/// Where a line's name and value stand in the buffer.
+#[derive(Copy, Clone)]
+struct Span {
+    name: u32,
+    name_len: u32,
+    value: u32,
+    value_len: u32,
+}

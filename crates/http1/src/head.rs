@@ -1,0 +1,296 @@
+//! Heads, as the decoders leave them.
+
+use http::{Method, StatusCode};
+
+use crate::bytes::members;
+use crate::fields::Fields;
+use crate::request::Listener;
+
+/// The version a message says it is of. A higher minor one counts as 1.1 (RFC 9110 §2.5).
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1 to HTTP/1.9
+    Http11,
+}
+
+/// A request's head. Reuse one for every request of a connection: the decoder clears and fills it, and allocates only when one is larger than
+/// all before it.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    /// The method, a token in its own case.
+    pub method: Method,
+    /// The version.
+    pub version: Version,
+    /// The field lines.
+    pub fields: Fields,
+    /// How the body is framed.
+    pub body: RequestBody,
+    /// Whether `Content-Length: 0` was sent, which [`RequestBody::None`] does not tell.
+    pub empty_body_declared: bool,
+    /// What `Connection` asks for.
+    pub wants: ConnectionWish,
+    /// `Expect: 100-continue` that counts: with HTTP/1.1 and a body (RFC 9110 §10.1.1).
+    pub expects_continue: bool,
+    /// `Connection: upgrade` with an `Upgrade` to something other than h2c, in HTTP/1.1.
+    pub upgrade: bool,
+    /// How the target was written.
+    pub form: TargetForm,
+    /// Why this request, though well framed, is not to be handled.
+    pub refusal: Option<Refusal>,
+    pub(crate) listener: Listener,
+    pub(crate) target: Vec<u8>,
+    pub(crate) parts: TargetParts,
+    /// The authority is `Host`, unless the target has one.
+    pub(crate) host: Vec<u8>,
+}
+
+impl RequestHead {
+    /// The path as received: percent-encoded, with dot segments. `/` for an absolute target without one; `*` for `OPTIONS *` and for
+    /// `OPTIONS` of an absolute target without path and query (RFC 9112 §3.2.4); empty for `CONNECT`.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        match &self.parts.path {
+            Some(range) => self.target.get(range.clone()).unwrap_or_default(),
+            None if self.form == TargetForm::Authority => b"",
+            None if self.method == Method::OPTIONS && self.parts.query.is_none() => b"*",
+            None => b"/",
+        }
+    }
+
+    /// What stands behind the first `?`, as received.
+    #[must_use]
+    pub fn query(&self) -> Option<&[u8]> {
+        self.parts.query.clone().and_then(|range| self.target.get(range))
+    }
+
+    /// `host[:port]` of the target if it has one, else of `Host`; may be empty.
+    #[must_use]
+    pub fn authority(&self) -> &[u8] {
+        match &self.parts.authority {
+            Some(range) => self.target.get(range.clone()).unwrap_or_default(),
+            None => &self.host,
+        }
+    }
+
+    /// The target as received.
+    #[must_use]
+    pub fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// `http` or `https` as written, of an absolute target.
+    #[must_use]
+    pub fn absolute_scheme(&self) -> Option<&[u8]> {
+        self.parts.scheme.clone().and_then(|range| self.target.get(range))
+    }
+
+    /// Whether this is `OPTIONS *`, which asks about the server and not about a resource (RFC 9110 §9.3.7): answered by the edge.
+    #[must_use]
+    pub fn is_server_wide(&self) -> bool {
+        self.method == Method::OPTIONS && self.path() == b"*"
+    }
+
+    /// The protocols `Upgrade` offers, in order, less h2c, which is never passed on.
+    pub fn upgrade_protocols(&self) -> impl Iterator<Item = &[u8]> {
+        let all: &str = if self.upgrade { "upgrade" } else { "" };
+        self.fields.all(all).flat_map(members).filter(|protocol| is_upgrade_we_know_of(protocol))
+    }
+
+    /// Bytes of storage this holds on to, for whoever accounts for an idle connection.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.fields.capacity() + self.target.capacity() + self.host.capacity()
+    }
+}
+
+impl Default for RequestHead {
+    fn default() -> Self {
+        Self {
+            method: Method::GET,
+            version: Version::Http11,
+            fields: Fields::new(),
+            body: RequestBody::None,
+            empty_body_declared: false,
+            wants: ConnectionWish::default(),
+            expects_continue: false,
+            upgrade: false,
+            form: TargetForm::Origin,
+            refusal: None,
+            listener: Listener::Origin,
+            target: Vec::new(),
+            parts: TargetParts::default(),
+            host: Vec::new(),
+        }
+    }
+}
+
+pub(crate) fn is_upgrade_we_know_of(protocol: &[u8]) -> bool {
+    !protocol.is_empty() && !protocol.eq_ignore_ascii_case(b"h2c")
+}
+
+/// Ranges of the target.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct TargetParts {
+    pub(crate) scheme: Option<std::ops::Range<usize>>,
+    pub(crate) authority: Option<std::ops::Range<usize>>,
+    pub(crate) path: Option<std::ops::Range<usize>>,
+    pub(crate) query: Option<std::ops::Range<usize>>,
+}
+
+/// How a request's body is framed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum RequestBody {
+    /// There is none.
+    None,
+    /// That many bytes, more than zero.
+    Length(u64),
+    /// Chunks until the last one.
+    Chunked,
+}
+
+/// The forms of a request target (RFC 9112 §3.2).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum TargetForm {
+    /// `/path?query`
+    Origin,
+    /// `http://host/path?query`
+    Absolute,
+    /// `host:port`, of `CONNECT`
+    Authority,
+    /// `*`, of `OPTIONS`
+    Asterisk,
+}
+
+/// Members of `Connection` (RFC 9110 §7.6.1), in any case and anywhere in any of its lists.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub struct ConnectionWish {
+    /// `close`
+    pub close: bool,
+    /// `keep-alive`
+    pub keep_alive: bool,
+    /// `upgrade`
+    pub upgrade: bool,
+}
+
+/// Why a well-framed request is answered by us. The connection stays usable.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// `CONNECT` on a listener that is no forward proxy.
+    Connect,
+    /// `TRACE`, which would show a script the cookies it may not read.
+    Trace,
+    /// An expectation other than `100-continue` (RFC 9110 §10.1.1).
+    Expectation,
+}
+
+impl Refusal {
+    /// 405 or 417.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Connect | Self::Trace => 405,
+            Self::Expectation => 417,
+        }
+    }
+
+    /// A stable name, for counters and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect_refused",
+            Self::Trace => "trace_refused",
+            Self::Expectation => "unknown_expectation",
+        }
+    }
+}
+
+/// An answer's head. Reuse one for every answer of a connection.
+#[derive(Clone, Debug)]
+pub struct ResponseHead {
+    /// The status.
+    pub status: StatusCode,
+    /// The version.
+    pub version: Version,
+    /// The field lines.
+    pub fields: Fields,
+    /// How the body is framed.
+    pub body: ResponseBody,
+    /// The value of `Content-Length`, if any; with HEAD and 304 it is not the length of a body that comes.
+    pub content_length: Option<u64>,
+    /// What `Connection` says.
+    pub wants: ConnectionWish,
+    /// What had to be mended.
+    pub mended: Mended,
+}
+
+impl ResponseHead {
+    /// Whether the connection can carry another request once this answer is complete (RFC 9112 §9.3).
+    #[must_use]
+    pub fn keeps_connection(&self) -> bool {
+        let persistent = match self.version {
+            Version::Http11 => true,
+            Version::Http10 => self.wants.keep_alive,
+        };
+        persistent && !self.wants.close && self.body != ResponseBody::UntilClose
+    }
+
+    /// Seconds of `Keep-Alive: timeout=`, which say when the peer will close an idle connection.
+    #[must_use]
+    pub fn keep_alive_timeout(&self) -> Option<u64> {
+        self.fields.all("keep-alive").flat_map(members).find_map(|member| {
+            let (name, value) = member.split_at_checked(8)?;
+            let seconds = if name.eq_ignore_ascii_case(b"timeout=") { value } else { return None };
+            crate::bytes::parse_decimal(seconds)
+        })
+    }
+}
+
+impl Default for ResponseHead {
+    fn default() -> Self {
+        Self {
+            status: StatusCode::OK,
+            version: Version::Http11,
+            fields: Fields::new(),
+            body: ResponseBody::None,
+            content_length: None,
+            wants: ConnectionWish::default(),
+            mended: Mended::default(),
+        }
+    }
+}
+
+/// How an answer's body is framed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ResponseBody {
+    /// By rule there is none: HEAD, 1xx, 204, 304, an opened tunnel.
+    None,
+    /// That many bytes, perhaps zero.
+    Length(u64),
+    /// Chunks until the last one.
+    Chunked,
+    /// All bytes until the connection ends.
+    UntilClose,
+}
+
+/// Faults of syntax in an upstream's head that can move no boundary, and were mended.
+#[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
+pub struct Mended {
+    /// A folded field was joined (RFC 9112 §5.2).
+    pub folded: bool,
+    /// Blanks between a name and its colon were removed (RFC 9112 §5.1).
+    pub blank_before_colon: bool,
+    /// A line ended with LF alone (RFC 9112 §2.2).
+    pub bare_lf: bool,
+    /// The status line ended behind the status, without the blank RFC 9112 §4 wants.
+    pub no_reason_blank: bool,
+}
+
+impl Mended {
+    /// Whether anything was.
+    #[must_use]
+    pub fn any(self) -> bool {
+        self != Self::default()
+    }
+}

@@ -1,0 +1,188 @@
+//! Paths in their normal form (RFC 3986 §6.2.2), in which routes match them and in which they are forwarded.
+
+use std::fmt;
+
+use memchr::memchr;
+
+use crate::bytes::{hex_value, is_unreserved};
+
+/// Why a path is refused, with 400.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PathFault {
+    /// `%` without two hexadecimal digits behind it.
+    BadPercent,
+    /// `%00`, which ends a string in too many languages.
+    Nul,
+}
+
+impl PathFault {
+    /// The status to answer.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        400
+    }
+
+    /// A stable name, for counters and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BadPercent => "bad_percent_encoding",
+            Self::Nul => "nul_in_path",
+        }
+    }
+}
+
+impl fmt::Display for PathFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::BadPercent => "the client sent a path with a % that two hexadecimal digits do not follow",
+            Self::Nul => "the client sent a path with %00 in it",
+        })
+    }
+}
+
+impl std::error::Error for PathFault {}
+
+/// The normal form: percent-encoded unreserved bytes decoded, the digits of the others in upper case, dot segments removed, `%2F` and `//` as they
+/// were. A path that is normal already, as nearly all are, is returned as it is after one look.
+///
+/// # Errors
+///
+/// A percent sign that encodes nothing, or encodes NUL.
+pub fn normalize_path<'a>(raw: &'a [u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], PathFault> {
+    if is_normal(raw)? {
+        return Ok(raw);
+    }
+    scratch.clear();
+    scratch.reserve(raw.len());
+    decode_unreserved(raw, scratch)?;
+    remove_dot_segments(scratch);
+    Ok(scratch)
+}
+
+/// Every percent-encoded byte decoded, of a path in normal form. A path without any is returned as it is.
+pub fn percent_decode<'a>(path: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    if memchr(b'%', path).is_none() {
+        return path;
+    }
+    scratch.clear();
+    scratch.reserve(path.len());
+    let mut rest = path;
+    while let [byte, tail @ ..] = rest {
+        rest = match encoded(rest) {
+            Some((decoded, after)) => {
+                scratch.push(decoded);
+                after
+            }
+            None => {
+                scratch.push(*byte);
+                tail
+            }
+        };
+    }
+    scratch
+}
+
+/// Whether normalising would change nothing; finds the faults on the way.
+fn is_normal(raw: &[u8]) -> Result<bool, PathFault> {
+    let mut normal = true;
+    let mut rest = raw;
+    while let [byte, tail @ ..] = rest {
+        match byte {
+            b'/' => normal &= !begins_with_dot_segment(tail),
+            b'%' => {
+                let (byte, after) = checked(rest)?;
+                let upper = !tail.iter().take(2).any(u8::is_ascii_lowercase);
+                normal &= upper && !is_unreserved(byte);
+                rest = after;
+                continue;
+            }
+            _ => {}
+        }
+        rest = tail;
+    }
+    Ok(normal)
+}
+
+/// Whether `.` or `..` is the next segment.
+fn begins_with_dot_segment(path: &[u8]) -> bool {
+    matches!(path, [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..])
+}
+
+fn decode_unreserved(raw: &[u8], out: &mut Vec<u8>) -> Result<(), PathFault> {
+    let mut rest = raw;
+    while let [byte, tail @ ..] = rest {
+        if *byte != b'%' {
+            out.push(*byte);
+            rest = tail;
+            continue;
+        }
+        let (decoded, after) = checked(rest)?;
+        if is_unreserved(decoded) {
+            out.push(decoded);
+        } else {
+            out.push(b'%');
+            out.extend(tail.iter().take(2).map(u8::to_ascii_uppercase));
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+/// RFC 3986 §5.2.4, in place: what is kept moves left, over what was removed.
+///
+/// ```text
+/// /a/b/../c/./d        segments read up to |, written up to ^
+/// /a/b/..|/c/./d   ->  /a^         `..` takes the last segment back
+/// /a/b/../c/.|/d   ->  /a/c^       `.` writes nothing
+/// /a/b/../c/./d|   ->  /a/c/d^
+/// ```
+fn remove_dot_segments(path: &mut Vec<u8>) {
+    if path.first() != Some(&b'/') {
+        return;
+    }
+    let (mut read, mut written) = (0, 0);
+    // Invariant: written <= read, and path[read] is the `/` before the next segment.
+    while read < path.len() {
+        let rest = path.get(read + 1..).unwrap_or_default();
+        let segment_len = memchr(b'/', rest).unwrap_or(rest.len());
+        let segment = rest.get(..segment_len).unwrap_or_default();
+        let next = read + 1 + segment_len;
+        let is_last = next >= path.len();
+        match segment {
+            b"." | b".." => {
+                if segment.len() == 2 {
+                    written = path.get(..written).and_then(|kept| memchr::memrchr(b'/', kept)).unwrap_or(0);
+                }
+                // A dot segment at the end leaves its slash.
+                if is_last {
+                    if let Some(slash) = path.get_mut(written) {
+                        *slash = b'/';
+                    }
+                    written += 1;
+                }
+            }
+            _ => {
+                path.copy_within(read..next, written);
+                written += next - read;
+            }
+        }
+        read = next;
+    }
+    path.truncate(written);
+}
+
+/// The byte that `%XX` at the start encodes, and what stands behind it.
+fn encoded(bytes: &[u8]) -> Option<(u8, &[u8])> {
+    match bytes {
+        [b'%', high, low, after @ ..] => Some((hex_value(*high)? << 4 | hex_value(*low)?, after)),
+        _ => None,
+    }
+}
+
+fn checked(bytes: &[u8]) -> Result<(u8, &[u8]), PathFault> {
+    match encoded(bytes).ok_or(PathFault::BadPercent)? {
+        (0, _) => Err(PathFault::Nul),
+        found => Ok(found),
+    }
+}

@@ -1,0 +1,194 @@
+//! How an answer is framed, and whether its connection is kept: http-rules §1, RFC 9112 §6 and §9.3.
+//!
+//! Pure functions of facts. Close is decided here, when the head is written, and never after.
+
+use http::Method;
+
+use crate::head::{RequestHead, Version};
+use crate::request::Listener;
+
+/// What of a request steers its answer's framing.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RequestFacts {
+    /// Its version.
+    pub version: Version,
+    /// HEAD: the answer has no body.
+    pub is_head: bool,
+    /// CONNECT: a 2xx opens a tunnel.
+    pub is_connect: bool,
+    /// `Connection: close`.
+    pub close: bool,
+    /// `Connection: keep-alive`.
+    pub keep_alive: bool,
+    /// It came through a forward proxy's listener.
+    pub forward_proxy: bool,
+}
+
+impl RequestFacts {
+    /// The facts of a head.
+    #[must_use]
+    pub fn of(head: &RequestHead) -> Self {
+        Self {
+            version: head.version,
+            is_head: head.method == Method::HEAD,
+            is_connect: head.method == Method::CONNECT,
+            close: head.wants.close,
+            keep_alive: head.wants.keep_alive,
+            forward_proxy: head.listener == Listener::ForwardProxy,
+        }
+    }
+}
+
+/// What is known of the length of an answer's body.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum AnswerLength {
+    /// That many bytes, as our own code or a worker says. Dropped on 304, where a framework's is the length of nothing.
+    Known(u64),
+    /// That many bytes, as an upstream says; a 304 repeats it, being the length of the 200 it stands for (RFC 9110 §8.6).
+    Upstream(u64),
+    /// Bytes come until the producer ends.
+    Unknown,
+    /// No body will come and no length is known (HEAD).
+    Absent,
+}
+
+/// What of an answer steers its framing.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct AnswerFacts {
+    /// The status, 100 to 999.
+    pub status: u16,
+    /// The length of its body.
+    pub length: AnswerLength,
+    /// We or the app want the connection to end after it.
+    pub close: bool,
+    /// It is the first on its connection, and tells the client the idle time.
+    pub first_on_connection: bool,
+    /// For `Keep-Alive: timeout=`, in seconds; 0 says nothing.
+    pub idle_timeout_secs: u16,
+    /// Trailers may follow its body: the producer has some, and the client said that it takes them.
+    pub trailers: bool,
+}
+
+/// How the body is framed on the wire.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum AnswerFraming {
+    /// No body, and no field that frames.
+    None,
+    /// `Content-Length`. With HEAD and 304 no body follows it.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// Neither field: the close ends the body.
+    UntilClose,
+}
+
+/// The `Connection` field of the answer.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ConnectionOption {
+    /// No field.
+    None,
+    /// `close`
+    Close,
+    /// `keep-alive`, to a client of HTTP/1.0.
+    KeepAlive,
+    /// `upgrade`, with 101.
+    Upgrade,
+}
+
+/// What was decided.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// How the body is framed.
+    pub framing: AnswerFraming,
+    /// Whether the connection takes another request after this one (or is a tunnel); else it is closed.
+    pub keep: bool,
+    /// Whether the producer's bytes are sent. If not, they are dropped, however many there are.
+    pub send_body: bool,
+    /// The `Connection` field.
+    pub connection: ConnectionOption,
+    /// `Keep-Alive: timeout=`, in seconds.
+    pub keep_alive_timeout: Option<u16>,
+    /// Whether trailers may follow the last chunk.
+    pub trailers: bool,
+}
+
+/// Decides. See the table in `spec/http.md`, which the tests read row by row.
+#[must_use]
+pub fn plan(request: RequestFacts, answer: AnswerFacts) -> Plan {
+    let switches = answer.status == 101 || (request.is_connect && (200..300).contains(&answer.status));
+    if answer.status < 200 || switches {
+        return without_body(answer.status == 101);
+    }
+    let (framing, send_body) = frame(request, answer);
+    let keep = keeps(request, answer.close, framing);
+    let connection = match (keep, request.version) {
+        (false, _) => ConnectionOption::Close,
+        (true, Version::Http10) => ConnectionOption::KeepAlive,
+        (true, Version::Http11) => ConnectionOption::None,
+    };
+    let tells_timeout = keep && answer.first_on_connection && answer.idle_timeout_secs > 0;
+    Plan {
+        framing,
+        keep,
+        send_body,
+        connection,
+        keep_alive_timeout: tells_timeout.then_some(answer.idle_timeout_secs),
+        trailers: framing == AnswerFraming::Chunked && answer.trailers,
+    }
+}
+
+/// 1xx and opened tunnels: no framing field (RFC 9110 §8.6, RFC 9112 §6.1), and the connection goes on.
+fn without_body(upgrade: bool) -> Plan {
+    Plan {
+        framing: AnswerFraming::None,
+        keep: true,
+        send_body: false,
+        connection: if upgrade { ConnectionOption::Upgrade } else { ConnectionOption::None },
+        keep_alive_timeout: None,
+        trailers: false,
+    }
+}
+
+/// The framing, and whether the producer's bytes are sent.
+fn frame(request: RequestFacts, answer: AnswerFacts) -> (AnswerFraming, bool) {
+    let known = match answer.length {
+        AnswerLength::Known(length) | AnswerLength::Upstream(length) => Some(length),
+        AnswerLength::Unknown | AnswerLength::Absent => None,
+    };
+    let declared = known.map_or(AnswerFraming::None, AnswerFraming::Length);
+    match answer.status {
+        // RFC 9110 §8.6: never a length on 204.
+        204 => (AnswerFraming::None, false),
+        304 if matches!(answer.length, AnswerLength::Upstream(_)) => (declared, false),
+        304 => (AnswerFraming::None, false),
+        // RFC 9110 §15.3.6: 205 has no content; a length of zero says so to everyone.
+        205 => (AnswerFraming::Length(0), false),
+        // A length is passed on, never computed.
+        _ if request.is_head => (declared, false),
+        _ if answer.trailers
+            && request.version >= Version::Http11
+            && answer.length != AnswerLength::Absent =>
+        {
+            (AnswerFraming::Chunked, true)
+        }
+        _ => match (answer.length, known) {
+            (_, Some(length)) => (AnswerFraming::Length(length), length > 0),
+            (AnswerLength::Unknown, _) if request.version >= Version::Http11 => {
+                (AnswerFraming::Chunked, true)
+            }
+            (AnswerLength::Unknown, _) => (AnswerFraming::UntilClose, true),
+            _ => (AnswerFraming::Length(0), false),
+        },
+    }
+}
+
+/// RFC 9112 §9.3, in its order, with our wish to close first.
+fn keeps(request: RequestFacts, close: bool, framing: AnswerFraming) -> bool {
+    if close || request.close || framing == AnswerFraming::UntilClose {
+        return false;
+    }
+    match request.version {
+        Version::Http11 => true,
+        Version::Http10 => request.keep_alive && !request.forward_proxy,
+    }
+}
