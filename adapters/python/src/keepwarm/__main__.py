@@ -1,0 +1,90 @@
+"""`python -m keepwarm TARGET`: a worker of Keepwarm."""
+
+import argparse
+import os
+import platform
+import sys
+
+from keepwarm import __version__, log, process, target
+from keepwarm.errors import Fault, LoadError, Lost
+
+
+def main(arguments=None):
+    """Runs a worker until it is told to stop; gives the exit status."""
+    options = _options(arguments)
+    process.prepare_signals()
+    log.prepare_streams()
+    sock = process.take_socket()
+    sys.argv = [sys.argv[0]]  # what is left are the application's arguments: none
+    sys.path[0] = os.getcwd()
+    application = _load(options.target)
+    if application is None:
+        return 1
+    try:
+        kind = options.kind or target.kind_of(application)
+    except LoadError as error:
+        log.write(f"keepwarm: {error}")
+        return 1
+    if kind == target.WSGI:
+        return _run_wsgi(sock, application)
+    from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
+
+    return asgi.run(sock, application, options, identity("asgi"))
+
+
+def identity(kind):
+    """What a worker says about itself in HELLO (spec/wire.md §3)."""
+    language = f"{platform.python_implementation()} {platform.python_version()}"
+    return [("adapter", f"python/{__version__}"), ("kind", kind), ("language", language)]
+
+
+def _load(name):
+    """The application, or None when it cannot be had; the reason is in the log."""
+    try:
+        return target.load(name)
+    except LoadError as error:
+        log.write(f"keepwarm: {error}")
+    except BaseException as error:  # an application that calls sys.exit() while it is imported has failed too
+        log.exception(error)
+        if isinstance(error, SystemExit):
+            log.write(f"keepwarm: {name!r} called sys.exit({error.code!r}) while it was loaded.")
+    return None
+
+
+def _run_wsgi(sock, application):
+    from keepwarm import blocking, wsgi
+
+    connection = blocking.Connection(sock)
+    try:
+        pairs = connection.read_welcome()
+    except Lost:
+        return 0
+    except Fault as fault:
+        connection.fail(fault)
+        return 1
+    worker = wsgi.Worker(connection, application, pairs)
+    process.on_terminate(connection.ask_to_drain)
+    process.settle_memory()
+    connection.say_hello(1, identity("wsgi"))
+    return worker.serve_forever()
+
+
+def _options(arguments):
+    parser = argparse.ArgumentParser(prog="python -m keepwarm", description="The worker side of Keepwarm.")
+    parser.add_argument("target", metavar="TARGET", help="module:attribute, module:factory(), module, or dir/file.py[:attribute]")
+    parser.add_argument("--kind", choices=(target.WSGI, target.ASGI), help="instead of telling it by the signature")
+    parser.add_argument("--streams", type=_streams, default=1_000, metavar="N", help="requests at once (ASGI; default 1000)")
+    parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop"), default="auto", help="ASGI: uvloop if installed")
+    parser.add_argument("--lifespan", choices=("auto", "on", "off"), default="auto", help="ASGI: whether start-up must work")
+    return parser.parse_args(arguments)
+
+
+def _streams(text):
+    number = int(text)
+    if not 1 <= number <= 65_535:
+        raise argparse.ArgumentTypeError("from 1 to 65535")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

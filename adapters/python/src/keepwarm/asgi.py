@@ -1,0 +1,76 @@
+"""An ASGI worker: start-up, requests until Keepwarm says DRAIN, shut-down."""
+
+import asyncio
+import signal
+
+from keepwarm import log, process
+from keepwarm.asgi_connection import Connection
+from keepwarm.asgi_lifespan import Lifespan
+from keepwarm.errors import LoadError
+from keepwarm.asgi_websocket import WebSocketStream
+
+_LOST_GRACE = 5.0  # seconds that requests have to end by themselves once Keepwarm, who would end them, has gone
+
+
+def run(sock, application, options, pairs):
+    """Serves until the end; gives the process's exit status."""
+    sock.setblocking(False)
+    loop = _new_loop(options.loop)
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(_serve(loop, sock, application, options, pairs))
+    finally:
+        _close(loop)
+
+
+async def _serve(loop, sock, application, options, pairs):
+    connection = Connection(loop, application, WebSocketStream)
+    await loop.create_unix_connection(lambda: connection, sock=sock)
+    if await connection.welcome is None:
+        return connection.exit_status
+    lifespan = Lifespan(application, options.lifespan)
+    try:
+        await lifespan.startup()
+    except LoadError as error:
+        log.write(f"keepwarm: {error}")
+        return 1
+    connection.state = lifespan.state
+    loop.add_signal_handler(signal.SIGTERM, connection.ask_to_drain)
+    process.settle_memory()
+    connection.say_hello(options.streams, pairs)
+    await _until_finished(connection)
+    await lifespan.shutdown()
+    return connection.exit_status
+
+
+async def _until_finished(connection):
+    await asyncio.wait((connection.finished, connection.wire_end), return_when=asyncio.FIRST_COMPLETED)
+    if not connection.finished.done():
+        await asyncio.wait((connection.finished,), timeout=_LOST_GRACE)
+
+
+def _new_loop(choice):
+    if choice != "asyncio":
+        try:
+            import uvloop
+        except ImportError:
+            if choice == "uvloop":
+                raise SystemExit("keepwarm: --loop uvloop, but the package uvloop is not installed.") from None
+        else:
+            return uvloop.new_event_loop()
+    return asyncio.new_event_loop()
+
+
+def _close(loop):
+    """What `asyncio.run` does at its end, which only newer versions offer for a loop of one's own."""
+    try:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

@@ -1,0 +1,287 @@
+"""The wire for a worker that serves many requests at once, on an asyncio loop."""
+
+import asyncio
+import sys
+
+from keepwarm import log, wire
+from keepwarm.asgi_http import HttpStream
+from keepwarm.errors import Fault
+from keepwarm.wire import HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST
+
+STREAM_CREDIT = 131_072  # bytes of one request's body that may wait in this process
+CONNECTION_CREDIT = 2_097_152  # and of all of them; spec/wire.md §3 asks for 65,536 at least
+_STREAM_STEP, _CONNECTION_STEP = STREAM_CREDIT // 4, CONNECTION_CREDIT // 4  # §6
+
+
+class Connection(asyncio.Protocol):
+    """Takes frames apart, gives each to its stream, and writes what the streams say.
+
+    `streams` are those that Keepwarm waits for; `running` those whose application has not returned, which may be later.
+    `finished` is done when the worker may leave: drained, lost, or at fault.
+    """
+
+    def __init__(self, loop, application, new_websocket):
+        self.loop = loop
+        self.application = application
+        self.new_websocket = new_websocket
+        self.state = {}
+        self.streams = {}
+        self.running = set()
+        self.welcome = loop.create_future()
+        self.finished = loop.create_future()
+        self.wire_end = loop.create_future()
+        self.draining = self.drain_asked = self.lost = self.faulty = False
+        self.exit_status = 0
+        self.transport = None
+        self.first_credit = self.credit = 0
+        self.last_stream = 0
+        self._buffer = b""
+        self._out = []
+        self._reading = False
+        self._owed = 0
+        self._credit_waiters = []
+        self._writable = None
+        self._eager = sys.version_info >= (3, 12)
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        """Frames, in pieces of any size."""
+        if self._buffer:
+            data = self._buffer + data
+        self._reading = True
+        try:
+            self._buffer = self._take(data)
+        except Fault as fault:
+            self._fail(fault)
+        self._reading = False
+        if self._out:
+            self._flush()
+
+    def eof_received(self):
+        """Lets the transport close."""
+        return False
+
+    def connection_lost(self, error):
+        """Keepwarm has gone: every client with it."""
+        self.lost = True
+        self.wire_end.set_result(None)
+        if not self.welcome.done():
+            self.welcome.set_result(None)
+        for stream in list(self.streams.values()):
+            stream.on_reset(wire.CANCELLED)
+        self.streams.clear()
+        self.resume_writing()
+        self._wake_all()
+        self._leave_if_done()
+
+    def pause_writing(self):
+        if self._writable is None:
+            self._writable = self.loop.create_future()
+
+    def resume_writing(self):
+        waiter, self._writable = self._writable, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    def _take(self, data):
+        """Does all whole frames in `data`; gives what is left over."""
+        start, size = 0, len(data)
+        while size - start >= 10:
+            length, kind, flags, stream = HEAD.unpack_from(data, start)
+            end = start + 10 + length
+            if kind != REQUEST or length > MAX_PAYLOAD or flags > 0x3F or not stream:
+                wire.check_head(length, kind, flags, stream)
+            if end > size:
+                break
+            if kind == REQUEST:
+                self._request(flags, stream, *wire.request_parts(data, start + 10, end))
+            else:
+                self._frame(kind, flags, stream, data[start + 10 : end])
+            start = end
+        return data[start:] if start else data
+
+    def _request(self, flags, number, content_length, strings, body):
+        if number <= self.last_stream:
+            raise Fault(f"stream {number} after stream {self.last_stream}")
+        self.last_stream = number
+        new = self.new_websocket if flags & wire.WEBSOCKET else HttpStream
+        stream = new(self, number, flags, strings, body)
+        self.streams[number] = stream
+        self.running.add(stream)
+        if self._eager:
+            task = asyncio.Task(stream.run(), loop=self.loop, eager_start=True)
+        else:
+            task = self.loop.create_task(stream.run())
+        stream.task = task
+
+    def _frame(self, kind, flags, number, payload):
+        stream = self.streams.get(number)
+        if kind in (wire.DATA, wire.TEXT, wire.BINARY):
+            wire.check_chunk(payload)
+            if stream is None:
+                self.owe(len(payload))
+            else:
+                stream.on_data(kind, payload, flags & wire.END)
+        elif kind == wire.CREDIT:
+            self._on_credit(number, stream, wire.decode_credit(payload))
+        elif kind == wire.RESET:
+            code, _ = wire.decode_reset(payload)
+            if stream is not None:
+                stream.on_reset(code)
+        elif kind == wire.TRAILERS:
+            wire.decode_trailers(payload)  # ASGI has no message for them
+            if stream is not None:
+                stream.on_data(wire.DATA, b"", True)
+        elif kind == wire.CLOSE:
+            code, reason = wire.decode_close(payload)
+            if stream is not None:
+                stream.on_close(code, reason)
+        elif kind == wire.PING:
+            self.write(wire.frame(wire.PONG, 0, 0, wire.decode_ping(payload)))
+        elif kind == wire.DRAIN:
+            wire.check_empty(payload, "DRAIN")
+            self.draining = True
+            self._leave_if_done()
+        elif kind == wire.WELCOME:
+            self._on_welcome(payload)
+        else:
+            raise Fault(f"a frame of type 0x{kind:02x} that does not belong here")
+
+    def _on_welcome(self, payload):
+        if self.welcome.done():
+            raise Fault("a second WELCOME")
+        least, most, self.first_credit, self.credit, pairs = wire.decode_welcome(payload)
+        if not least <= wire.VERSION <= most:
+            raise Fault(f"Keepwarm speaks versions {least} to {most} of the wire, this adapter {wire.VERSION}")
+        self.welcome.set_result(pairs)
+
+    def _fail(self, fault):
+        """Ends the connection (§2). Keepwarm replaces this worker."""
+        log.write(f"fault on the wire: {fault}")
+        self.faulty = True
+        self.exit_status = 1
+        self.transport.abort()
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def write(self, frame):
+        """Sends a whole frame, together with the others of this turn of the loop."""
+        out = self._out
+        if not out and not self._reading:
+            self.loop.call_soon(self._flush)
+        out.append(frame)
+
+    def _flush(self):
+        out = self._out
+        if out:
+            self._out = []
+            if not self.lost:
+                self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def say_hello(self, streams, pairs):
+        """Tells Keepwarm that the application is ready."""
+        self.write(wire.hello(streams, STREAM_CREDIT, CONNECTION_CREDIT, pairs))
+
+    def ask_to_drain(self):
+        """Asks Keepwarm for no more requests, once (§8)."""
+        if not self.drain_asked and not self.draining:
+            self.drain_asked = True
+            self.write(wire.frame(wire.DRAIN, 0, 0))
+
+    def over(self, stream):
+        """The stream has ended for Keepwarm."""
+        self.streams.pop(stream.number, None)
+
+    def returned(self, stream):
+        """The application has let go of the stream."""
+        self.running.discard(stream)
+        if self.draining or self.lost:
+            self._leave_if_done()
+
+    def _leave_if_done(self):
+        if not self.finished.done() and not self.running and (self.draining or self.lost):
+            self.finished.set_result(None)
+
+    # -- credit -------------------------------------------------------------------------------------------------------
+
+    async def send_data(self, stream, kind, body, end):
+        """Sends `body` under credit, a frame at a time, in turn with other streams; END on the last frame if `end`."""
+        start, size = 0, len(body)
+        while start < size:
+            room = min(stream.credit, self.credit, MAX_CHUNK)
+            if not room or self._writable is not None or (start and self._credit_waiters):
+                await self._turn(stream)
+                if stream.gone:
+                    return
+                continue
+            part = body[start : start + room]
+            start += len(part)
+            stream.credit -= len(part)
+            self.credit -= len(part)
+            flags = wire.END if end and start == size else 0
+            self.write(HEAD.pack(len(part), kind, flags, stream.number) + bytes(part))
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
+
+    async def _turn(self, stream):
+        """Waits until this stream may try again: for the socket, for credit, or for the others before it."""
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
+            return
+        waiter = self.loop.create_future()
+        if stream.credit:
+            self._credit_waiters.append(waiter)
+            if self.credit:
+                self.loop.call_soon(self._wake_next)
+        else:
+            stream.credit_waiter = waiter
+        try:
+            await waiter
+        finally:
+            if waiter in self._credit_waiters:
+                self._credit_waiters.remove(waiter)
+
+    def _on_credit(self, number, stream, amount):
+        if number == 0:
+            self.credit += amount
+            if self.credit > wire.MAX_CREDIT:
+                raise Fault("a credit above 2^31-1")
+            self._wake_all()
+        elif stream is not None:
+            stream.credit += amount
+            if stream.credit > wire.MAX_CREDIT:
+                raise Fault("a credit above 2^31-1")
+            stream.wake_sender()
+
+    def _wake_next(self):
+        if self._credit_waiters and self.credit:
+            waiter = self._credit_waiters.pop(0)
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _wake_all(self):
+        waiters, self._credit_waiters = self._credit_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def owe(self, size):
+        """`size` bytes have left this process: gives the connection its credit back, in steps."""
+        self._owed += size
+        if self._owed >= _CONNECTION_STEP:
+            self.write(wire.credit(0, self._owed))
+            self._owed = 0
+
+    def consumed(self, stream, size):
+        """As `owe`, and the stream's too."""
+        self.owe(size)
+        stream.owed += size
+        if stream.owed >= _STREAM_STEP:
+            self.write(wire.credit(stream.number, stream.owed))
+            stream.owed = 0

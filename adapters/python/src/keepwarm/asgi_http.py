@@ -1,0 +1,317 @@
+"""A request of an ASGI application, and its answer on the way to the wire."""
+
+import asyncio
+import os
+
+from keepwarm import asgi_scope, fields, log, wire
+from keepwarm.errors import ClientDisconnected
+from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
+
+# Where the answer is: nothing yet, its start is known (and held until the body begins), its body has begun, only
+# trailers are missing, the application has said all.
+WAITING, STARTED, BODY, TRAILERS, DONE = range(5)
+_MAX_TEXT = wire.MAX_PAYLOAD - MAX_CHUNK - 8  # bytes of fields that always fit a RESPONSE beside its first body bytes
+
+
+class HttpStream:
+    """`run` calls the application; `receive` and `send` are what it gets.
+
+    `gone`: nobody waits for the answer. `over`: the stream has ended for Keepwarm (spec/wire.md §5).
+    """
+
+    __slots__ = (
+        "connection", "number", "flags", "strings", "task", "stage", "gone", "over", "bodiless", "parts", "body_ended",
+        "body_given", "body_lost", "wanted", "owed", "receiver", "credit", "credit_waiter", "code", "count", "text",
+        "length", "response_flags", "trailers", "trailer_fields", "sent", "__weakref__",
+    )  # fmt: skip
+
+    def __init__(self, connection, number, flags, strings, body):
+        self.connection = connection
+        self.number = number
+        self.flags = flags
+        self.strings = strings
+        self.parts = [body] if body else []
+        self.body_ended = flags & END
+        self.stage = WAITING
+        self.gone = self.over = self.body_given = self.body_lost = False
+        self.wanted = not flags & wire.EXPECT
+        self.bodiless = strings[0] == b"HEAD"
+        self.owed = -len(body)  # a body's part in REQUEST is not under credit (§6)
+        self.receiver = self.credit_waiter = self.task = None
+        self.credit = connection.first_credit
+
+    # -- the application ----------------------------------------------------------------------------------------------
+
+    async def run(self):
+        """Calls the application and sees to it that the stream ends."""
+        connection = self.connection
+        try:
+            scope = self.scope()
+            await connection.application(scope, self.receive, self.send)
+        except BaseException as error:
+            self._failed(error)
+        else:
+            if not self.over:
+                self._returned()
+        connection.returned(self)
+
+    def scope(self):
+        """What the application learns about the request."""
+        return asgi_scope.http(self.strings, self.flags, self.connection.state)
+
+    async def receive(self):
+        """The next part of the body, then, once there is nothing to answer any more, `http.disconnect`."""
+        while True:
+            if self.gone or self.stage == DONE:
+                return {"type": "http.disconnect"}
+            if self.parts or (self.body_ended and not self.body_given):
+                return self._next_part()
+            if not self.wanted:
+                self.wanted = True
+                self.connection.write(wire.frame(wire.WANT, 0, self.number))
+            await self._wait()
+
+    async def send(self, message):
+        """A message of the answer. Waits while Keepwarm cannot take more; raises `ClientDisconnected` once it is gone."""
+        kind = message["type"]
+        if self.gone:
+            raise ClientDisconnected("the client has gone")
+        if kind == "http.response.body":
+            if self.stage == STARTED:
+                body = message.get("body", b"")
+                size = len(body)
+                if (
+                    not message.get("more_body", False)
+                    and size <= MAX_CHUNK
+                    and (self.length is None or self.length == size)
+                    and not (self.bodiless or self.trailers)
+                ):
+                    self._whole(body, size)
+                    return
+            await self._body(message)
+        elif kind == "http.response.start" and self.stage == WAITING:
+            self._start(message)
+        elif kind == "http.response.trailers" and self.stage == TRAILERS:
+            self._trailers(message)
+        elif kind == "http.response.pathsend" and self.stage == STARTED:
+            await self._path(message["path"])
+        elif kind == "http.response.early_hint" and self.stage == WAITING:
+            self._early_hint(message.get("links", ()))
+        else:
+            raise RuntimeError(f"{kind!r} is sent where it does not belong")
+
+    # -- the body of the request --------------------------------------------------------------------------------------
+
+    def on_data(self, kind, payload, end):
+        """DATA has come."""
+        if payload:
+            if self.stage == DONE:
+                self.connection.owe(len(payload))
+            else:
+                self.parts.append(payload)
+        self.body_ended = self.body_ended or end
+        self._wake_receiver()
+
+    def on_reset(self, code):
+        """Nobody waits for the answer any more."""
+        self.gone = True
+        self._drop_body()
+        self._wake_receiver()
+        self.wake_sender()
+
+    def on_close(self, code, reason):
+        """CLOSE belongs to WebSockets; on another stream it says nothing."""
+
+    def _next_part(self):
+        parts = self.parts
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        self.parts = []
+        more = not self.body_ended
+        self.body_given = not more
+        if more:
+            self.connection.consumed(self, len(body))
+        elif self.owed + len(body) > 0:
+            self.connection.owe(len(body))
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    def _drop_body(self):
+        if self.parts:
+            self.connection.owe(sum(map(len, self.parts)))
+            self.parts = []
+
+    async def _wait(self):
+        waiter = self.receiver
+        if waiter is None or waiter.done():
+            waiter = self.receiver = self.connection.loop.create_future()
+        await asyncio.shield(waiter)
+
+    def _wake_receiver(self):
+        waiter, self.receiver = self.receiver, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def wake_sender(self):
+        """There is credit again, or no use in waiting."""
+        waiter, self.credit_waiter = self.credit_waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # -- the answer ---------------------------------------------------------------------------------------------------
+
+    def _start(self, message):
+        code = message["status"]
+        if not isinstance(code, int) or not 200 <= code <= 999:
+            raise ValueError(f"{code!r} is not the status of a final answer")
+        self.count, text, self.length, close = fields.bytes_block(message.get("headers", ()))
+        if len(text) > _MAX_TEXT:
+            raise ValueError(f"the fields of the answer take {len(text)} bytes, more than {_MAX_TEXT}")
+        self.code, self.text = int(code), text
+        self.response_flags = wire.CLOSE_AFTER if close else 0
+        self.trailers = bool(message.get("trailers", False))
+        self.trailer_fields = []
+        if code == 204 or code == 304:
+            self.bodiless = True
+        self.sent = 0
+        self.stage = STARTED
+
+    def _whole(self, body, size):
+        """A body that came in one piece: one frame."""
+        text = self.text
+        self._end()
+        self.connection.write(
+            RESPONSE_HEAD.pack(
+                8 + len(text) + size, RESPONSE, END | self.response_flags, self.number, self.code, self.count, len(text)
+            )
+            + text
+            + body
+        )
+
+    async def _body(self, message):
+        if self.stage not in (STARTED, BODY):
+            raise RuntimeError("'http.response.body' is sent where it does not belong")
+        more = message.get("more_body", False)
+        await self._send_body(memoryview(message.get("body", b"")), more)
+
+    async def _send_body(self, view, more):
+        """A part of the body; `more` says that it is not the last."""
+        if self.bodiless:
+            if not self.over:
+                self.over = True
+                self._first(b"", END)
+                self.connection.over(self)
+            view = view[:0]
+        if self.length is not None and not self.over and self.sent + len(view) > self.length:
+            view = view[: self.length - self.sent]
+            log.warn_once("too long", f"the application's answer is longer than its Content-Length of {self.length}; the rest is cut off")
+        self.sent += len(view)
+        last = not more
+        short = last and not self.bodiless and self.length is not None and self.sent < self.length
+        end = last and not short and not self.trailers
+        if not self.over:
+            await self._frames(view, end)
+        self.stage = BODY
+        if not last:
+            return
+        if short and not self.gone:
+            self._too_short()
+        elif self.trailers and not self.over:
+            self.stage = TRAILERS
+            return
+        self._end()
+
+    async def _frames(self, view, end):
+        flag = END if end else 0
+        if self.stage == STARTED:
+            first, view = view[:MAX_CHUNK], view[MAX_CHUNK:]
+            if end and not view:
+                self._first(first, flag)
+                return
+            if first or not end:
+                self._first(first, 0)
+            if not view:
+                return
+        if view:
+            await self.connection.send_data(self, wire.DATA, view, end)
+        elif end:
+            self.connection.write(wire.frame(wire.DATA, END, self.number))
+
+    def _first(self, body, flags):
+        self.stage = BODY
+        self.connection.write(
+            wire.response(self.number, flags | self.response_flags, self.code, self.count, self.text, bytes(body))
+        )
+
+    def _trailers(self, message):
+        self.trailer_fields.extend(message.get("headers", ()))
+        if message.get("more_trailers", False):
+            return
+        count, text, _, _ = fields.bytes_block(self.trailer_fields)
+        self.connection.write(wire.trailers(self.number, count, text))
+        self._end()
+
+    async def _path(self, path):
+        """`http.response.pathsend`: the file is the whole body. It is read beside the loop."""
+        loop = self.connection.loop
+        file = await loop.run_in_executor(None, open, path, "rb")
+        try:
+            size = os.fstat(file.fileno()).st_size
+            while not self.gone:
+                part = await loop.run_in_executor(None, file.read, MAX_CHUNK)
+                size -= len(part)
+                more = bool(part) and size > 0
+                await self._send_body(memoryview(part), more)
+                if not more:
+                    return
+        finally:
+            file.close()
+        raise ClientDisconnected("the client has gone")
+
+    def _early_hint(self, links):
+        if self.flags & wire.EARLY_HINTS:
+            count, text, _, _ = fields.bytes_block([(b"link", bytes(link)) for link in links])
+            self.connection.write(wire.inform(self.number, 103, count, text))
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _end(self):
+        """The answer is complete."""
+        self.stage = DONE
+        if not self.over:
+            self.over = True
+            self.connection.over(self)
+        if self.parts:
+            self._drop_body()
+        if self.receiver is not None:
+            self._wake_receiver()
+
+    def _reset(self, code, reason):
+        if not self.over:
+            self.connection.write(wire.reset(self.number, code, reason))
+        self._end()
+
+    def _too_short(self):
+        reason = f"the body ended after {self.sent} of the {self.length} bytes that Content-Length promised"
+        log.write(f"the application's answer is too short: {reason}")
+        self._reset(wire.TOO_SHORT, reason)
+
+    def _returned(self):
+        """The application is done and its answer is not."""
+        if self.gone:
+            self._reset(wire.CANCELLED, "")
+            return
+        said = "without an answer" if self.stage in (WAITING, STARTED) else "before its answer was complete"
+        log.write(f"the application returned {said}")
+        self._reset(wire.APP_ERROR, f"the application returned {said}")
+
+    def _failed(self, error):
+        connection = self.connection
+        if self.gone and isinstance(error, (ClientDisconnected, asyncio.CancelledError)):
+            self._reset(wire.CANCELLED, "")
+            return
+        log.exception(error)
+        self._reset(wire.APP_ERROR, f"{type(error).__name__} in the application")
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            connection.exit_status = error.code if isinstance(getattr(error, "code", None), int) else 1
+            connection.ask_to_drain()
+        elif isinstance(error, MemoryError):
+            connection.ask_to_drain()

@@ -1,0 +1,77 @@
+"""The application's start-up and shut-down (ASGI lifespan 2.0)."""
+
+import asyncio
+
+from keepwarm import log
+from keepwarm.errors import LoadError
+
+
+class Lifespan:
+    """`startup` before the first request, `shutdown` after the last; `state` is what requests get a copy of.
+
+    `mode`: `auto` takes an exception during start-up for "not supported", `on` for a failure, `off` does not ask.
+    """
+
+    def __init__(self, application, mode):
+        self.application = application
+        self.mode = mode
+        self.state = {}
+        self.supported = mode != "off"
+        self._messages = asyncio.Queue()
+        self._answers = {"startup": asyncio.Event(), "shutdown": asyncio.Event()}
+        self._failure = {}
+        self._error = None
+        self._task = None
+
+    async def startup(self):
+        """Raises `LoadError` when the application says that it cannot start."""
+        if not self.supported:
+            return
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        await self._ask("startup")
+        if "startup" in self._failure:
+            text = self._failure["startup"]
+            raise LoadError("the application's start-up failed" + (f": {text}" if text else "."))
+        if self._answers["startup"].is_set():
+            return
+        self.supported = False  # the application left without an answer: it raised, or returned
+        if self.mode == "on":
+            if self._error is not None:
+                log.exception(self._error)
+            raise LoadError("the application does not take part in the lifespan protocol, which --lifespan on asks for.")
+
+    async def shutdown(self):
+        """Tells the application that no request will come. What goes wrong is logged."""
+        if not self.supported or self._task is None:
+            return
+        if not self._task.done():
+            await self._ask("shutdown")
+        if "shutdown" in self._failure:
+            log.write(f"the application's shut-down failed: {self._failure['shutdown']}")
+        elif self._error is not None:
+            log.exception(self._error)
+
+    async def _ask(self, phase):
+        self._messages.put_nowait({"type": f"lifespan.{phase}"})
+        answered = asyncio.ensure_future(self._answers[phase].wait())
+        await asyncio.wait((answered, self._task), return_when=asyncio.FIRST_COMPLETED)
+        answered.cancel()
+
+    async def _run(self):
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
+        try:
+            await self.application(scope, self._messages.get, self._send)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._error = error
+
+    async def _send(self, message):
+        kind = message["type"]
+        prefix, _, rest = kind.partition(".")
+        phase, _, outcome = rest.partition(".")
+        if prefix != "lifespan" or phase not in self._answers or outcome not in ("complete", "failed"):
+            raise RuntimeError(f"{kind!r} is no message of the lifespan protocol")
+        if outcome == "failed":
+            self._failure[phase] = message.get("message", "")
+        self._answers[phase].set()

@@ -1,0 +1,51 @@
+"""The scope of a request (ASGI HTTP & WebSocket, version 2.5)."""
+
+from keepwarm import wire
+
+_VERSIONS = {b"HTTP/1.1": "1.1", b"HTTP/1.0": "1.0", b"HTTP/2": "2", b"HTTP/3": "3"}
+# What `extensions` says, by the flags of the request that matter to it: only what is true.
+_EXTENSION_FLAGS = wire.EARLY_HINTS | wire.TRAILERS_OK
+_EXTENSIONS = {
+    flags: {
+        "http.response.pathsend": {},
+        **({"http.response.early_hint": {}} if flags & wire.EARLY_HINTS else {}),
+        **({"http.response.trailers": {}} if flags & wire.TRAILERS_OK else {}),
+    }
+    for flags in (0, wire.EARLY_HINTS, wire.TRAILERS_OK, _EXTENSION_FLAGS)
+}
+
+
+def http(strings, flags, state):
+    """The scope of an HTTP request from a REQUEST's strings (spec/wire.md §4)."""
+    method, protocol, scheme, path, raw_path, query, script, name, port, address, address_port = strings[:11]
+    headers = list(zip(strings[11::2], strings[12::2]))
+    if flags & wire.EXPECT:
+        headers.append((b"expect", b"100-continue"))
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.5"},
+        "http_version": _VERSIONS.get(protocol, "1.1"),
+        "method": method.decode("latin-1"),
+        "scheme": scheme.decode("latin-1"),
+        "path": (script + path).decode("utf-8", "replace"),
+        "raw_path": raw_path,
+        "query_string": query,
+        "root_path": script.decode("utf-8", "replace"),
+        "headers": headers,
+        "server": (name.decode("latin-1"), int(port or 0)),
+        "client": (address.decode("latin-1"), int(address_port or 0)) if address else None,
+        "state": state.copy(),
+        "extensions": _EXTENSIONS[flags & _EXTENSION_FLAGS].copy(),
+    }
+
+
+def websocket(strings, flags, state):
+    """The scope of a WebSocket's opening."""
+    scope = http(strings, flags, state)
+    del scope["method"]
+    scope["type"] = "websocket"
+    scope["scheme"] = "wss" if scope["scheme"] in ("https", "wss") else "ws"
+    offered = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
+    scope["subprotocols"] = [one.strip() for one in b",".join(offered).decode("latin-1").split(",") if one.strip()]
+    scope["extensions"] = {"websocket.http.response": {}}
+    return scope

@@ -1,0 +1,21 @@
+"""What can end a request or a worker, each with whose doing it is."""
+
+
+class ClientDisconnected(OSError):
+    """The client has gone: nobody waits for this answer, or the rest of the body will not come.
+
+    Raised by `send` and `receive` (ASGI) and by reads of `wsgi.input`. It is not an error of the application: when it
+    comes back out of the application, nothing is logged.
+    """
+
+
+class Fault(Exception):
+    """Keepwarm broke the wire's rules (spec/wire.md §2). The connection cannot go on."""
+
+
+class Lost(Exception):
+    """The wire has reached its end: Keepwarm is gone, or gave this worker up (spec/wire.md §1)."""
+
+
+class LoadError(Exception):
+    """The target does not name an application that can be served. The text is one whole sentence for the user."""

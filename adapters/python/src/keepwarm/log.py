@@ -1,0 +1,55 @@
+"""The worker's log: standard error, one record per write, which Keepwarm marks with the app's name and the worker's."""
+
+import os
+import sys
+import traceback
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_said = set()
+
+
+def prepare_streams():
+    """Makes what the application prints arrive line by line, and never fail for want of an encoding."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True, errors="backslashreplace")
+
+
+def write(text):
+    """Writes one record. A log that cannot be written must not end the worker."""
+    try:
+        sys.stderr.write(text if text.endswith("\n") else text + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass  # closed, replaced or full: there is nowhere left to say so
+
+
+def warn_once(key, text):
+    """Writes one record for each `key` in the life of the worker."""
+    if key not in _said:
+        _said.add(key)
+        write(text)
+
+
+def exception(error):
+    """Writes the application's traceback, as Python itself would print it, without the adapter's own frames."""
+    trace = own_frames_removed(error.__traceback__)
+    try:
+        lines = traceback.format_exception(type(error), error, trace)
+    except Exception:  # an exception whose own `__str__` or source lines cannot be had
+        lines = [f"{type(error).__name__}\n"]
+    write("".join(lines))
+
+
+def own_frames_removed(trace):
+    """The part of a traceback that begins with the application, or all of it when the adapter itself failed."""
+    first = trace
+    while first is not None and _is_own(first):
+        first = first.tb_next
+    return first if first is not None else trace
+
+
+def _is_own(trace):
+    name = trace.tb_frame.f_code.co_filename
+    return name.startswith((_PACKAGE, "<frozen importlib")) or name.endswith("importlib/__init__.py")

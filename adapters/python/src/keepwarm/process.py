@@ -1,0 +1,55 @@
+"""What holds for the whole worker process: its descriptor, its signals, its children."""
+
+import faulthandler
+import gc
+import os
+import signal
+import socket
+import sys
+
+
+def take_socket():
+    """The wire's socket, from `KEEPWARM_FD`, made private to this process (spec/wire.md §1)."""
+    number = os.environ.pop("KEEPWARM_FD", "")
+    if not number.isdigit():
+        raise SystemExit("keepwarm: this is the worker side; it is started by `keepwarm run`, which sets KEEPWARM_FD.")
+    descriptor = int(number)
+    os.set_inheritable(descriptor, False)
+    keep_from_children(descriptor)
+    return socket.socket(fileno=descriptor)
+
+
+def keep_from_children(descriptor):
+    """Makes a forked child lose the wire at once, so that it can never write to it.
+
+    The number stays in use, as `/dev/null`: were it free, the child's next file would get it, and what still refers to
+    the socket would write there.
+    """
+
+    def in_child():
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, descriptor, inheritable=False)
+        os.close(null)
+
+    os.register_at_fork(after_in_child=in_child)
+
+
+def prepare_signals():
+    """Ctrl-C reaches the whole group and is Keepwarm's to coordinate; a stuck worker shows its stacks on SIGQUIT.
+
+    SIGINT gets a handler that does nothing: ignored, it would be ignored in the programs that the application starts.
+    """
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    faulthandler.enable(file=sys.__stderr__, all_threads=True)
+    faulthandler.register(signal.SIGQUIT, file=sys.__stderr__, all_threads=True, chain=False)
+
+
+def on_terminate(action):
+    """Calls `action()` on SIGTERM, in the main thread."""
+    signal.signal(signal.SIGTERM, lambda number, frame: action())
+
+
+def settle_memory():
+    """What is loaded now stays: the collector need not walk through it again and again."""
+    gc.collect()
+    gc.freeze()

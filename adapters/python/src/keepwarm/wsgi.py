@@ -1,0 +1,165 @@
+"""The loop of a WSGI worker: a read, the application, a write."""
+
+from keepwarm import __version__, environ as environment, fields, log, wire, wsgi_input
+from keepwarm.blocking import RECV_SIZE, Connection
+from keepwarm.errors import ClientDisconnected, Fault, Lost
+from keepwarm.wire import END, EXPECT, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_HEAD
+from keepwarm.wsgi_answer import Answer
+
+
+class Worker:
+    """Serves one application over one connection, a request at a time.
+
+    `serve_forever` returns the process's exit status, or raises the `SystemExit` of the application.
+    """
+
+    def __init__(self, connection: Connection, application, pairs):
+        self.connection = connection
+        self.application = application
+        self.answer = Answer(connection)
+        self.request_flags = 0
+        self.base = environment.base(
+            software=pairs.get("software", f"keepwarm/{__version__}"),
+            multithread=False,
+            multiprocess=pairs.get("workers", "1") != "1",
+        )
+        self.base["keepwarm.early_hints"] = self.early_hints
+        self.base["keepwarm.send_continue"] = self.send_continue
+        self.body = None  # the request's body, when it did not come whole
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def serve_forever(self):
+        """Takes requests until Keepwarm says DRAIN or goes away."""
+        connection = self.connection
+        try:
+            while not connection.lost:
+                connection.idle = True
+                if connection.drain_asked:
+                    connection.settle_drain()
+                if connection.buffer:
+                    frame = connection.next_frame()
+                    connection.idle = False
+                    if self._frame(*frame):
+                        return 0
+                    continue
+                try:
+                    data = connection.recv(RECV_SIZE)
+                except OSError:
+                    return 0
+                connection.idle = False
+                if not self._fast(data):
+                    if not data:
+                        return 0
+                    connection.buffer += data
+        except Lost:
+            pass
+        except Fault as fault:
+            connection.fail(fault)
+        return 1 if connection.faulty else 0
+
+    def _fast(self, data):
+        """Serves a read that is one whole REQUEST, which is what nearly all are; False when it is something else."""
+        size = len(data)
+        if size <= 24:
+            return False
+        length, kind, flags, stream, content_length, count, text_length = REQUEST_HEAD.unpack_from(data)
+        text_end = 24 + text_length
+        if kind != REQUEST or length + 10 != size or text_end > size:
+            return False
+        if length > MAX_PAYLOAD or flags > 0x3F or size - text_end > MAX_CHUNK:
+            return False  # the other way finds the words for it
+        strings = data[24:text_end].decode("latin-1").split("\0")
+        if len(strings) != count:
+            return False
+        wire.check_request(count)
+        self._serve(flags, stream, strings, data[text_end:])
+        return True
+
+    def _frame(self, kind, flags, stream, payload):
+        """Does what any frame says; True when it is time to leave."""
+        if kind == REQUEST:
+            _, strings, body = wire.request_parts(payload, 0, len(payload))
+            self._serve(flags, stream, [one.decode("latin-1") for one in strings], body)
+        elif kind == wire.DRAIN:
+            wire.check_empty(payload, "DRAIN")
+            return True
+        else:
+            self.connection.handle(kind, flags, stream, payload)
+        return False
+
+    # -- a request ----------------------------------------------------------------------------------------------------
+
+    def _serve(self, flags, stream, strings, body):
+        connection = self.connection
+        connection.begin_stream(stream)
+        environ = self.base.copy()
+        environment.fill(environ, strings, flags)
+        if flags & END:
+            environment.whole_body(environ, body)
+            self.body = None
+        else:
+            connection.expect_body(body)
+            self.body = wsgi_input.Body(connection, stream, flags & EXPECT)
+            environ["wsgi.input"] = self.body.buffered()
+        self.request_flags = flags
+        answer = self.answer
+        answer.begin(stream, strings[0] == "HEAD")
+        try:
+            self._run(environ)
+        except BaseException as error:
+            self._failed(error)
+        connection.end_stream()
+
+    def _run(self, environ):
+        answer = self.answer
+        result = self.application(environ, answer.start_response)
+        if answer.code == 100 and answer.text is not None:
+            result = self._run_again(environ, result)
+        try:
+            answer.deliver(result)
+        finally:
+            close = getattr(result, "close", None)
+            if close is not None:
+                close()
+
+    def _run_again(self, environ, result):
+        """The application answered 100, the convention of Unicorn: let the body come, and call it again."""
+        answer = self.answer
+        close = getattr(result, "close", None)
+        if close is not None:
+            close()
+        self.send_continue()
+        environ.pop("HTTP_EXPECT", None)
+        answer.text = None
+        result = self.application(environ, answer.start_response)
+        if answer.code == 100:
+            raise ValueError("the application answered 100 a second time, with the body on its way")
+        return result
+
+    def _failed(self, error):
+        """The application, or its iterable, raised."""
+        connection = self.connection
+        if isinstance(error, ClientDisconnected) and connection.gone:
+            self.answer.abort(wire.CANCELLED, "")
+            return
+        log.exception(error)
+        self.answer.abort(wire.APP_ERROR, f"{type(error).__name__} in the application")
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            raise error
+        if isinstance(error, MemoryError):
+            connection.ask_to_drain()  # what is left of this process is not to be trusted with more
+
+    # -- what the application may call --------------------------------------------------------------------------------
+
+    def early_hints(self, headers):
+        """`environ['keepwarm.early_hints'](headers)`: sends `103 Early Hints` if this client would understand it."""
+        answer = self.answer
+        if self.request_flags & wire.EARLY_HINTS and not answer.begun and not answer.over:
+            count, text, _, _ = fields.text_block(headers)
+            self.connection.send(wire.inform(answer.stream, 103, count, text))
+
+    def send_continue(self):
+        """`environ['keepwarm.send_continue']()`: asks for the body now, before anything reads it."""
+        if self.body is not None:
+            self.body.send_continue()

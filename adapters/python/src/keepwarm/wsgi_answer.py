@@ -1,0 +1,201 @@
+"""The answer of a WSGI application on its way to the wire (PEP 3333)."""
+
+from keepwarm import fields, log, wire
+from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
+
+_MAX_TEXT = wire.MAX_PAYLOAD - MAX_CHUNK - 8  # bytes of fields that always fit a RESPONSE beside its first body bytes
+_MAX_REMEMBERED = 256  # status lines
+
+
+class _Statuses(dict):
+    """Status line -> its code; one met for the first time is checked."""
+
+    def __missing__(self, status):
+        if not isinstance(status, str):
+            raise TypeError(f"the status is {type(status).__name__} instead of str: {status!r}")
+        digits = status[:3]
+        if not (digits.isascii() and digits.isdigit()) or status[3:4] not in ("", " "):
+            raise ValueError(f"not a status line: {status!r}")
+        code = int(digits)
+        if code < 200 and code != 100:
+            raise ValueError(f"{status!r} is not the status of a final answer")
+        if len(self) < _MAX_REMEMBERED:
+            self[status] = code
+        return code
+
+
+_code_of = _Statuses().__getitem__
+
+
+class Answer:
+    """One object for all requests of a worker, so that none has to be made for each.
+
+    `begin`, then the application calls `start_response` (and `write`), then `deliver`; `abort` instead when it fails.
+    `text` is None until `start_response`. `begun`: its fields have left. `over`: the stream has ended.
+    """
+
+    __slots__ = (
+        "connection", "stream", "bodiless", "code", "count", "text", "length", "flags", "begun", "over", "sent", "write",
+    )  # fmt: skip
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.write = self._write  # bound once
+        self.stream = self.code = self.count = self.flags = self.sent = 0
+        self.bodiless = self.begun = False
+        self.over = True
+        self.text = self.length = None
+
+    def begin(self, stream, head_only):
+        """A new request. `head_only`: its method is HEAD, so that no body goes out."""
+        self.stream = stream
+        self.bodiless = head_only
+        self.text = None
+        self.begun = self.over = False
+
+    def start_response(self, status, headers, exc_info=None):
+        """PEP 3333's `start_response`. What is wrong with its arguments is raised here, in the application."""
+        if self.text is not None:
+            self._check_restart(exc_info)
+        self.code = code = _code_of(status)
+        self.count, text, self.length, close = fields.text_block(headers)
+        if len(text) > _MAX_TEXT:
+            raise ValueError(f"the fields of the answer take {len(text)} bytes, more than {_MAX_TEXT}")
+        self.text = text
+        self.flags = wire.CLOSE_AFTER if close else 0
+        if code == 204 or code == 304:
+            self.bodiless = True
+        return self.write
+
+    def _check_restart(self, exc_info):
+        if not exc_info:
+            raise AssertionError("start_response is called a second time without exc_info")
+        try:
+            if self.begun:
+                raise exc_info[1].with_traceback(exc_info[2])
+        finally:
+            exc_info = None  # the traceback refers to this frame: PEP 3333 wants the circle broken
+
+    def deliver(self, result):
+        """Sends what the application returned, each block as it comes. Does not call its `close`."""
+        kind = type(result)
+        if (kind is list or kind is tuple) and not self.begun:
+            # Every block is here already, so that joining them holds nothing back.
+            self._whole(result[0] if len(result) == 1 else b"".join(result))
+            return
+        put = self._put
+        for block in result:
+            if block and not put(block):
+                break
+        if not self.over:
+            self._finish()
+
+    def abort(self, code, reason):
+        """Ends the stream without a complete answer: 500 if its fields have not left, a cut connection otherwise."""
+        if not self.over:
+            self.over = True
+            self.connection.send(wire.reset(self.stream, code, reason))
+
+    def _write(self, data):
+        """PEP 3333's `write`."""
+        if data:
+            self._put(data)
+
+    def _whole(self, body):
+        """A body that is all here."""
+        length = self.length
+        if (length is None or length == len(body)) and not self.bodiless:
+            self._first(body, END)
+            return
+        if body:
+            self._put(body)
+        if not self.over:
+            self._finish()
+
+    def _put(self, block):
+        """Sends a block at once. False when no further one is wanted."""
+        if self.begun:
+            return self._next(block)
+        if self.bodiless:
+            self._first(b"", END)
+            return False
+        length = self.length
+        if length is None:
+            self._first(block, 0)
+        elif len(block) < length:
+            self._first(block, 0)
+        elif len(block) == length:
+            self._first(block, END)
+        else:
+            self._first(memoryview(block)[:length], END)
+            self._too_long()
+        return not self.connection.gone
+
+    def _first(self, body, end):
+        """The answer's fields, and the beginning of its body or all of it."""
+        text = self.text
+        if text is None:
+            raise AssertionError("the application gave a body without calling start_response")
+        size = len(body)
+        self.begun = True
+        if size <= MAX_CHUNK:
+            self.over = end != 0
+            self.sent = size
+            self.connection.send(
+                RESPONSE_HEAD.pack(8 + len(text) + size, RESPONSE, end | self.flags, self.stream, self.code, self.count, len(text))
+                + text
+                + body
+            )
+            return
+        view = memoryview(body)
+        self.sent = size
+        self.connection.send(wire.response(self.stream, self.flags, self.code, self.count, text, view[:MAX_CHUNK]))
+        self._data(view[MAX_CHUNK:], end)
+
+    def _next(self, block):
+        if self.over:
+            if not (self.bodiless or self.connection.gone):
+                self._too_long()
+            return False
+        self.connection.poll()
+        length, end = self.length, 0
+        view = memoryview(block)
+        if length is not None:
+            left = length - self.sent
+            if len(view) >= left:
+                end = END
+                if len(view) > left:
+                    view = view[:left]
+                    self._too_long()
+        self.sent += len(view)
+        self._data(view, end)
+        return not self.over or end != 0
+
+    def _data(self, view, end):
+        if self.connection.gone or not self.connection.send_data(view, end):
+            self.abort(wire.CANCELLED, "")
+        elif end:
+            self.over = True
+
+    def _finish(self):
+        """The application has no more blocks."""
+        if self.connection.gone:
+            self.abort(wire.CANCELLED, "")
+        elif not self.begun:
+            if self.text is not None and self.length and not self.bodiless:
+                self._too_short(0)
+            else:
+                self._first(b"", END)
+        elif self.length is not None and self.sent < self.length:
+            self._too_short(self.sent)
+        else:
+            self.over = True
+            self.connection.send(wire.frame(wire.DATA, END, self.stream))
+
+    def _too_short(self, sent):
+        reason = f"the body ended after {sent} of the {self.length} bytes that Content-Length promised"
+        log.write(f"the application's answer is too short: {reason}")
+        self.abort(wire.TOO_SHORT, reason)
+
+    def _too_long(self):
+        log.warn_once("too long", f"the application's answer is longer than its Content-Length of {self.length}; the rest is cut off")

@@ -1,0 +1,56 @@
+"""`wsgi.input` of a body that did not come whole with its request."""
+
+import io
+
+from keepwarm import wire
+from keepwarm.errors import ClientDisconnected
+
+
+class Body(io.RawIOBase):
+    """Reads DATA as the application asks for it. The first read is what sends `100 Continue` (spec/wire.md §4)."""
+
+    def __init__(self, connection, stream, expects):
+        super().__init__()
+        self.connection = connection
+        self.stream = stream
+        self.expects = expects
+        self.part = memoryview(b"")
+
+    def buffered(self):
+        """The file-like object that the application gets: `read`, `readline`, `readlines`, iteration."""
+        return io.BufferedReader(self, wire.MAX_CHUNK)
+
+    def readable(self):
+        return True
+
+    def send_continue(self):
+        """Asks for the body, once."""
+        if self.expects:
+            self.expects = False
+            self.connection.send(wire.frame(wire.WANT, 0, self.stream))
+
+    def readinto(self, target):
+        """The next bytes of the body into `target`; 0 at its end."""
+        part = self.part or self._next_part()
+        size = min(len(part), len(target))
+        target[:size] = part[:size]
+        self.part = part[size:]
+        if size:
+            self.connection.consumed(size)
+        return size
+
+    def _next_part(self):
+        connection = self.connection
+        if connection.stream != self.stream:
+            raise ValueError("wsgi.input is read after the answer is complete")
+        while True:
+            while connection.body:
+                part = connection.body.pop(0)
+                if part:
+                    return memoryview(part)
+            if connection.body_lost:
+                raise ClientDisconnected("the client went away before its body was complete")
+            if connection.body_ended:
+                return memoryview(b"")
+            self.send_continue()
+            connection.wait()
