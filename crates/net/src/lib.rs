@@ -1,1 +1,27 @@
-//! TODO
+//! Sockets, buffers, connection drivers and deadlines of the data plane, and the [`Handler`] that the front
+//! door's parts implement.
+//!
+//! One current-thread runtime per data-plane thread ([`DataPlane`]); a connection lives on the thread that
+//! accepted it. Nothing here knows what an app, a route or a worker is.
+
+mod buffer;
+mod deadline;
+mod exchange;
+mod h1;
+mod handler;
+mod io;
+mod listener;
+mod reactor;
+mod runtime;
+mod spool;
+
+pub use buffer::ReadBuffer;
+pub use deadline::{Deadlines, Wait, now, run_ticker};
+pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
+pub use h1::{Message, WebSocketLimits};
+pub use handler::{Forwarded, Handler, Outcome, Peer, Request, Scheme};
+pub use io::Io;
+pub use listener::{BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, bind, serve};
+pub use reactor::watch;
+pub use runtime::{DataPlane, Remote, thread_index};
+pub use spool::{Spool, SpoolError};

@@ -1,0 +1,192 @@
+//! Coarse deadlines for many connections.
+//!
+//! A connection changes its deadlines several times a request and almost never meets one. A timer in the runtime's
+//! wheel would be moved each time; here a deadline is a cell that is written, and one ticker per thread looks at
+//! all of them every [`TICK`]. So a deadline costs a store, and is met up to one tick late.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::{Context, Waker};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+/// How often deadlines are looked at, and so how late one may be met.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a connection's task can be waiting for; each has a deadline of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// For bytes of the client: idle, head or body.
+    Read,
+    /// For the client to take bytes.
+    Write,
+    /// For whoever answers: the handler's own.
+    Answer,
+}
+
+const WAITS: usize = 3;
+
+/// The deadlines of one task.
+#[derive(Debug, Clone)]
+pub struct Deadlines(Rc<Slots>);
+
+#[derive(Debug)]
+struct Slots {
+    at: [Cell<Option<Instant>>; WAITS],
+    /// One bit per [`Wait`].
+    passed: Cell<u8>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Deadlines {
+    /// Deadlines on this thread's ticker, none set.
+    pub fn new() -> Self {
+        let slots = Rc::new(Slots {
+            at: [const { Cell::new(None) }; WAITS],
+            passed: Cell::new(0),
+            waker: RefCell::new(None),
+        });
+        REGISTERED.with_borrow_mut(|all| all.push(Rc::downgrade(&slots)));
+        Self(slots)
+    }
+
+    /// Sets, moves or (with `None`) lifts a deadline.
+    pub fn set(&self, wait: Wait, at: Option<Instant>) {
+        if let Some(cell) = self.0.at.get(wait as usize) {
+            cell.set(at);
+        }
+        self.0.passed.set(self.0.passed.get() & !(1 << wait as u8));
+    }
+
+    /// Sets a deadline `after` from now.
+    pub fn set_after(&self, wait: Wait, after: Duration) {
+        self.set(wait, now().checked_add(after));
+    }
+
+    /// Whether a deadline is running.
+    pub fn is_set(&self, wait: Wait) -> bool {
+        self.0.at.get(wait as usize).is_some_and(|cell| cell.get().is_some())
+    }
+
+    /// Whether a deadline has been met. Registers the task to be woken when one is.
+    pub fn poll_passed(&self, wait: Wait, cx: &Context<'_>) -> bool {
+        if self.passed(wait) {
+            return true;
+        }
+        let mut waker = self.0.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        false
+    }
+
+    /// Whether a deadline has been met.
+    pub fn passed(&self, wait: Wait) -> bool {
+        self.0.passed.get() & (1 << wait as u8) != 0
+    }
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Looks at every deadline of this thread, for ever; a data-plane thread spawns it once.
+pub async fn run_ticker() {
+    let mut interval = tokio::time::interval(TICK);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let now = interval.tick().await;
+        CLOCK.set(Some(now));
+        refresh_date();
+        REGISTERED.with_borrow_mut(|all| {
+            all.retain(|slots| match slots.upgrade() {
+                Some(slots) => {
+                    slots.look(now);
+                    true
+                }
+                None => false,
+            });
+        });
+    }
+}
+
+impl Slots {
+    fn look(&self, now: Instant) {
+        let mut passed = self.passed.get();
+        for (bit, cell) in self.at.iter().enumerate() {
+            if cell.get().is_some_and(|at| at <= now) {
+                cell.set(None);
+                passed |= 1 << bit;
+            }
+        }
+        if passed != self.passed.replace(passed)
+            && let Some(waker) = self.waker.borrow_mut().take()
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// The time of the latest tick: enough for deadlines, and no call to the clock.
+pub fn now() -> Instant {
+    CLOCK.get().unwrap_or_else(Instant::now)
+}
+
+/// The `Date` of an answer (RFC 9110 §6.6.1), formatted once a second.
+pub(crate) fn http_date() -> [u8; 29] {
+    if DATE.get().0 == 0 {
+        refresh_date();
+    }
+    DATE.get().1
+}
+
+fn refresh_date() {
+    let time = SystemTime::now();
+    let second = time.duration_since(SystemTime::UNIX_EPOCH).map_or(1, |since| since.as_secs());
+    if DATE.get().0 != second {
+        let mut date = [b' '; 29];
+        let text = httpdate::fmt_http_date(time);
+        date.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
+        DATE.set((second, date));
+    }
+}
+
+thread_local! {
+    static DATE: Cell<(u64, [u8; 29])> = const { Cell::new((0, [b' '; 29])) };
+    static REGISTERED: RefCell<Vec<Weak<Slots>>> = const { RefCell::new(Vec::new()) };
+    static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_wakes_its_task_and_can_be_moved_and_lifted() {
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(run_ticker());
+        local
+            .run_until(async {
+                tokio::task::yield_now().await;
+                let deadlines = Deadlines::new();
+                deadlines.set_after(Wait::Write, Duration::from_secs(1));
+                deadlines.set_after(Wait::Read, Duration::from_secs(5));
+                deadlines.set(Wait::Write, None);
+                let begin = Instant::now();
+                std::future::poll_fn(|cx| match deadlines.poll_passed(Wait::Read, cx) {
+                    true => Poll::Ready(()),
+                    false => Poll::Pending,
+                })
+                .await;
+                assert!(begin.elapsed() >= Duration::from_secs(5));
+                assert!(begin.elapsed() <= Duration::from_secs(5) + TICK);
+                assert!(!deadlines.passed(Wait::Write));
+            })
+            .await;
+    }
+}

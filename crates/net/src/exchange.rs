@@ -1,0 +1,272 @@
+//! One request and the means to answer it.
+
+use std::task::{Context, Poll};
+
+use http::Method;
+use keepwarm_http1::{BadField, Fault};
+use tokio::time::Instant;
+
+use crate::h1;
+use crate::h1::{Message, WebSocketLimits};
+use crate::{Deadlines, Request};
+
+/// One request and the means to answer it, whatever version of HTTP it came by.
+///
+/// Order of calls: any number of [`informational`](Self::informational), one [`head`](Self::head), any number of
+/// [`data`](Self::data), one [`end`](Self::end) or [`end_with_trailers`](Self::end_with_trailers). What was given is
+/// written by [`poll_flush`](Self::poll_flush), which a handler calls when it has nothing more *now*: everything that is there at that
+/// time leaves in one write. The body is read by [`poll_body`](Self::poll_body) at any time, also while answering.
+#[derive(Debug)]
+pub struct Exchange<'c> {
+    pub(crate) stream: &'c mut h1::Stream,
+}
+
+impl Exchange<'_> {
+    /// The request.
+    pub fn request(&self) -> &Request {
+        &self.stream.request
+    }
+
+    /// The request, to note a route's findings in it.
+    pub fn request_mut(&mut self) -> &mut Request {
+        &mut self.stream.request
+    }
+
+    /// The deadlines of this connection's task; [`crate::Wait::Answer`] belongs to the handler.
+    pub fn deadlines(&self) -> Deadlines {
+        self.stream.deadlines.clone()
+    }
+
+    /// Whether the request is `HEAD`.
+    pub fn is_head(&self) -> bool {
+        self.stream.request.head.method == Method::HEAD
+    }
+
+    /// Bounds the body: beyond `limit` bytes [`Self::poll_body`] gives [`BodyError::TooLarge`]. A declared length above it is the
+    /// edge's to refuse before anything is read.
+    pub fn limit_body(&mut self, limit: Option<u64>) {
+        self.stream.state.body_limit = limit;
+    }
+
+    /// A client that shuts its writing side counts as gone on this route.
+    pub fn abort_on_half_close(&mut self, yes: bool) {
+        self.stream.state.half_close_is_gone = yes;
+    }
+
+    /// Appends bytes of the request's body to `into`: whatever is here, `max` at most. Asks for the body first
+    /// ([`Self::want_body`]).
+    pub fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<Result<BodyProgress, BodyError>> {
+        self.stream.poll_body(cx, into, max)
+    }
+
+    /// Says that the body is wanted: a client that waits for `100 Continue`, and has sent nothing yet, gets it with the next flush.
+    pub fn want_body(&mut self) {
+        self.stream.want_body();
+    }
+
+    /// Whether the client still waits for `100 Continue` before it sends its body.
+    pub fn awaits_continue(&self) -> bool {
+        self.stream.awaits_continue()
+    }
+
+    /// Whether the body has been read to its end (there being none counts).
+    pub fn body_done(&self) -> bool {
+        self.stream.state.body_done
+    }
+
+    /// Whether more of the body can be had without waiting for the client.
+    pub fn body_buffered(&self) -> bool {
+        !self.stream.storage.read.is_empty()
+    }
+
+    /// The trailers of the request, once the body is done.
+    pub fn trailers(&self) -> &keepwarm_http1::Fields {
+        self.stream.decoder.trailers()
+    }
+
+    /// Waits until the client has gone: a reset, or a failed write before.
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+        self.stream.poll_gone(cx)
+    }
+
+    /// An informational answer (1xx, not 101): dropped towards HTTP/1.0 and after the head.
+    pub fn informational<'a>(&mut self, status: u16, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        self.stream.informational(status, fields);
+    }
+
+    /// The head of the answer. `length`: the body's length when it is known beyond what a `Content-Length` among the fields says.
+    /// `close`: end the connection after this answer.
+    ///
+    /// # Errors
+    /// A field that is no field, or two lengths: nothing has been written, and another head may follow.
+    pub fn head<'a>(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        close: bool,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<(), BadField> {
+        self.stream.head(status, length, close, fields)
+    }
+
+    /// Bytes of the body. What is beyond the announced length, or of an answer without a body, is dropped.
+    pub fn data(&mut self, bytes: &[u8]) {
+        self.stream.data(bytes);
+    }
+
+    /// The answer is complete. One that is shorter than announced is cut instead.
+    pub fn end(&mut self) {
+        self.stream.end();
+    }
+
+    /// The answer is complete, with trailers where the client takes them.
+    pub fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        self.stream.end_with_trailers(fields);
+    }
+
+    /// The answer cannot be completed: the connection is cut so that the client sees it.
+    pub fn abort(&mut self, reason: &'static str) {
+        self.stream.abort(reason);
+    }
+
+    /// Whether a head was given.
+    pub fn answered(&self) -> bool {
+        self.stream.answered()
+    }
+
+    /// Whether the answer is over, complete or cut.
+    pub fn over(&self) -> bool {
+        self.stream.over()
+    }
+
+    /// Bytes given and not yet taken by the socket.
+    pub fn unsent(&self) -> usize {
+        self.stream.storage.out.len()
+    }
+
+    /// Writes what was given. Ready when the socket has it all. An answer whose head is here and whose body is due at
+    /// once may be held for up to 2 ms, so that both leave together.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        self.stream.poll_flush(cx)
+    }
+
+    /// Accepts a WebSocket opening (checked by the caller) with `101` and these fields.
+    ///
+    /// # Errors
+    /// A field that is no field.
+    pub fn accept_websocket<'a>(
+        &mut self,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        limits: WebSocketLimits,
+    ) -> Result<(), BadField> {
+        self.stream.accept_websocket(fields, limits)
+    }
+
+    /// The next message of an accepted WebSocket. After [`Message::Close`] or an error there is none.
+    pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Gone>> {
+        self.stream.poll_message(cx)
+    }
+
+    /// Sends a message on an accepted WebSocket; [`Self::poll_flush`] writes it.
+    pub fn send_message(&mut self, message: Message) {
+        self.stream.send_message(message);
+    }
+
+    /// When the first byte of the request was read.
+    pub fn received(&self) -> Instant {
+        self.stream.request.received
+    }
+}
+
+/// How far the request's body has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyProgress {
+    /// Bytes were appended; there may be more.
+    More,
+    /// That was the end of it.
+    Done,
+}
+
+/// Why the body of a request will not be complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// The client has gone.
+    Gone(Gone),
+    /// It is framed wrongly.
+    Fault(Fault),
+    /// It exceeds the route's limit.
+    TooLarge,
+    /// It comes too slowly.
+    TooSlow,
+}
+
+impl BodyError {
+    /// What to answer; `None` when nobody is there to read it.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Gone(_) => None,
+            Self::Fault(fault) => {
+                Some(Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() })
+            }
+            Self::TooLarge => Some(Refusal {
+                status: 413,
+                name: "body_too_large",
+                detail: "The body of the request is larger than this route takes.".to_owned(),
+            }),
+            Self::TooSlow => Some(Refusal {
+                status: 408,
+                name: "body_too_slow",
+                detail: "The body of the request came too slowly.".to_owned(),
+            }),
+        }
+    }
+}
+
+/// A request that is answered with an error by Keepwarm itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status.
+    pub status: u16,
+    /// A stable name, for counters and logs.
+    pub name: &'static str,
+    /// A sentence for people.
+    pub detail: String,
+}
+
+/// How a client was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// It reset the connection, or a write failed.
+    Reset,
+    /// It shut its writing side before its request was whole, or on a route where that means that it left.
+    Closed,
+    /// It took its answer too slowly.
+    TooSlow,
+}
+
+impl Gone {
+    /// A stable name, for counters and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reset => "client_reset",
+            Self::Closed => "client_closed",
+            Self::TooSlow => "client_too_slow",
+        }
+    }
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// The answer was written whole.
+    Complete,
+    /// It was cut, by us.
+    Cut,
+    /// The client left before it was written.
+    Gone(Gone),
+}

@@ -1,0 +1,227 @@
+//! The life of a server-role connection: idle, head, exchange, and again, or the end.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use keepwarm_http1::{Event, Fault};
+use tokio::time::Instant;
+
+use super::answer::DRAIN_BODY;
+use super::request_body::HEAD_READ;
+use super::stream::{Answer, State, Stream};
+use crate::{Exchange, Fate, Gone, Handler, Io, ListenerContext, Outcome, Peer, Refusal, Wait};
+
+/// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
+/// answer those bytes with a reset, which can destroy our last answer on its way (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 64 * 1024;
+
+/// Serves one connection to its end.
+pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
+    let mut stream = Stream::new(io, peer, context);
+    loop {
+        let next = stream.next_request().await;
+        let handler = Arc::clone(&stream.context.handler);
+        match next {
+            Next::Request => handler.handle(&mut Exchange { stream: &mut stream }).await,
+            Next::Refused(refusal) => stream.refuse(&*handler, &refusal),
+            Next::Over => break,
+        }
+        if stream.finish(&*handler).await == After::Close {
+            break;
+        }
+    }
+    stream.rest();
+}
+
+/// What comes next on a connection.
+enum Next {
+    Request,
+    /// Answer this and close.
+    Refused(Refusal),
+    /// Nothing; close.
+    Over,
+}
+
+#[derive(PartialEq, Eq)]
+enum After {
+    Keep,
+    Close,
+}
+
+impl Stream {
+    async fn next_request(&mut self) -> Next {
+        if !self.awake || self.storage.read.is_empty() && !poll_fn(|cx| self.poll_first_bytes(cx)).await {
+            return Next::Over;
+        }
+        self.request.received = Instant::now();
+        self.deadlines.set(Wait::Read, self.request.received.checked_add(self.context.limits.head_timeout));
+        let next = poll_fn(|cx| self.poll_head(cx)).await;
+        self.deadlines.set(Wait::Read, None);
+        next
+    }
+
+    /// Waits, without a buffer, for a connection to say something. `false`: it is over.
+    fn poll_first_bytes(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        loop {
+            // A new connection has usually said something already.
+            if self.awake || self.io.is_fresh() {
+                self.wake();
+                match self.poll_fill(cx, HEAD_READ) {
+                    Poll::Ready(got) => return Poll::Ready(got.is_ok_and(|got| got > 0)),
+                    Poll::Pending => self.rest(),
+                }
+            }
+            if self.deadlines.poll_passed(Wait::Read, cx) {
+                return Poll::Ready(false);
+            }
+            if !self.deadlines.is_set(Wait::Read) {
+                self.deadlines.set_after(Wait::Read, self.context.limits.idle);
+            }
+            match ready!(self.io.poll_readable(cx)) {
+                Ok(()) => self.wake(),
+                Err(_) => return Poll::Ready(false),
+            }
+        }
+    }
+
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            let unread = self.storage.read.unread();
+            match self.decoder.decode(unread, &mut self.request.head) {
+                Ok(decoded) => {
+                    self.storage.read.consume(decoded.consumed);
+                    match decoded.event {
+                        Event::Head => {
+                            self.begin();
+                            return Poll::Ready(Next::Request);
+                        }
+                        Event::NeedMore => {}
+                        // None of these comes before a head; a decoder that says so has nothing to serve.
+                        Event::Data { .. } | Event::Trailers | Event::End | Event::Informational => {
+                            return Poll::Ready(Next::Over);
+                        }
+                    }
+                }
+                Err(fault) => return Poll::Ready(Next::Refused(refusal(&fault))),
+            }
+            match self.poll_fill(cx, HEAD_READ) {
+                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(Next::Over),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending if self.deadlines.poll_passed(Wait::Read, cx) => {
+                    return Poll::Ready(Next::Refused(Refusal {
+                        status: 408,
+                        name: "head_timeout",
+                        detail: "The head of the request did not come in time.".to_owned(),
+                    }));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Answers what is no request.
+    fn refuse(&mut self, handler: &dyn Handler, refusal: &Refusal) {
+        self.begin();
+        self.state.refused = true;
+        // Where its body would end is unknown, and so is whether it has one.
+        self.state.body_done = true;
+        handler.refuse(&mut Exchange { stream: self }, refusal);
+    }
+
+    /// Brings an exchange to its end: writes what is left, and decides what becomes of the connection.
+    async fn finish(&mut self, handler: &dyn Handler) -> After {
+        if !self.over() && self.state.websocket.is_none() {
+            self.abort("handler_gave_up");
+        }
+        let flushed = match self.state.answer {
+            Answer::Cut => {
+                self.io.reset_on_close();
+                Ok(())
+            }
+            _ => poll_fn(|cx| self.poll_flush(cx)).await,
+        };
+        let fate = match (&self.state.answer, flushed) {
+            (_, Err(gone)) => Fate::Gone(gone),
+            (Answer::Cut, Ok(())) => self.broken.map_or(Fate::Cut, Fate::Gone),
+            (_, Ok(())) => Fate::Complete,
+        };
+        let outcome = Outcome {
+            status: self.state.status,
+            body_bytes: self.state.body_sent,
+            fate,
+            elapsed: self.request.received.elapsed(),
+        };
+        handler.finished(&self.request, &outcome);
+        if fate != Fate::Complete {
+            if let Fate::Gone(Gone::TooSlow) = fate {
+                self.io.reset_on_close();
+            }
+            return After::Close;
+        }
+        self.served += 1;
+        let Answer::Ended { keep } = self.state.answer else {
+            return After::Close;
+        };
+        if keep && self.drain_body().await {
+            self.continue_or_rest();
+            return After::Keep;
+        }
+        if self.state.refused || !self.state.body_done || !self.storage.read.is_empty() {
+            self.linger().await;
+        }
+        After::Close
+    }
+
+    fn continue_or_rest(&mut self) {
+        self.state = State::new(self.state.facts, &self.context.limits);
+        if self.storage.read.is_empty() {
+            self.rest();
+            self.deadlines.set_after(Wait::Read, self.context.limits.idle);
+        }
+    }
+
+    /// Reads the rest of a body that the answer did not wait for. `false`: it did not come, and the connection is of no further use.
+    async fn drain_body(&mut self) -> bool {
+        // The decoder has not said End yet for a message without a body, either: one call takes it to the next message.
+        self.state.body_limit = Some(self.state.body_received + 2 * DRAIN_BODY);
+        let had_body = !self.state.body_done;
+        self.state.body_done = false;
+        let mut discard = Vec::new();
+        loop {
+            discard.clear();
+            let step = poll_fn(|cx| self.poll_body(cx, &mut discard, HEAD_READ)).await;
+            match step {
+                Ok(crate::BodyProgress::Done) => return true,
+                Ok(crate::BodyProgress::More) if had_body => {}
+                Ok(crate::BodyProgress::More) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Shuts the writing side and reads what the client still sends, a little.
+    async fn linger(&mut self) {
+        self.io.shutdown_write();
+        self.deadlines.set_after(Wait::Read, LINGER);
+        let mut discarded = 0;
+        while discarded < LINGER_BYTES {
+            self.storage.read.reset(usize::MAX);
+            let got = poll_fn(|cx| match self.poll_fill(cx, HEAD_READ) {
+                Poll::Ready(got) => Poll::Ready(got.unwrap_or(0)),
+                Poll::Pending if self.deadlines.poll_passed(Wait::Read, cx) => Poll::Ready(0),
+                Poll::Pending => Poll::Pending,
+            })
+            .await;
+            if got == 0 {
+                return;
+            }
+            discarded += got;
+        }
+    }
+}
+
+fn refusal(fault: &Fault) -> Refusal {
+    Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() }
+}

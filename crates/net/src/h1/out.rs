@@ -1,0 +1,89 @@
+//! What waits to be written: heads in front, body behind, written together.
+
+use std::io::IoSlice;
+
+/// Bytes on their way out. Heads (informational ones, then the final one) come before the body, so two buffers are
+/// enough for one `writev` without moving either.
+#[derive(Debug, Default)]
+pub(crate) struct Out {
+    pub(crate) head: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+    /// Bytes of head, then of body, already written.
+    sent: usize,
+}
+
+impl Out {
+    /// Bytes not yet written.
+    pub(crate) fn len(&self) -> usize {
+        self.head.len() + self.body.len() - self.sent
+    }
+
+    /// Whether all is written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is left, in order.
+    pub(crate) fn slices(&self) -> ([IoSlice<'_>; 2], usize) {
+        let head = self.head.get(self.sent..).unwrap_or_default();
+        let body = self.body.get(self.sent.saturating_sub(self.head.len())..).unwrap_or_default();
+        match (head.is_empty(), body.is_empty()) {
+            (true, _) => ([IoSlice::new(body), IoSlice::new(&[])], 1),
+            (false, true) => ([IoSlice::new(head), IoSlice::new(&[])], 1),
+            (false, false) => ([IoSlice::new(head), IoSlice::new(body)], 2),
+        }
+    }
+
+    /// Drops what the socket took.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent >= self.head.len() + self.body.len() {
+            self.clear();
+        } else if self.sent > self.head.len() + COMPACT_AT {
+            // Long streams: the written front of the body is not kept.
+            self.body.drain(..self.sent - self.head.len());
+            self.sent = self.head.len();
+        }
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        self.head.clear();
+        self.body.clear();
+        self.sent = 0;
+    }
+
+    /// Gives large storage back.
+    pub(crate) fn shrink(&mut self, keep: usize) {
+        for buffer in [&mut self.head, &mut self.body] {
+            if buffer.capacity() > keep {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
+
+const COMPACT_AT: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(out: &Out) -> Vec<u8> {
+        let (slices, count) = out.slices();
+        slices.iter().take(count).flat_map(|slice| slice.to_vec()).collect()
+    }
+
+    #[test]
+    fn any_partial_write_leaves_the_rest_in_order() {
+        for first in 0..=10 {
+            for second in 0..=10 - first {
+                let mut out = Out { head: b"head".to_vec(), body: b"bodily".to_vec(), sent: 0 };
+                out.advance(first);
+                out.advance(second);
+                assert_eq!(left(&out), b"headbodily"[first + second..]);
+                assert_eq!(out.len(), 10 - first - second);
+            }
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Reading a request's body, and learning that its client has gone.
+
+use std::task::{Context, Poll, ready};
+
+use keepwarm_http1::{Event, encode_continue};
+
+use super::stream::{Answer, Stream};
+use crate::{BodyError, BodyProgress, Gone, Wait, now};
+
+/// Read at a time while a large body comes: the largest pieces that are worth their memory.
+const BODY_READ: usize = 64 * 1024;
+/// Read at a time for heads and small bodies.
+pub(super) const HEAD_READ: usize = 8 * 1024;
+
+impl Stream {
+    pub(crate) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<Result<BodyProgress, BodyError>> {
+        let before = into.len();
+        loop {
+            if self.state.body_done {
+                return Poll::Ready(Ok(BodyProgress::Done));
+            }
+            if self.state.body_failed {
+                return Poll::Ready(Err(BodyError::Gone(self.broken.unwrap_or(Gone::Closed))));
+            }
+            match self.decode_body(into, max.saturating_sub(into.len() - before)) {
+                Ok(Step::Done) => {
+                    self.deadlines.set(Wait::Read, None);
+                    let progress = if into.len() > before { BodyProgress::More } else { BodyProgress::Done };
+                    return Poll::Ready(Ok(progress));
+                }
+                Ok(Step::Full) => return Poll::Ready(Ok(BodyProgress::More)),
+                Ok(Step::Starved) if into.len() > before => return Poll::Ready(Ok(BodyProgress::More)),
+                Ok(Step::Starved) => {}
+                Err(error) => {
+                    self.state.body_failed = true;
+                    return Poll::Ready(Err(error));
+                }
+            }
+            if let Err(error) = ready!(self.poll_more_body(cx)) {
+                self.state.body_failed = true;
+                return Poll::Ready(Err(error));
+            }
+        }
+    }
+
+    /// Decodes what is in the buffer.
+    fn decode_body(&mut self, into: &mut Vec<u8>, room: usize) -> Result<Step, BodyError> {
+        let end = into.len() + room;
+        loop {
+            if into.len() >= end {
+                return Ok(Step::Full);
+            }
+            let unread = self.storage.read.unread();
+            // What does not fit stays in the buffer: the decoder sees no more than there is room for.
+            let window = unread.get(..end - into.len()).unwrap_or(unread);
+            let decoded = self.decoder.decode(window, &mut self.request.head).map_err(BodyError::Fault)?;
+            match decoded.event {
+                Event::Data { start, end } => {
+                    let data = window.get(start..end).unwrap_or_default();
+                    self.state.body_received += data.len() as u64;
+                    if self.state.body_limit.is_some_and(|limit| self.state.body_received > limit) {
+                        return Err(BodyError::TooLarge);
+                    }
+                    into.extend_from_slice(data);
+                }
+                Event::End => {
+                    self.storage.read.consume(decoded.consumed);
+                    self.state.body_done = true;
+                    return Ok(Step::Done);
+                }
+                Event::NeedMore => {
+                    let stuck = window.len() < unread.len() && decoded.consumed == 0;
+                    self.storage.read.consume(decoded.consumed);
+                    match stuck {
+                        true => return Ok(Step::Full),
+                        false if self.storage.read.is_empty() || decoded.consumed == 0 => {
+                            return Ok(Step::Starved);
+                        }
+                        false => continue,
+                    }
+                }
+                Event::Head | Event::Trailers | Event::Informational => {}
+            }
+            self.storage.read.consume(decoded.consumed);
+        }
+    }
+
+    /// Waits for the client's next bytes, and says so to one that waits for us.
+    fn poll_more_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        self.want_body();
+        if !self.storage.out.is_empty() && matches!(self.state.answer, Answer::None) {
+            // A `100 Continue` that is not taken at once goes out with the next poll; the read below is what we wait for.
+            if let Poll::Ready(Err(gone)) = self.poll_write_out(cx) {
+                return Poll::Ready(Err(BodyError::Gone(gone)));
+            }
+        }
+        match self.poll_fill(cx, BODY_READ) {
+            Poll::Ready(Ok(0)) => Poll::Ready(Err(BodyError::Gone(Gone::Closed))),
+            Poll::Ready(Ok(got)) => {
+                self.state.body_rate.handle_progress(now().into_std(), got);
+                Poll::Ready(Ok(()))
+            }
+            Poll::Ready(Err(gone)) => Poll::Ready(Err(BodyError::Gone(gone))),
+            Poll::Pending => {
+                let slow_at = self.state.body_rate.handle_wait(now().into_std());
+                if self.deadlines.poll_passed(Wait::Read, cx) {
+                    return Poll::Ready(Err(BodyError::TooSlow));
+                }
+                self.deadlines.set(Wait::Read, slow_at.map(Into::into));
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Reads into the buffer; `Ok(0)` is the end.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<Result<usize, Gone>> {
+        if self.read_closed {
+            return Poll::Ready(Ok(0));
+        }
+        let room = if self.served == 0 && self.storage.read.is_empty() && !self.in_body() {
+            HEAD_READ
+        } else {
+            room
+        };
+        match ready!(self.io.poll_read(cx, self.storage.read.storage(room))) {
+            Ok(0) => {
+                self.read_closed = true;
+                Poll::Ready(Ok(0))
+            }
+            Ok(got) => Poll::Ready(Ok(got)),
+            Err(_) => Poll::Ready(Err(self.lost(Gone::Reset))),
+        }
+    }
+
+    fn in_body(&self) -> bool {
+        self.decoder.in_body()
+    }
+
+    pub(super) fn lost(&mut self, gone: Gone) -> Gone {
+        *self.broken.get_or_insert(gone)
+    }
+
+    pub(crate) fn want_body(&mut self) {
+        // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final answer began.
+        if self.awaits_continue() && matches!(self.state.answer, Answer::None) {
+            encode_continue(&mut self.storage.out.head);
+        }
+        self.state.awaits_continue = false;
+    }
+
+    pub(crate) fn awaits_continue(&self) -> bool {
+        self.state.awaits_continue && self.state.body_received == 0 && self.storage.read.is_empty()
+    }
+
+    pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
+        if let Some(gone) = self.broken {
+            return Poll::Ready(gone);
+        }
+        if self.read_closed || !self.state.body_done || self.storage.read.unread().len() >= WATCH_LIMIT {
+            return self.io.poll_reset(cx).map(|()| self.lost(Gone::Reset));
+        }
+        // Nothing is expected now but the next request (which then waits in the buffer) or the end.
+        match self.poll_fill(cx, HEAD_READ) {
+            Poll::Ready(Ok(0)) if self.state.half_close_is_gone => Poll::Ready(self.lost(Gone::Closed)),
+            Poll::Ready(Ok(_)) => self.poll_gone(cx),
+            Poll::Ready(Err(gone)) => Poll::Ready(gone),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+enum Step {
+    /// The body is complete.
+    Done,
+    /// The caller's room is used up.
+    Full,
+    /// The buffer has nothing more.
+    Starved,
+}
+
+/// Pipelined bytes taken in while a request is at work; the rest stays in the socket (`http-rules` §8).
+const WATCH_LIMIT: usize = 4 * 1024;

@@ -1,0 +1,186 @@
+//! A connection and, while there is one, the request it carries.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keepwarm_http1::{Fields, Plan, RequestDecoder, RequestFacts};
+use keepwarm_policy::MinRate;
+use tokio::time::Instant;
+
+use super::storage::Storage;
+use super::websocket::Socket;
+use crate::{Deadlines, Io, ListenerContext, Peer, Request};
+
+/// A server-role connection. What concerns one request is in [`State`], replaced for each.
+pub(crate) struct Stream {
+    pub(super) io: Io,
+    pub(crate) deadlines: Deadlines,
+    pub(super) context: Arc<ListenerContext>,
+    pub(crate) decoder: RequestDecoder,
+    /// Empty while the connection is idle.
+    pub(crate) storage: Storage,
+    pub(crate) request: Request,
+    pub(crate) state: State,
+    pub(super) opened: Instant,
+    /// Requests answered.
+    pub(super) served: u64,
+    /// Whether there are buffers.
+    pub(super) awake: bool,
+    /// The client has shut its writing side.
+    pub(super) read_closed: bool,
+    /// The transport is unusable.
+    pub(super) broken: Option<crate::Gone>,
+}
+
+/// One exchange.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(super) facts: RequestFacts,
+    pub(crate) body_done: bool,
+    pub(super) body_received: u64,
+    pub(crate) body_limit: Option<u64>,
+    pub(super) body_failed: bool,
+    pub(super) body_rate: MinRate,
+    pub(super) awaits_continue: bool,
+    pub(crate) half_close_is_gone: bool,
+    pub(super) answer: Answer,
+    pub(super) status: u16,
+    pub(super) body_sent: u64,
+    pub(super) drain_rate: MinRate,
+    /// The timer of a held head; made when one is held.
+    pub(super) hold: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
+    /// A refusal must be seen by the client although it may still be sending.
+    pub(super) refused: bool,
+    pub(super) websocket: Option<Box<Socket>>,
+}
+
+/// How far the answer has come.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// No head yet.
+    None,
+    /// HTTP/1.0 with keep-alive and a body of unknown length: the head waits until the length is known or the body is a stream
+    /// (`http-rules` §1). The body so far is in [`super::out::Out::body`], unframed.
+    Held(Box<Held>),
+    /// The head is written or in the buffer.
+    Begun {
+        plan: Plan,
+        /// Of a body with a length: what is still to come.
+        remaining: u64,
+        /// Whether a byte of the body, or the head, has been written.
+        flushed: bool,
+    },
+    /// Complete.
+    Ended { keep: bool },
+    /// Never to be completed.
+    Cut,
+    /// Turned into a WebSocket.
+    WebSocket,
+}
+
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) status: u16,
+    pub(super) fields: Fields,
+    pub(super) has_date: bool,
+}
+
+impl State {
+    pub(super) fn new(facts: RequestFacts, limits: &crate::ConnectionLimits) -> Self {
+        Self {
+            facts,
+            body_done: false,
+            body_received: 0,
+            body_limit: None,
+            body_failed: false,
+            body_rate: MinRate::new(limits.body_rate, limits.body_grace),
+            awaits_continue: false,
+            half_close_is_gone: false,
+            answer: Answer::None,
+            status: 0,
+            body_sent: 0,
+            drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
+            hold: None,
+            refused: false,
+            websocket: None,
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn new(io: Io, peer: Peer, context: Arc<ListenerContext>) -> Self {
+        let decoder = RequestDecoder::new(context.limits.syntax);
+        let request = Request::new(Rc::new(peer));
+        let state = State::new(RequestFacts::of(&request.head), &context.limits);
+        Self {
+            io,
+            deadlines: Deadlines::new(),
+            decoder,
+            storage: Storage::default(),
+            request,
+            state,
+            opened: crate::now(),
+            served: 0,
+            awake: false,
+            read_closed: false,
+            broken: None,
+            context,
+        }
+    }
+
+    /// Takes warm buffers for a request that begins.
+    pub(super) fn wake(&mut self) {
+        if !self.awake {
+            self.storage = Storage::take();
+            std::mem::swap(&mut self.request.head, &mut self.storage.head);
+            self.awake = true;
+        }
+    }
+
+    /// Gives the buffers back while nothing is going on.
+    pub(super) fn rest(&mut self) {
+        if self.awake {
+            std::mem::swap(&mut self.request.head, &mut self.storage.head);
+            std::mem::take(&mut self.storage).give();
+            self.awake = false;
+        }
+    }
+
+    /// A head has been decoded: an exchange begins.
+    pub(super) fn begin(&mut self) {
+        self.request.restart();
+        self.request.number = self.context.next_request_number();
+        self.state = State::new(RequestFacts::of(&self.request.head), &self.context.limits);
+        self.state.awaits_continue = self.request.head.expects_continue;
+        self.state.body_done = matches!(self.request.head.body, keepwarm_http1::RequestBody::None);
+    }
+
+    /// Whether the connection must end after the answer whose head is written now.
+    pub(super) fn must_close(&self) -> bool {
+        let limits = &self.context.limits;
+        self.context.draining.load(Ordering::Relaxed)
+            || self.read_closed
+            || self.served + 1 >= limits.requests
+            || self.opened + limits.age <= crate::now()
+            || self.state.refused
+            || self.state.body_failed
+    }
+
+    pub(crate) fn answered(&self) -> bool {
+        !matches!(self.state.answer, Answer::None)
+    }
+
+    pub(crate) fn over(&self) -> bool {
+        matches!(self.state.answer, Answer::Ended { .. } | Answer::Cut)
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream")
+            .field("served", &self.served)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

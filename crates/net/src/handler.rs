@@ -1,0 +1,156 @@
+//! What answers requests, and what it is told about them.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use keepwarm_http1::RequestHead;
+use tokio::time::Instant;
+
+use crate::{Exchange, Refusal};
+
+/// Answers requests. Shared by every connection of every thread; a call runs on the connection's own thread.
+pub trait Handler: Send + Sync {
+    /// Answers one request. When the future ends without [`Exchange::end`] the client's connection is cut.
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+    /// Answers what is no request, or came too slowly: writes a short answer, whole and at once. The connection ends after it.
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
+
+    /// Called once when a request's answer has been written or its connection was lost.
+    fn finished(&self, _request: &Request, _outcome: &Outcome) {}
+}
+
+/// A request as far as it has come: its head, and who asked where.
+#[derive(Debug)]
+pub struct Request {
+    /// The head as decoded.
+    pub head: RequestHead,
+    /// The two ends of the connection.
+    pub peer: std::rc::Rc<Peer>,
+    /// When the first byte of the head was read.
+    pub received: Instant,
+    /// Counts the requests of this process: the front of a request id.
+    pub number: u64,
+    /// The normalised path, when it is not the received one (see [`Request::path`]).
+    normal_path: Option<Vec<u8>>,
+    /// How many bytes of [`Request::path`] were stripped as the prefix of a route.
+    pub mount: usize,
+    /// What the front door believes about a client behind a trusted proxy.
+    pub forwarded: Option<Box<Forwarded>>,
+    /// Set by whoever answers, for the access log: the app or the kind of route.
+    pub target: Option<std::sync::Arc<str>>,
+    /// Set by whoever refuses, cuts or retries: a stable name of why.
+    pub reason: Option<&'static str>,
+}
+
+/// The client as a trusted proxy names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarded {
+    /// The client's address.
+    pub client: std::net::IpAddr,
+    /// The scheme the client used.
+    pub scheme: Scheme,
+}
+
+impl Request {
+    pub(crate) fn new(peer: std::rc::Rc<Peer>) -> Self {
+        Self {
+            head: RequestHead::default(),
+            peer,
+            received: Instant::now(),
+            number: 0,
+            normal_path: None,
+            mount: 0,
+            forwarded: None,
+            target: None,
+            reason: None,
+        }
+    }
+
+    /// Makes the storage ready for the next request.
+    pub(crate) fn restart(&mut self) {
+        self.normal_path = None;
+        self.mount = 0;
+        self.forwarded = None;
+        self.target = None;
+        self.reason = None;
+    }
+
+    /// The path that routes match and that is forwarded: RFC 3986 §6.2.2, `%2F` and `//` untouched.
+    pub fn path(&self) -> &[u8] {
+        self.normal_path.as_deref().unwrap_or_else(|| self.head.path())
+    }
+
+    /// Replaces [`Request::path`] by its normalised form.
+    pub fn set_path(&mut self, path: Vec<u8>) {
+        self.normal_path = Some(path);
+    }
+
+    /// The scheme the client used.
+    pub fn scheme(&self) -> Scheme {
+        self.forwarded.as_ref().map_or(self.peer.scheme, |forwarded| forwarded.scheme)
+    }
+}
+
+/// What was sent, for logs and counters.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome {
+    /// The status; 0 when none was sent.
+    pub status: u16,
+    /// Body bytes handed to the socket.
+    pub body_bytes: u64,
+    /// How it ended.
+    pub fate: crate::Fate,
+    /// From the first byte of the head to the last byte of the answer taken by the socket.
+    pub elapsed: Duration,
+}
+
+/// `http` or `https`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// In clear.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// The scheme's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// The two ends of a connection.
+#[derive(Debug)]
+pub struct Peer {
+    /// The client's address; none on a Unix socket.
+    pub client: Option<SocketAddr>,
+    /// The listener's address; none on a Unix socket.
+    pub local: Option<SocketAddr>,
+    /// What the connection speaks.
+    pub scheme: Scheme,
+    client_text: OnceLock<(String, String)>,
+}
+
+impl Peer {
+    /// Names the two ends.
+    pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>, scheme: Scheme) -> Self {
+        Self { client, local, scheme, client_text: OnceLock::new() }
+    }
+
+    /// The client's address and port as text, formatted once a connection; empty on a Unix socket.
+    pub fn client_text(&self) -> (&str, &str) {
+        let (address, port) = self.client_text.get_or_init(|| match self.client {
+            Some(client) => (client.ip().to_canonical().to_string(), client.port().to_string()),
+            None => (String::new(), String::new()),
+        });
+        (address, port)
+    }
+}
