@@ -1,1 +1,3 @@
-//! TODO
+//! The processes of an app: [`supervisor`] keeps them.
+
+pub mod supervisor;

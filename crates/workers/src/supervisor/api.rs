@@ -1,0 +1,109 @@
+//! The handle that the rest of Keepwarm holds.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::control::{self, Command};
+use super::{AppSpec, ReloadReport, Snapshot, StartFailure, WorkerLinks};
+
+/// Keeps the workers of all apps. A cheap handle: clones speak to the same supervisor.
+///
+/// When the last handle is dropped, every worker is killed; [`stop`](Self::stop) is how to end in peace.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+/// How the supervisor itself is run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The binary that answers to [`LAUNCH`](super::LAUNCH) and [`GUARDIAN`](super::GUARDIAN).
+    pub executable: PathBuf,
+}
+
+impl Default for Options {
+    /// This very binary, also when its file has been replaced since.
+    fn default() -> Self {
+        Self { executable: PathBuf::from("/proc/self/exe") }
+    }
+}
+
+impl Supervisor {
+    /// Starts the guardian, and begins to start the apps; does not wait for the apps. Names must differ. To be called
+    /// inside a tokio runtime with IO and time enabled: the control thread's.
+    ///
+    /// # Errors
+    ///
+    /// The guardian or one of the two threads could not be started, or two apps have one name.
+    pub async fn start(
+        apps: Vec<AppSpec>,
+        links: Arc<dyn WorkerLinks>,
+        options: Options,
+    ) -> io::Result<Self> {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        control::start(apps, links, options, receiver).await?;
+        Ok(Self { commands })
+    }
+
+    /// Returns when every app of [`start`](Self::start) has a worker that is ready.
+    ///
+    /// # Errors
+    ///
+    /// The first of these apps that was given up: one of its workers ended with a status that says that another try is
+    /// of no use, or it was retried in vain. What that worker wrote to standard error is in the failure and not in
+    /// the log: see [`StartFailure::write_to`]. The other apps go on.
+    pub async fn wait_first_ready(&self) -> Result<(), StartFailure> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::WaitFirstReady(reply));
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Starts a new generation of every app beside the old one, and retires the old one when every new worker of every
+    /// app is ready. Returns then; the old workers go on draining. A reload during a reload waits for its turn.
+    ///
+    /// # Errors
+    ///
+    /// The first new worker that failed (nothing is retried). The new generation is ended, the old one of every app
+    /// goes on serving.
+    pub async fn reload(&self, apps: Vec<AppSpec>) -> Result<ReloadReport, StartFailure> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Reload(apps, reply));
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Ends everything: workers drain for at most `grace` (or their `drain_timeout`, if that is shorter), then SIGTERM,
+    /// and SIGKILL two seconds later; a grace of zero is SIGKILL at once. Returns when every process has been reaped.
+    /// A second call may shorten the grace of the first.
+    pub async fn stop(&self, grace: Duration) {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Stop(grace, reply));
+        // An error means that the control task has ended, which it does only when nothing runs any more.
+        let _ = answer.await;
+    }
+
+    /// What runs at this moment; empty after a stop.
+    pub async fn snapshot(&self) -> Snapshot {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Snapshot(reply));
+        answer.await.unwrap_or_default()
+    }
+
+    /// A closed channel drops the command and with it its reply, which the caller sees.
+    fn send(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+}
+
+fn gone() -> StartFailure {
+    StartFailure {
+        app: Arc::from(""),
+        worker: 0,
+        reason: "the supervisor has stopped".to_owned(),
+        exit: None,
+        stderr: Vec::new(),
+    }
+}

@@ -1,0 +1,128 @@
+//! The guardian is another process: Keepwarm's binary, started again as `keepwarm __guardian`.
+//!
+//! The kernel kills workers when Keepwarm dies (the parent-death signal), but not what they have forked. The guardian
+//! is told each worker's process group, and kills those still listed when its input ends, which it does however
+//! Keepwarm dies. It lists a group with `+PGID\n` and forgets it with `-PGID\n`; it says [`READY`] once.
+
+use std::collections::HashSet;
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::exit;
+
+use rustix::process::{Pid, Signal, kill_process_group, setsid};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The hidden sub-command that calls [`guardian_main`].
+pub const GUARDIAN: &str = "__guardian";
+
+/// What the guardian writes once it is safe from the terminal's signals.
+pub(super) const READY: u8 = b'r';
+
+/// Guards until standard input, a socket, ends. Exits with status 0; with 1, and a line on standard error, when it cannot.
+pub fn guardian_main() -> ! {
+    let status = match guard() {
+        Ok(()) => 0,
+        Err(error) => {
+            // Standard error is all there is to complain to.
+            let _ = writeln!(io::stderr(), "keepwarm: the guardian cannot run: {error}");
+            1
+        }
+    };
+    exit(status)
+}
+
+fn guard() -> io::Result<()> {
+    // Not among the processes that Ctrl-C or the end of a terminal reaches, and no hold on a directory.
+    setsid()?;
+    std::env::set_current_dir("/")?;
+    // A handler outlives the stream it is given to: from here on these signals, which a service's manager may send to
+    // all its processes, do nothing. Keepwarm's own end is what ends this process.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup(), SignalKind::quit()] {
+        drop(signal(kind)?);
+    }
+    let mut input = UnixStream::from(rustix::io::dup(rustix::stdio::stdin())?);
+    input.write_all(&[READY])?;
+    let groups = watch(&mut input)?;
+    for group in groups {
+        // An error: the group has ended by itself.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    Ok(())
+}
+
+/// Reads until the end; gives the groups that are still listed. A reset counts as the end: Keepwarm has gone.
+fn watch(input: &mut impl Read) -> io::Result<HashSet<Pid>> {
+    let mut list = List::default();
+    let mut bytes = [0; 4096];
+    loop {
+        match input.read(&mut bytes) {
+            Ok(0) => return Ok(list.groups),
+            Ok(length) => list.handle_bytes(bytes.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(list.groups),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The groups to kill, and the line that is still coming.
+#[derive(Default)]
+struct List {
+    groups: HashSet<Pid>,
+    line: Vec<u8>,
+}
+
+impl List {
+    fn handle_bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if byte == b'\n' {
+                self.handle_line();
+                self.line.clear();
+            } else {
+                self.line.push(byte);
+            }
+        }
+    }
+
+    /// Lines come from Keepwarm itself; one that is none is ignored rather than the guard given up.
+    fn handle_line(&mut self) {
+        let Some((&sign, number)) = self.line.split_first() else { return };
+        let number = std::str::from_utf8(number).ok().and_then(|text| text.parse::<u32>().ok());
+        // 0 and 1 are not groups of workers: signals to them would reach this group, or everything.
+        let Some(group) = number.filter(|&n| n > 1).and_then(|n| Pid::from_raw(n.cast_signed())) else {
+            return;
+        };
+        match sign {
+            b'+' => drop(self.groups.insert(group)),
+            b'-' => drop(self.groups.remove(&group)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(input: &str) -> Vec<i32> {
+        let whole = watch(&mut input.as_bytes()).unwrap();
+        let mut list = List::default();
+        for byte in input.bytes() {
+            list.handle_bytes(&[byte]);
+        }
+        assert_eq!(whole, list.groups, "the same byte by byte");
+        whole.into_iter().map(|pid| pid.as_raw_nonzero().get()).collect()
+    }
+
+    #[test]
+    fn groups_are_listed_and_forgotten() {
+        assert_eq!(groups("+20\n+30\n-20\n+40\n"), [30, 40]);
+    }
+
+    #[test]
+    fn an_unfinished_line_and_nonsense_are_ignored() {
+        assert_eq!(groups("+20\n+\n\n*7\n+0\n+1\n+-1\n+99999999999\n+30"), [20]);
+    }
+}

@@ -1,0 +1,95 @@
+//! Runs IN THE CHILD, between the fork and the worker's own program: Keepwarm's binary, started again as
+//! `keepwarm __launch PARENT DIRECTORY COMMAND...`.
+//!
+//! What would otherwise be unsafe code between fork and exec is ordinary code here. It gets the wire's socket as standard
+//! input, and pipes to the log as standard output and error; it leaves by becoming the command.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::IntoRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, exit};
+
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
+
+/// The hidden sub-command that calls [`launcher_main`].
+pub const LAUNCH: &str = "__launch";
+
+/// The command could not be executed, as a shell says it.
+const CANNOT_EXECUTE: i32 = 126;
+/// The command does not exist, as a shell says it.
+const NOT_FOUND: i32 = 127;
+
+/// Prepares this process and becomes the worker's command. `args`: what follows [`LAUNCH`] on the command line.
+///
+/// On failure one line goes to standard error, and the status is 127 when the command does not exist, otherwise 126.
+pub fn launcher_main(args: impl Iterator<Item = OsString>) -> ! {
+    let failure = launch(args);
+    // Standard error is all there is to complain to.
+    let _ = writeln!(io::stderr(), "keepwarm: {}", failure.message);
+    exit(failure.status)
+}
+
+/// Why the command was not executed.
+struct Failure {
+    message: String,
+    status: i32,
+}
+
+impl Failure {
+    fn new(what: impl std::fmt::Display, error: impl Into<io::Error>) -> Self {
+        Self { message: format!("{what}: {}", error.into()), status: CANNOT_EXECUTE }
+    }
+}
+
+/// Returns only when it failed.
+fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
+    let parent = args.next().and_then(|pid| pid.to_str()?.parse().ok()).and_then(Pid::from_raw);
+    let (Some(parent), Some(directory), Some(program)) = (parent, args.next(), args.next()) else {
+        return Failure { message: format!("{LAUNCH} is not for use by hand"), status: CANNOT_EXECUTE };
+    };
+    if let Err(failure) = detach(parent) {
+        return failure;
+    }
+    let wire = match move_wire() {
+        Ok(wire) => wire,
+        Err(failure) => return failure,
+    };
+    if let Err(error) = std::env::set_current_dir(&directory) {
+        return Failure::new(format_args!("the directory {} cannot be entered", directory.display()), error);
+    }
+    // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore; handlers
+    // of Keepwarm's end with exec by themselves.
+    let error = Command::new(&program).args(args).env("KEEPWARM_FD", wire.to_string()).exec();
+    let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
+    Failure {
+        status,
+        ..Failure::new(format_args!("the command {} cannot be executed", program.display()), error)
+    }
+}
+
+/// Own session and process group, so that no terminal signal comes here and the whole group can be killed; and an end with
+/// the parent.
+fn detach(parent: Pid) -> Result<(), Failure> {
+    setsid().map_err(|error| Failure::new("no session of its own", error))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Failure::new("no parent-death signal", error))?;
+    // The parent may have died before the signal was asked for; then it will never come.
+    if getppid() != Some(parent) {
+        return Err(Failure { message: "Keepwarm has gone".to_owned(), status: CANNOT_EXECUTE });
+    }
+    Ok(())
+}
+
+/// Moves the socket from standard input to a descriptor that the command inherits, and gives its number.
+fn move_wire() -> Result<i32, Failure> {
+    let failed = |error| Failure::new("the wire cannot be moved from standard input", error);
+    let wire = fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)
+        .and_then(|wire| fcntl_setfd(&wire, FdFlags::empty()).map(|()| wire))
+        .map_err(|error| failed(error.into()))?;
+    let null = File::open("/dev/null").map_err(failed)?;
+    rustix::stdio::dup2_stdin(&null).map_err(|error| failed(error.into()))?;
+    Ok(wire.into_raw_fd())
+}

@@ -1,0 +1,92 @@
+//! The border to the side that speaks to workers: the supervisor gives it the socket of every worker it spawns, and it
+//! says what it learns about them.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+/// Names one process of an app for as long as it lives.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct WorkerKey {
+    /// The app's name in the configuration.
+    pub app: Arc<str>,
+    /// Its place among the app's workers, from 1. A replacement has the number of the one it replaces.
+    pub number: u32,
+    /// Goes up by one with every reload.
+    pub generation: u64,
+    /// Its process id.
+    pub pid: u32,
+}
+
+/// Takes over the sockets of new workers. Called on the control thread; must not block.
+pub trait WorkerLinks: Send + Sync {
+    /// A worker has been spawned; `socket` is Keepwarm's end of the wire: close-on-exec, non-blocking, nothing written
+    /// yet. What happens on it is reported through `events` until [`LinkEvent::Closed`], the last one.
+    fn adopt(
+        &self,
+        worker: WorkerKey,
+        socket: OwnedFd,
+        events: UnboundedSender<LinkEvent>,
+    ) -> Arc<dyn WorkerLink>;
+
+    /// `Some`: no worker of this app runs or will be tried before the next reload, for this reason. `None`: it has
+    /// workers again.
+    fn set_failed(&self, app: &str, reason: Option<String>);
+}
+
+/// One worker's wire. Dropped once the process has been reaped.
+pub trait WorkerLink: Send + Sync {
+    /// No new requests. The link sends DRAIN by itself once its streams are over. May be called more than once.
+    fn retire(&self);
+}
+
+/// What the wire tells about a worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkEvent {
+    /// HELLO came.
+    Ready {
+        /// Who.
+        worker: WorkerKey,
+        /// The adapter and its version, as it says (`python/0.1.0`).
+        adapter: String,
+        /// The kind of app (`wsgi`).
+        kind: String,
+        /// The language and its version (`CPython 3.11.7`).
+        language: String,
+        /// How many requests it takes at once.
+        streams: u32,
+    },
+    /// The wire has ended; the process is expected to end too, and is killed if it does not.
+    Closed {
+        /// Who.
+        worker: WorkerKey,
+        /// Why, for the log.
+        reason: String,
+    },
+    /// The process must be killed now: a request timed out, or it broke the rules of the wire.
+    Kill {
+        /// Who.
+        worker: WorkerKey,
+        /// Why, for the log.
+        reason: String,
+    },
+    /// The worker asked for no more requests: it is retired once a replacement is ready.
+    WantsDrain {
+        /// Who.
+        worker: WorkerKey,
+    },
+}
+
+impl LinkEvent {
+    /// Whom it is about.
+    #[must_use]
+    pub fn worker(&self) -> &WorkerKey {
+        match self {
+            Self::Ready { worker, .. }
+            | Self::Closed { worker, .. }
+            | Self::Kill { worker, .. }
+            | Self::WantsDrain { worker } => worker,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The processes of the apps: spawn, ready, restart with back-off, reload by generations, drain, stop, no orphans.
+//!
+//! Who runs what:
+//!
+//! * [`launcher_main`] and [`guardian_main`] are other processes: Keepwarm's own binary, started again under a hidden
+//!   sub-command ([`LAUNCH`], [`GUARDIAN`]).
+//! * `spawn` is one thread that starts every process and ends last, because a worker's parent-death signal follows the
+//!   thread that started it.
+//! * `output` is one thread that reads what workers print, so that a log that blocks never blocks anything else.
+//! * `control` is a task on the caller's runtime; it owns all state, and everything reaches it as an event.
+//! * `app` decides, sans-IO: events and `now` in, actions out.
+//!
+//! What the supervisor decides goes to `tracing` under the target `keepwarm::supervisor`, what workers print under
+//! `keepwarm::worker`.
+
+mod api;
+mod app;
+mod control;
+mod exit;
+mod guardian;
+mod launcher;
+mod link;
+mod output;
+mod reap;
+mod running;
+mod spawn;
+mod spec;
+
+pub use api::{Options, Supervisor};
+pub use exit::Exit;
+pub use guardian::{GUARDIAN, guardian_main};
+pub use launcher::{LAUNCH, launcher_main};
+pub use link::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+pub use spec::{AppSpec, FailedApp, ReloadReport, Snapshot, StartFailure, WorkerSnapshot, WorkerState};

@@ -1,0 +1,308 @@
+//! What workers print, as log lines.
+//!
+//! One thread with a small runtime of its own reads the pipes of all workers. It takes 8 KiB of one worker at a time, and
+//! nothing more before those lines are in the log: a worker that prints faster than the log takes it fills its pipe and
+//! waits, and so does this thread when the log itself blocks, but nothing else.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+/// The longest line in the log, and the most that is read at once. A longer line becomes several.
+const LINE_MAX: usize = 8 * 1024;
+/// How much of its standard error is kept for a worker that cannot boot: far more than a traceback.
+const KEPT_MAX: usize = 64 * 1024;
+/// How long a line of a worker in its first boot is held back from the log, in case the worker dies of what it says: then
+/// it is shown as it was printed, and once. An interpreter ends well within this after its last word; the number is arbitrary.
+const HOLD: Duration = Duration::from_secs(1);
+
+/// Who prints.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) app: Arc<str>,
+    pub(super) worker: u32,
+    pub(super) pid: u32,
+}
+
+/// The thread, from outside. It ends when this is dropped and every pipe has ended.
+pub(super) struct Output {
+    jobs: mpsc::UnboundedSender<Job>,
+}
+
+struct Job {
+    source: Source,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+    kept: Kept,
+    ended: oneshot::Sender<()>,
+}
+
+impl Output {
+    pub(super) fn start() -> io::Result<Self> {
+        let (jobs, mut receiver) = mpsc::unbounded_channel::<Job>();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        std::thread::Builder::new().name("worker-output".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                let mut readers = tokio::task::JoinSet::new();
+                loop {
+                    tokio::select! {
+                        job = receiver.recv() => match job {
+                            Some(job) => drop(readers.spawn(job.run())),
+                            None => break,
+                        },
+                        Some(_) = readers.join_next() => {}
+                    }
+                }
+                while readers.join_next().await.is_some() {}
+            });
+        })?;
+        Ok(Self { jobs })
+    }
+
+    /// Reads both pipes to their ends; the receiver resolves then.
+    pub(super) fn attach(
+        &self,
+        source: Source,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+        kept: Kept,
+    ) -> oneshot::Receiver<()> {
+        let (ended, receiver) = oneshot::channel();
+        // The thread outlives `self`.
+        let _ = self.jobs.send(Job { source, stdout, stderr, kept, ended });
+        receiver
+    }
+}
+
+impl Job {
+    async fn run(self) {
+        let Self { source, stdout, stderr, kept, ended } = self;
+        tokio::join!(
+            log_errors(&source, "stdout", read_stdout(&source, stdout)),
+            log_errors(&source, "stderr", read_stderr(&source, stderr, &kept)),
+        );
+        // The worker's keeper may have stopped waiting.
+        let _ = ended.send(());
+    }
+}
+
+async fn log_errors(source: &Source, stream: &'static str, reading: impl Future<Output = io::Result<()>>) {
+    if let Err(error) = reading.await {
+        let Source { app, worker, pid } = source;
+        tracing::error!(target: "keepwarm::supervisor", app = %app, worker, pid, stream, %error, "the output of a worker cannot be read");
+    }
+}
+
+async fn read_stdout(source: &Source, pipe: OwnedFd) -> io::Result<()> {
+    let mut pipe = Receiver::from_owned_fd(pipe)?;
+    let mut lines = Lines::default();
+    let mut bytes = vec![0; LINE_MAX];
+    loop {
+        let length = pipe.read(&mut bytes).await?;
+        if length == 0 {
+            lines.finish(|line| log(source, "stdout", line));
+            return Ok(());
+        }
+        lines.handle_bytes(bytes.get(..length).unwrap_or_default(), |line| log(source, "stdout", line));
+        // The others have their turn between two reads.
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn read_stderr(source: &Source, pipe: OwnedFd, kept: &Kept) -> io::Result<()> {
+    let mut pipe = Receiver::from_owned_fd(pipe)?;
+    let mut lines = Lines::default();
+    let mut bytes = vec![0; LINE_MAX];
+    loop {
+        let hold_until = kept.hold_until();
+        let length = tokio::select! {
+            read = pipe.read(&mut bytes) => read?,
+            () = sleep_until(hold_until.unwrap_or_else(Instant::now)), if hold_until.is_some() => {
+                kept.release(source);
+                continue;
+            }
+        };
+        let Some(bytes) = bytes.get(..length).filter(|bytes| !bytes.is_empty()) else {
+            lines.finish(|line| kept.handle_line(source, line));
+            return Ok(());
+        };
+        kept.handle_bytes(bytes);
+        lines.handle_bytes(bytes, |line| kept.handle_line(source, line));
+        tokio::task::yield_now().await;
+    }
+}
+
+fn log(source: &Source, stream: &'static str, line: &[u8]) {
+    let Source { app, worker, pid } = source;
+    tracing::info!(target: "keepwarm::worker", app = %app, worker, pid, stream, "{}", String::from_utf8_lossy(line));
+}
+
+/// What is kept of a worker's standard error while it boots. Shared by the thread, which fills it, and the control task.
+#[derive(Clone)]
+pub(super) struct Kept(Arc<Mutex<KeptState>>);
+
+#[derive(Default)]
+struct KeptState {
+    /// False once the worker is ready: nothing is kept any more.
+    booting: bool,
+    /// Lines wait in `held` for the end of the boot, or for [`HOLD`].
+    holding: bool,
+    /// The last bytes, at most [`KEPT_MAX`].
+    bytes: VecDeque<u8>,
+    /// Bytes were dropped at the front, so that it is not the beginning of a line.
+    cut: bool,
+    /// Lines that are not in the log yet, at most [`KEPT_MAX`] bytes in all.
+    held: Vec<Vec<u8>>,
+    held_bytes: usize,
+    /// When the first of `held` goes to the log.
+    hold_until: Option<Instant>,
+}
+
+impl Kept {
+    /// For a worker that boots; `hold`: its standard error is held back from the log.
+    pub(super) fn new(hold: bool) -> Self {
+        Self(Arc::new(Mutex::new(KeptState { booting: true, holding: hold, ..KeptState::default() })))
+    }
+
+    /// The boot is over: what was held goes to the log, what was kept is forgotten.
+    pub(super) fn finish_boot(&self, source: &Source) {
+        let held = {
+            let mut state = self.lock();
+            state.booting = false;
+            state.holding = false;
+            state.bytes = VecDeque::new();
+            state.take_held()
+        };
+        log_all(source, held);
+    }
+
+    /// What was held goes to the log.
+    pub(super) fn release(&self, source: &Source) {
+        let held = self.lock().take_held();
+        log_all(source, held);
+    }
+
+    /// The last bytes, from the beginning of a line. What was held will not be in the log.
+    pub(super) fn take_bytes(&self) -> Vec<u8> {
+        let mut state = self.lock();
+        drop(state.take_held());
+        let bytes: Vec<u8> = std::mem::take(&mut state.bytes).into();
+        let start =
+            if state.cut { bytes.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1) } else { 0 };
+        bytes.get(start..).unwrap_or_default().to_vec()
+    }
+
+    fn handle_bytes(&self, bytes: &[u8]) {
+        let mut state = self.lock();
+        if state.booting {
+            state.bytes.extend(bytes);
+            let over = state.bytes.len().saturating_sub(KEPT_MAX);
+            if over > 0 {
+                state.bytes.drain(..over);
+                state.cut = true;
+            }
+        }
+    }
+
+    fn handle_line(&self, source: &Source, line: &[u8]) {
+        let held = {
+            let mut state = self.lock();
+            if !state.holding {
+                drop(state);
+                return log(source, "stderr", line);
+            }
+            state.held.push(line.to_vec());
+            state.held_bytes += line.len().max(1);
+            state.hold_until.get_or_insert_with(|| Instant::now() + HOLD);
+            if state.held_bytes <= KEPT_MAX {
+                return;
+            }
+            state.take_held()
+        };
+        log_all(source, held);
+    }
+
+    fn hold_until(&self) -> Option<Instant> {
+        self.lock().hold_until
+    }
+
+    /// Nothing that panics runs under the lock; if something did, the state would still be whole.
+    fn lock(&self) -> std::sync::MutexGuard<'_, KeptState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KeptState {
+    fn take_held(&mut self) -> Vec<Vec<u8>> {
+        self.held_bytes = 0;
+        self.hold_until = None;
+        std::mem::take(&mut self.held)
+    }
+}
+
+fn log_all(source: &Source, lines: Vec<Vec<u8>>) {
+    for line in lines {
+        log(source, "stderr", &line);
+    }
+}
+
+/// Cuts a stream of bytes into lines of at most [`LINE_MAX`] bytes; what follows in a longer one is the next line.
+#[derive(Default)]
+struct Lines {
+    /// The beginning of a line whose end has not come; shorter than `LINE_MAX`.
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    fn handle_bytes(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) {
+        while !bytes.is_empty() {
+            let room = LINE_MAX - self.rest.len();
+            let window = bytes.get(..room).unwrap_or(bytes);
+            if let Some(end) = window.iter().position(|&byte| byte == b'\n') {
+                let (head, tail) = bytes.split_at(end);
+                self.rest.extend_from_slice(head);
+                line(self.rest.strip_suffix(b"\r").unwrap_or(&self.rest));
+                self.rest.clear();
+                bytes = tail.get(1..).unwrap_or_default();
+            } else {
+                self.rest.extend_from_slice(window);
+                bytes = bytes.get(window.len()..).unwrap_or_default();
+                if self.rest.len() == LINE_MAX {
+                    let cut = character_boundary(&self.rest);
+                    line(self.rest.get(..cut).unwrap_or_default());
+                    self.rest.drain(..cut);
+                }
+            }
+        }
+    }
+
+    /// The stream has ended: what is there is the last line.
+    fn finish(&mut self, mut line: impl FnMut(&[u8])) {
+        if !self.rest.is_empty() {
+            line(&self.rest);
+            self.rest.clear();
+        }
+    }
+}
+
+/// Where to cut so that no UTF-8 character is cut in two: at most three bytes before the end.
+fn character_boundary(bytes: &[u8]) -> usize {
+    let start = bytes.iter().rposition(|&byte| byte & 0xC0 != 0x80).unwrap_or(0);
+    let whole = match bytes.get(start).copied().unwrap_or(0) {
+        0xC0..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF7 => 4,
+        _ => 1,
+    };
+    if start > 0 && bytes.len() - start < whole { start } else { bytes.len() }
+}
+
+#[cfg(test)]
+mod tests;

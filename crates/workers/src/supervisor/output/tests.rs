@@ -1,0 +1,80 @@
+use super::*;
+
+/// The lines of `input`, fed in pieces of `step` bytes.
+fn lines(input: &[u8], step: usize) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    let mut lines = Lines::default();
+    for piece in input.chunks(step) {
+        lines.handle_bytes(piece, |line| found.push(line.to_vec()));
+    }
+    lines.finish(|line| found.push(line.to_vec()));
+    found
+}
+
+#[test]
+fn lines_are_the_same_however_they_come() {
+    let input = b"one\n\ntwo\r\nthr\ree\nlast";
+    for step in [1, 2, 3, 100] {
+        assert_eq!(lines(input, step), [&b"one"[..], b"", b"two", b"thr\ree", b"last"]);
+    }
+}
+
+#[test]
+fn a_long_line_is_split_at_8_kib() {
+    let input = [vec![b'x'; 20_000], b"\nshort\n".to_vec()].concat();
+    for step in [1, 1000, LINE_MAX, 100_000] {
+        let lengths: Vec<_> = lines(&input, step).iter().map(Vec::len).collect();
+        assert_eq!(lengths, [8192, 8192, 3616, 5]);
+    }
+}
+
+#[test]
+fn a_line_of_exactly_8_kib_keeps_its_bytes() {
+    let input = [vec![b'x'; LINE_MAX], b"\nnext\n".to_vec()].concat();
+    assert_eq!(lines(&input, 4096).concat(), [vec![b'x'; LINE_MAX], b"next".to_vec()].concat());
+}
+
+#[test]
+fn a_split_never_cuts_a_character() {
+    for character in ["ä", "€", "🦀"] {
+        for shift in 0..4 {
+            let input = format!("{}{}", "x".repeat(shift), character.repeat(5000));
+            let found = lines(input.as_bytes(), 1000);
+            assert!(found.len() > 1);
+            for line in &found {
+                assert!(line.len() <= LINE_MAX && std::str::from_utf8(line).is_ok(), "{character} {shift}");
+            }
+            assert_eq!(found.concat(), input.as_bytes());
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_split_too() {
+    let input = vec![0x80; 20_000];
+    assert_eq!(lines(&input, 777).concat(), input);
+}
+
+#[test]
+fn what_is_kept_is_bounded_and_begins_with_a_line() {
+    let kept = Kept::new(true);
+    for number in 0..20_000 {
+        kept.handle_bytes(format!("line {number}\n").as_bytes());
+    }
+    let bytes = kept.take_bytes();
+    assert!(bytes.len() <= KEPT_MAX && bytes.len() > KEPT_MAX - 20);
+    assert!(bytes.starts_with(b"line ") && bytes.ends_with(b"line 19999\n"));
+}
+
+#[test]
+fn nothing_is_kept_after_the_boot() {
+    let source = Source { app: Arc::from("shop"), worker: 1, pid: 2 };
+    let kept = Kept::new(true);
+    kept.handle_bytes(b"boot\n");
+    kept.handle_line(&source, b"boot");
+    assert!(kept.hold_until().is_some());
+    kept.finish_boot(&source);
+    assert!(kept.hold_until().is_none());
+    kept.handle_bytes(b"later\n");
+    assert_eq!(kept.take_bytes(), b"");
+}
