@@ -19,7 +19,7 @@ async def application(scope, receive, send):
         await websocket(scope, receive, send)
     else:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        answer = ANSWERS.get(path)
+        answer = echo if "/any/" in path else ANSWERS.get(path)
         if answer is None:
             await answer_with(send, 404, [(b"content-length", b"0"), (b"x-app", b"asgi")], [b""])
         else:
@@ -184,6 +184,14 @@ async def big(scope, receive, send):
         await send({"type": "http.response.body", "body": b"0123456789abcdef" * (block // 16) + b"x" * (block % 16), "more_body": left > 0})
 
 
+async def in_two(scope, receive, send):
+    """A length, and the body in two parts."""
+    await body_of(receive)
+    await send({"type": "http.response.start", "status": 200, "headers": PONG})
+    await send({"type": "http.response.body", "body": b"po", "more_body": True})
+    await send({"type": "http.response.body", "body": b"ng", "more_body": False})
+
+
 async def waits_for_disconnect(scope, receive, send):
     """Notes in the count file when it learns that the client has gone."""
     await body_of(receive)
@@ -266,6 +274,7 @@ ANSWERS = {
     "/count": count,
     "/sleep": sleep,
     "/big": big,
+    "/in-two": in_two,
     "/waits": waits_for_disconnect,
     "/fifteen": fixed(200, FIFTEEN, [b"pong"]),
     "/cookies": fixed(200, [(b"set-cookie", b"a=1; Path=/"), (b"set-cookie", b"b=2; Expires=Wed, 09 Jun 2031 10:18:14 GMT")], [b""]),

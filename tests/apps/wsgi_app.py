@@ -13,7 +13,7 @@ SILENCE = 0.03
 
 def application(environ, start_response):
     path = environ["PATH_INFO"]
-    answer = ANSWERS.get(path)
+    answer = echo if "/any/" in path else ANSWERS.get(path)
     if answer is None:
         start_response("404 Not Found", [("Content-Length", "0"), ("X-App", "wsgi")])
         return []
@@ -226,6 +226,12 @@ def fifteen(environ, start_response):
     return [b"pong"]
 
 
+def in_two(environ, start_response):
+    """A length, and the body in two parts."""
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "4")])
+    return iter([b"po", b"ng"])
+
+
 def cookies(environ, start_response):
     fields = [("Set-Cookie", "a=1; Path=/"), ("Set-Cookie", "b=2; Expires=Wed, 09 Jun 2031 10:18:14 GMT"), ("Content-Length", "0")]
     start_response("200 OK", fields)
@@ -374,6 +380,7 @@ ANSWERS = {
     "/sleep": sleep,
     "/big": big,
     "/fifteen": fifteen,
+    "/in-two": in_two,
     "/cookies": cookies,
     "/raise": raises,
     "/raise-late": raises_late,

@@ -1,0 +1,386 @@
+//! The h1 rows of `http-rules` §8, with values small enough for a test.
+
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::{ASGI, BOUND, Client, Failure, Server, WSGI, get, websocket};
+
+const FIXED: &str = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+respond = { status = 200, body = "pong" }
+"#;
+
+fn limited(base: &str, limits: &str) -> Server {
+    Server::start(&format!("{base}\n[listen.main.limits]\n{limits}\n"))
+}
+
+/// Answered with this status, closed after it.
+#[track_caller]
+fn refused(client: &mut Client, status: u16) {
+    let response = client.response("GET");
+    assert_eq!(response.status, status, "{client}");
+    assert!(response.says_close(), "{client}");
+    client.expect_eof();
+}
+
+/// Closed without a word.
+#[track_caller]
+fn closed_silently(client: &mut Client) {
+    match client.try_response("GET") {
+        Err(Failure::Closed) => {}
+        other => panic!("a silent close wanted, not {other:?}\n{client}"),
+    }
+}
+
+#[test]
+fn a_long_request_line_is_414() {
+    let server = limited(FIXED, "request_line = 300");
+    assert_eq!(server.ask(get(&format!("/{}", "a".repeat(250)))).status, 200);
+    let mut client = server.client();
+    client.send(get(&format!("/{}", "a".repeat(300))));
+    refused(&mut client, 414);
+    // Refused without waiting for an end that may never come.
+    let mut client = server.client();
+    client.send(format!("GET /{}", "a".repeat(400)));
+    refused(&mut client, 414);
+}
+
+#[test]
+fn the_default_limits_of_the_head_stand() {
+    let server = Server::start(FIXED);
+    assert_eq!(server.ask(get(&format!("/{}", "a".repeat(8000)))).status, 200);
+    assert_eq!(
+        server.ask(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "b".repeat(32_000))).status,
+        200
+    );
+    assert_eq!(
+        server.ask(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(127))).status,
+        200
+    );
+    for (request, status) in [
+        (get(&format!("/{}", "a".repeat(8192))), 414),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "b".repeat(32_768)), 431),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(128)), 431),
+        (format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(10_000)), 431),
+        (format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(9000)), 414),
+    ] {
+        let mut client = server.client();
+        let _ = client.try_send(request.as_bytes());
+        refused(&mut client, status);
+    }
+}
+
+#[test]
+fn a_large_header_block_is_431() {
+    let server = limited(FIXED, "header_block = 1024");
+    assert_eq!(
+        server.ask(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "b".repeat(900))).status,
+        200
+    );
+    for request in [
+        format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "b".repeat(1100)),
+        format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "b".repeat(2000)),
+        format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(200)),
+    ] {
+        let mut client = server.client();
+        client.send(request);
+        refused(&mut client, 431);
+    }
+}
+
+#[test]
+fn too_many_fields_are_431() {
+    let server = limited(FIXED, "header_fields = 10");
+    assert_eq!(server.ask(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(9))).status, 200);
+    let mut client = server.client();
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(10)));
+    refused(&mut client, 431);
+}
+
+#[test]
+fn a_slow_head_is_408_however_it_trickles() {
+    let server = limited(FIXED, "head_timeout = \"300ms\"");
+    let mut quiet = server.client();
+    quiet.send("GET / HTTP/1.1\r\nHost: a\r\n");
+    let begun = Instant::now();
+    let mut trickling = server.client();
+    // A byte now and then does not buy more time: it counts from the first one.
+    let head =
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy";
+    for byte in head {
+        if begun.elapsed() > Duration::from_millis(420) || trickling.try_send(&[*byte]).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(15));
+    }
+    refused(&mut trickling, 408);
+    refused(&mut quiet, 408);
+    assert!(
+        begun.elapsed() > Duration::from_millis(290) && begun.elapsed() < Duration::from_millis(1500),
+        "{:?}",
+        begun.elapsed()
+    );
+}
+
+#[test]
+fn the_clock_of_a_head_starts_with_its_first_byte() {
+    let server = limited(FIXED, "head_timeout = \"200ms\"");
+    let mut client = server.client();
+    client.expect_kept("/");
+    client.expect_silence(Duration::from_millis(400));
+    client.expect_kept("/");
+    // The second head of a connection has its own clock.
+    client.send("GET / HT");
+    refused(&mut client, 408);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let server = limited(FIXED, "idle_timeout = \"300ms\"");
+    let mut client = server.client();
+    client.expect_kept("/");
+    let begun = Instant::now();
+    closed_silently(&mut client);
+    assert!(
+        begun.elapsed() > Duration::from_millis(250) && begun.elapsed() < Duration::from_millis(1500),
+        "{:?}",
+        begun.elapsed()
+    );
+    let mut silent = server.client();
+    closed_silently(&mut silent);
+}
+
+#[test]
+fn the_keep_alive_field_says_the_configured_time() {
+    let server = limited(FIXED, "idle_timeout = \"20s\"");
+    assert_eq!(server.ask(get("/")).field("keep-alive"), Some("timeout=20"));
+}
+
+#[test]
+fn a_request_in_work_is_not_idle() {
+    for base in [WSGI, ASGI] {
+        let server = limited(base, "idle_timeout = \"200ms\"\nhead_timeout = \"200ms\"").warm("/pong");
+        let mut client = server.client();
+        assert_eq!(client.ask(get("/sleep?ms=500")).text(), "pong");
+        client.expect_kept("/pong");
+    }
+}
+
+#[test]
+fn a_body_above_the_limit_is_413() {
+    for base in [WSGI, ASGI] {
+        let server = limited(base, "body = 1000").warm("/pong");
+        let ask = |length: usize| {
+            format!(
+                "POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{}",
+                "x".repeat(length)
+            )
+        };
+        assert_eq!(server.ask(ask(1000)).json()["length"], 1000);
+        let mut client = server.client();
+        client.send(ask(1001));
+        refused(&mut client, 413);
+        // Refused by what it says, before it comes.
+        let mut client = server.client();
+        client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775807\r\n\r\n");
+        refused(&mut client, 413);
+        // A chunked one by what has come.
+        let mut client = server.client();
+        client.send(format!(
+            "POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+            format!("100\r\n{}\r\n", "x".repeat(256)).repeat(4)
+        ));
+        refused(&mut client, 413);
+        assert_eq!(server.ask(get("/pong")).text(), "pong");
+    }
+}
+
+#[test]
+fn an_upload_above_the_limit_sees_its_413_though_it_goes_on_sending() {
+    // The lingering close: without it the bytes under way turn the answer into a reset.
+    let server = limited(WSGI, "body = 1000").warm("/pong");
+    for _ in 0..10 {
+        let mut client = server.client();
+        client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n");
+        for _ in 0..5 {
+            let _ = client.try_send(&[b'x'; 10_000]);
+        }
+        let response = client.response("POST");
+        assert_eq!(response.status, 413);
+    }
+}
+
+#[test]
+fn a_body_below_the_rate_is_408() {
+    for base in [WSGI, ASGI] {
+        let server = limited(base, "body_rate = 10000\nbody_grace = \"200ms\"").warm("/pong");
+        let mut client = server.client();
+        client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n");
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(700) && client.try_send(b"xxxxx").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        refused(&mut client, 408);
+        // At more than the rate it passes, though it takes longer than the grace.
+        let mut client = server.client();
+        client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n");
+        for _ in 0..40 {
+            client.send([b'x'; 1000]);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(client.response("POST").json()["length"], 40_000);
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_reset() {
+    for limits in ["write_timeout = \"400ms\"", "drain_rate = 1000000\nbody_grace = \"300ms\""] {
+        for base in [WSGI, ASGI] {
+            let server = limited(base, limits).warm("/pong");
+            let mut client = server.client();
+            rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");
+            client.send(get("/big?bytes=30000000"));
+            client.head("GET");
+            // What it is not sent any more it notices at last by a reset; until then the application is not held.
+            std::thread::sleep(Duration::from_millis(1500));
+            let mut client = client.patient(Duration::from_secs(5));
+            let (bytes, orderly) = client.read_to_end();
+            assert!(
+                !orderly && bytes.len() < 29_000_000,
+                "{limits}: {} bytes, orderly: {orderly}",
+                bytes.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_connection_serves_so_many_requests() {
+    for base in [FIXED, WSGI] {
+        let server = limited(base, "connection_requests = 3");
+        let mut client = server.client();
+        assert!(!client.expect_kept("/pong").says_close());
+        assert!(!client.expect_kept("/pong").says_close());
+        assert!(client.expect_kept("/pong").says_close());
+        client.expect_eof();
+    }
+}
+
+#[test]
+fn a_connection_lives_so_long() {
+    let server = limited(FIXED, "connection_age = \"250ms\"");
+    let mut client = server.client();
+    assert!(!client.expect_kept("/").says_close());
+    std::thread::sleep(Duration::from_millis(300));
+    // Its last request is answered with a close, or it was closed while it was idle.
+    match client.try_send(get("/").as_bytes()).map(|()| client.try_response("GET")) {
+        Ok(Ok(response)) => assert!(response.status == 200 && response.says_close(), "{client}"),
+        Ok(Err(Failure::Closed | Failure::Reset(_))) | Err(_) => {}
+        Ok(Err(other)) => panic!("{other:?}\n{client}"),
+    }
+}
+
+#[test]
+fn trailers_and_extensions_are_bounded() {
+    let chunked =
+        |rest: &str| format!("POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{rest}");
+    let trailers = |count: usize, size: usize| {
+        chunked(&format!("0\r\n{}\r\n", format!("X: {}\r\n", "y".repeat(size)).repeat(count)))
+    };
+    let extensions = |count: usize, size: usize| {
+        chunked(&format!("{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "e".repeat(size)).repeat(count)))
+    };
+    for base in [WSGI, ASGI] {
+        let server =
+            limited(base, "trailer_block = 1000\ntrailer_fields = 10\nchunk_extensions = 1000").warm("/pong");
+        for request in [trailers(10, 1), trailers(3, 200), extensions(3, 200)] {
+            assert_eq!(server.ask(request).status, 200);
+        }
+        for request in
+            [trailers(11, 1), trailers(1, 1200), trailers(8, 200), extensions(1, 1200), extensions(30, 50)]
+        {
+            let mut client = server.client();
+            client.send(&request);
+            refused(&mut client, 400);
+        }
+    }
+}
+
+#[test]
+fn a_client_address_has_so_many_connections() {
+    let server = limited(FIXED, "connections_per_client = 2");
+    let mut first = server.client();
+    first.expect_kept("/");
+    let mut second = server.client();
+    second.expect_kept("/");
+    let mut third = server.client();
+    let _ = third.try_send(get("/").as_bytes());
+    match third.try_response("GET") {
+        Err(Failure::Closed | Failure::Reset(_)) => {}
+        Ok(response) if matches!(response.status, 429 | 503) => {}
+        other => panic!("{other:?}\n{third}"),
+    }
+    first.expect_kept("/");
+    drop(second);
+    keepwarm_tests::process::wait_until("a place is free again", BOUND, || {
+        let mut client = server.client();
+        client.try_send(get("/").as_bytes()).is_ok()
+            && client.try_response("GET").is_ok_and(|response| response.status == 200)
+    });
+}
+
+#[test]
+fn at_the_limit_of_connections_the_longest_idle_goes_first() {
+    let server = limited(FIXED, "connections = 4");
+    let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.expect_kept("/");
+    }
+    let mut fifth = server.client();
+    fifth.expect_kept("/");
+    closed_silently(&mut clients[0]);
+    clients[3].expect_kept("/");
+}
+
+#[test]
+fn messages_of_a_websocket_are_bounded() {
+    let server = limited(ASGI, "websocket_frame = 1000\nwebsocket_message = 3000").warm("/pong");
+    let mut client = server.client();
+    websocket::open(&mut client, "/ws", "");
+    client.send(websocket::frame(0x82, &[7; 1000]));
+    assert_eq!(websocket::message(&mut client), (2, vec![7; 1000]));
+    client.send(websocket::frame(0x82, &[7; 1001]));
+    assert_eq!(close_code(&mut client), 1009);
+    let mut client = server.client();
+    websocket::open(&mut client, "/ws", "");
+    client.send(websocket::frame(0x02, &[7; 900]));
+    for _ in 0..3 {
+        client.send(websocket::frame(0x00, &[7; 900]));
+    }
+    assert_eq!(close_code(&mut client), 1009);
+}
+
+#[test]
+fn a_silent_websocket_is_pinged_and_then_closed() {
+    let server = limited(ASGI, "websocket_idle = \"600ms\"").warm("/pong");
+    let mut client = server.client();
+    websocket::open(&mut client, "/ws", "");
+    let begun = Instant::now();
+    let (first, payload) = websocket::read(&mut client);
+    assert_eq!(first, 0x89, "a ping at half of the time\n{client}");
+    assert!(begun.elapsed() > Duration::from_millis(200), "{:?}", begun.elapsed());
+    client.send(websocket::frame(0x8a, &payload));
+    let (first, _) = websocket::read(&mut client);
+    assert_eq!(first, 0x89, "the pong bought time\n{client}");
+    // This one is not answered: the server closes.
+    let (first, _) = websocket::read(&mut client);
+    assert_eq!(first, 0x88, "{client}");
+}
+
+#[track_caller]
+fn close_code(client: &mut Client) -> u16 {
+    let (first, payload) = websocket::read(client);
+    assert_eq!(first, 0x88, "{client}");
+    u16::from_be_bytes([payload[0], payload[1]])
+}
