@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-from keepwarm import __version__, log, process, target
+from keepwarm import __version__, log, process, reset, target
 from keepwarm.errors import Fault, LoadError, Lost
 
 
@@ -17,6 +17,8 @@ def main(arguments=None):
     sock = process.take_socket()
     sys.argv = [sys.argv[0]]  # what is left are the application's arguments: none
     sys.path[0] = os.getcwd()
+    leaks = reset.Leaks()
+    leaks.watch()
     application = _load(options.target)
     if application is None:
         return 1
@@ -26,7 +28,7 @@ def main(arguments=None):
         log.write(f"keepwarm: {error}")
         return 1
     if kind == target.WSGI:
-        return _run_wsgi(sock, application)
+        return _run_wsgi(sock, application, leaks)
     from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
 
     return asgi.run(sock, application, options, identity("asgi"))
@@ -51,7 +53,7 @@ def _load(name):
     return None
 
 
-def _run_wsgi(sock, application):
+def _run_wsgi(sock, application, leaks):
     from keepwarm import blocking, wsgi
 
     connection = blocking.Connection(sock)
@@ -62,8 +64,9 @@ def _run_wsgi(sock, application):
     except Fault as fault:
         connection.fail(fault)
         return 1
-    worker = wsgi.Worker(connection, application, pairs)
+    worker = wsgi.Worker(connection, application, pairs, leaks)
     process.on_terminate(connection.ask_to_drain)
+    leaks.settle()
     process.settle_memory()
     connection.say_hello(1, identity("wsgi"))
     return worker.serve_forever()

@@ -210,6 +210,22 @@ class Connection(asyncio.Protocol):
 
     # -- credit -------------------------------------------------------------------------------------------------------
 
+    def has_room(self, stream, size):
+        """Whether `size` bytes can go out now, before anything else that waits."""
+        return size <= stream.credit and size <= self.credit and self._writable is None and not self._credit_waiters
+
+    def send_at_once(self, stream, kind, body):
+        """Sends a whole body or message for which `has_room` holds."""
+        size = len(body)
+        stream.credit -= size
+        self.credit -= size
+        if size <= MAX_CHUNK:
+            self.write(HEAD.pack(size, kind, wire.END, stream.number) + body)
+            return
+        for start in range(0, size, MAX_CHUNK):
+            part = body[start : start + MAX_CHUNK]
+            self.write(wire.frame(kind, wire.END if start + MAX_CHUNK >= size else 0, stream.number, bytes(part)))
+
     async def send_data(self, stream, kind, body, end):
         """Sends `body` under credit, a frame at a time, in turn with other streams; END on the last frame if `end`."""
         start, size = 0, len(body)

@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from keepwarm import asgi_scope, fields, log, wire
-from keepwarm.errors import ClientDisconnected
+from keepwarm.errors import ClientDisconnected, Fault
 from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
 
 # Where the answer is: nothing yet, its start is known (and held until the body begins), its body has begun, only
@@ -103,7 +103,9 @@ class HttpStream:
     # -- the body of the request --------------------------------------------------------------------------------------
 
     def on_data(self, kind, payload, end):
-        """DATA has come."""
+        """DATA has come, or the end of the body."""
+        if kind != wire.DATA:
+            raise Fault("a message on a stream that is no WebSocket")
         if payload:
             if self.stage == DONE:
                 self.connection.owe(len(payload))
@@ -305,7 +307,8 @@ class HttpStream:
 
     def _failed(self, error):
         connection = self.connection
-        if self.gone and isinstance(error, (ClientDisconnected, asyncio.CancelledError)):
+        lost = self.gone or self.stage == DONE
+        if lost and isinstance(error, (ClientDisconnected, asyncio.CancelledError)):
             self._reset(wire.CANCELLED, "")
             return
         log.exception(error)

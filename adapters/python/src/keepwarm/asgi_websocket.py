@@ -1,6 +1,196 @@
-"""A WebSocket of an ASGI application."""
-from keepwarm.asgi_http import HttpStream
+"""A WebSocket of an ASGI application (spec/wire.md §7; ASGI WebSocket 2.5)."""
+
+import asyncio
+from collections import deque
+
+from keepwarm import asgi_scope, fields, wire
+from keepwarm.asgi_http import BODY, DONE, STARTED, WAITING, HttpStream
+from keepwarm.errors import ClientDisconnected, Fault
+
+_NORMAL, _NO_STATUS, _LOST, _INTERNAL_ERROR = 1000, 1005, 1006, 1011  # RFC 6455 §7.4.1
+_NEVER_SENT = frozenset((_NO_STATUS, _LOST, 1015))  # codes that only tell what happened
+_DENIAL = "websocket.http.response."
 
 
 class WebSocketStream(HttpStream):
-    __slots__ = ()
+    """As `HttpStream`, for `websocket.…` messages. A denial with an answer of its own is an HTTP answer.
+
+    Before the acceptance `open` is False and `stage` tells how far a denial is. `farewell` is the disconnect event that
+    `receive` gives once `messages` are used up.
+    """
+
+    __slots__ = ("connected", "open", "messages", "kind", "farewell", "unpaid", "turn")
+
+    def __init__(self, connection, number, flags, strings, body):
+        super().__init__(connection, number, flags, strings, body)
+        self.connected = self.open = False
+        self.messages = deque()
+        self.kind = None  # of the message whose frames are being collected in `parts`
+        self.farewell = None
+        self.turn = None  # a lock, once a message had to wait
+        self.unpaid = 0  # bytes of an unfinished message whose credit waits for the application to catch up
+
+    def scope(self):
+        return asgi_scope.websocket(self.strings, self.flags, self.connection.state)
+
+    async def receive(self):
+        """`websocket.connect`, then messages, then `websocket.disconnect` for ever."""
+        if not self.connected:
+            self.connected = True
+            return {"type": "websocket.connect"}
+        while not self.messages:
+            if self.farewell is not None:
+                return dict(self.farewell)
+            if self.gone or self.stage == DONE:
+                return {"type": "websocket.disconnect", "code": _LOST, "reason": ""}
+            await self._wait()
+        size, event = self.messages.popleft()
+        if not self.messages:
+            size, self.unpaid = size + self.unpaid, 0
+        self._pay(size)
+        return event
+
+    async def send(self, message):
+        """A message to the client, or one of the opening."""
+        kind = message["type"]
+        if self.gone or (self.farewell is not None and not self.open):
+            raise ClientDisconnected("the client has gone")
+        if kind == "websocket.send" and self.open:
+            await self._send_message(message)
+        elif kind == "websocket.close" and self.open:
+            self._say_close(message.get("code", _NORMAL), message.get("reason") or "")
+        elif kind == "websocket.accept" and not self.open and self.stage == WAITING:
+            self._accept(message)
+        elif kind == "websocket.close" and self.stage == WAITING:
+            self._refuse()
+        elif kind == _DENIAL + "start" and not self.open and self.stage == WAITING:
+            self._start(message)
+        elif kind == _DENIAL + "body" and not self.open and self.stage in (STARTED, BODY):
+            await self._body(message)
+        else:
+            raise RuntimeError(f"{kind!r} is sent where it does not belong")
+
+    # -- from the client ----------------------------------------------------------------------------------------------
+
+    def on_data(self, kind, payload, end):
+        """A frame of a message."""
+        if kind == wire.DATA:
+            raise Fault("DATA on a WebSocket")
+        if not self.open:
+            self.connection.owe(len(payload))
+            return
+        if self.kind is None:
+            self.kind = kind
+        elif self.kind != kind:
+            raise Fault("two messages of a WebSocket mixed")
+        self.parts.append(payload)
+        if end:
+            self._take_message(len(payload))
+        elif self.messages:
+            self.unpaid += len(payload)
+        else:  # the application waits for this message, which may be larger than the credit: let it come
+            self._pay(len(payload))
+
+    def on_close(self, code, reason):
+        """The client says goodbye, or is lost (1006)."""
+        if self.farewell is None:
+            self.farewell = {"type": "websocket.disconnect", "code": code, "reason": reason}
+        if self.open:
+            self._say_close(_NORMAL if code in _NEVER_SENT else code, "")
+
+    def on_reset(self, code):
+        self.open = False
+        super().on_reset(code)
+
+    def _take_message(self, size):
+        body, kind = b"".join(self.parts), self.kind
+        self.parts, self.kind = [], None
+        event = {"type": "websocket.receive"}
+        if kind == wire.TEXT:
+            try:
+                event["text"] = body.decode("utf-8")
+            except UnicodeDecodeError:
+                raise Fault("a TEXT message that is not UTF-8") from None
+        else:
+            event["bytes"] = body
+        self.messages.append((size, event))
+        self._wake_receiver()
+
+    def _pay(self, size):
+        if self.over:
+            self.connection.owe(size)
+        else:
+            self.connection.consumed(self, size)
+
+    # -- to the client ------------------------------------------------------------------------------------------------
+
+    def _accept(self, message):
+        headers = list(message.get("headers") or ())
+        subprotocol = message.get("subprotocol")
+        if subprotocol is not None:
+            headers.append((b"sec-websocket-protocol", subprotocol.encode("latin-1")))
+        count, text, _, _ = fields.bytes_block(headers)
+        self.open = True
+        self.connection.write(wire.response(self.number, 0, 101, count, text))
+
+    def _refuse(self):
+        """Closed before it was accepted: the opening is answered 403 (ASGI WebSocket, Close)."""
+        self.farewell = {"type": "websocket.disconnect", "code": _LOST, "reason": ""}
+        self.connection.write(wire.response(self.number, wire.END, 403, 0, b""))
+        self._end()
+
+    async def _send_message(self, message):
+        text = message.get("text")
+        if text is not None:
+            kind, body = wire.TEXT, text.encode("utf-8")
+        else:
+            kind, body = wire.BINARY, message.get("bytes")
+            if body is None:
+                raise ValueError("'websocket.send' with neither 'text' nor 'bytes'")
+        if not body:
+            self.connection.write(wire.frame(kind, wire.END, self.number))
+            return
+        if self.turn is None and self.connection.has_room(self, len(body)):
+            self.connection.send_at_once(self, kind, body)
+            return
+        if self.turn is None:
+            self.turn = asyncio.Lock()
+        async with self.turn:  # two tasks may send; their messages must not mix
+            await self._send_slowly(kind, body)
+
+    async def _send_slowly(self, kind, body):
+        if not self.open:
+            raise ClientDisconnected("the client has gone")
+        try:
+            await self.connection.send_data(self, kind, memoryview(body), True)
+        except BaseException:  # cancelled with half a message sent, which nothing can follow but the end
+            if self.open:
+                self._say_close(_INTERNAL_ERROR, "")
+            raise
+
+    def _say_close(self, code, reason):
+        self.open = False
+        if self.farewell is None:
+            self.farewell = {"type": "websocket.disconnect", "code": code, "reason": reason}
+        self.connection.write(wire.close(self.number, code, reason))
+        self._end()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _returned(self):
+        if self.open:
+            self._say_close(_NORMAL, "")
+        else:
+            super()._returned()
+
+    def _reset(self, code, reason):
+        if self.open:
+            self._say_close(_INTERNAL_ERROR, "")
+        else:
+            super()._reset(code, reason)
+
+    def _drop_body(self):
+        self.parts = []
+        if self.unpaid:
+            self.connection.owe(self.unpaid)
+            self.unpaid = 0

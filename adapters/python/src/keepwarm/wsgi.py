@@ -1,5 +1,7 @@
 """The loop of a WSGI worker: a read, the application, a write."""
 
+from contextvars import copy_context
+
 from keepwarm import __version__, environ as environment, fields, log, wire, wsgi_input
 from keepwarm.blocking import RECV_SIZE, Connection
 from keepwarm.errors import ClientDisconnected, Fault, Lost
@@ -13,7 +15,8 @@ class Worker:
     `serve_forever` returns the process's exit status, or raises the `SystemExit` of the application.
     """
 
-    def __init__(self, connection: Connection, application, pairs):
+    def __init__(self, connection: Connection, application, pairs, leaks):
+        self.leaks = leaks
         self.connection = connection
         self.application = application
         self.answer = Answer(connection)
@@ -106,10 +109,12 @@ class Worker:
         answer = self.answer
         answer.begin(stream, strings[0] == "HEAD")
         try:
-            self._run(environ)
+            copy_context().run(self._run, environ)  # what a request leaves in context variables goes with it
         except BaseException as error:
             self._failed(error)
         connection.end_stream()
+        if self.leaks.noted:
+            self.leaks.undo()
 
     def _run(self, environ):
         answer = self.answer
