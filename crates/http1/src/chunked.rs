@@ -30,9 +30,9 @@ pub(crate) enum Step {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
     Size,
-    /// Blanks behind the size, the name or the value; what may follow depends on which.
-    BlankThenSemicolon,
-    BlankThenSemicolonOrEquals,
+    BlankAfterSize,
+    BlankAfterName,
+    BlankAfterValue,
     BeforeName,
     Name,
     BeforeValue,
@@ -109,7 +109,7 @@ impl Chunked {
             b'\r' => State::SizeLf,
             b'\n' => return Err(FaultKind::BareLf),
             b';' => State::BeforeName,
-            _ if is_blank(byte) => State::BlankThenSemicolon,
+            _ if is_blank(byte) => State::BlankAfterSize,
             _ => return Err(FaultKind::BadChunkSize),
         };
         Ok(())
@@ -121,30 +121,34 @@ impl Chunked {
             return Err(FaultKind::BareLf);
         }
         let next = match self.state {
-            State::BlankThenSemicolon => match byte {
+            State::BlankAfterSize => match byte {
                 b';' => Some(State::BeforeName),
-                _ if is_blank(byte) => Some(State::BlankThenSemicolon),
+                _ if is_blank(byte) => Some(State::BlankAfterSize),
                 // A blank behind the size that leads to no extension is a fault of the size.
                 _ => return Err(FaultKind::BadChunkSize),
             },
-            State::BlankThenSemicolonOrEquals => match byte {
+            State::BlankAfterName => match byte {
                 b';' => Some(State::BeforeName),
                 b'=' => Some(State::BeforeValue),
-                _ => is_blank(byte).then_some(State::BlankThenSemicolonOrEquals),
+                _ => is_blank(byte).then_some(State::BlankAfterName),
+            },
+            State::BlankAfterValue => match byte {
+                b';' => Some(State::BeforeName),
+                _ => is_blank(byte).then_some(State::BlankAfterValue),
             },
             State::BeforeName if is_blank(byte) => Some(State::BeforeName),
             State::BeforeName => is_tchar(byte).then_some(State::Name),
             State::Name => match byte {
                 b'=' => Some(State::BeforeValue),
                 _ if is_tchar(byte) => Some(State::Name),
-                _ if is_blank(byte) => Some(State::BlankThenSemicolonOrEquals),
+                _ if is_blank(byte) => Some(State::BlankAfterName),
                 _ => after_extension(byte),
             },
             State::BeforeValue if is_blank(byte) => Some(State::BeforeValue),
             State::BeforeValue if byte == b'"' => Some(State::Quoted),
             State::BeforeValue => is_tchar(byte).then_some(State::Value),
             State::Value if is_tchar(byte) => Some(State::Value),
-            State::Value | State::QuotedEnd if is_blank(byte) => Some(State::BlankThenSemicolon),
+            State::Value | State::QuotedEnd if is_blank(byte) => Some(State::BlankAfterValue),
             State::Value | State::QuotedEnd => after_extension(byte),
             State::Quoted => match byte {
                 b'"' => Some(State::QuotedEnd),

@@ -37,6 +37,10 @@ pub(crate) fn parse_request_line(line: &[u8]) -> Result<RequestLine, FaultKind> 
     } else {
         FaultKind::Http09
     })?;
+    if target_len == 0 {
+        // Two blanks: RFC 9112 §3 lets a recipient split at any white space; we do not.
+        return Err(FaultKind::BadRequestLine);
+    }
     let (target, version) = rest.split_at(target_len);
     let version = parse_version(version.get(1..).unwrap_or_default()).map_err(|fault| match fault {
         // RFC 9113 §3.4: the preface's first line.
@@ -67,7 +71,7 @@ pub(crate) fn parse_version(bytes: &[u8]) -> Result<Version, FaultKind> {
 
 /// Tells the form of a target and its parts (RFC 9112 §3.2).
 fn parse_target(method: &Method, target: &[u8]) -> Result<(TargetForm, TargetParts), FaultKind> {
-    if target.is_empty() || !target.iter().fold(true, |good, &b| good & is_target_byte(b)) {
+    if !target.iter().fold(true, |good, &b| good & is_target_byte(b)) {
         return Err(FaultKind::BadTarget);
     }
     if *method == Method::CONNECT {

@@ -1,0 +1,126 @@
+//! The h1 rows of http-rules §8: at the limit passes, one over is refused, whatever the cut and before the rest has come.
+
+use http::Method;
+use keepwarm_http1::{Event, Limits, RequestDecoder, RequestHead};
+
+use crate::trace::{Role, fault, trace};
+
+const SMALL: Limits = Limits {
+    request_line: 20,
+    header_block: 64,
+    fields: 3,
+    trailer_block: 32,
+    trailer_fields: 2,
+    chunk_extensions: 8,
+};
+
+fn request(bytes: &[u8]) -> Option<String> {
+    fault(&Role::SERVER, SMALL, bytes)
+}
+
+#[test]
+fn request_line() {
+    assert_eq!(request(b"GET /2345678 HTTP/1.0\r\n\r\n").as_deref(), Some("request_line_too_long"));
+    assert_eq!(request(b"GET /234567 HTTP/1.0\r\n\r\n"), None);
+    assert_eq!(request(b"GET /23456789012345678901234567890").as_deref(), Some("request_line_too_long"));
+    // Size is told before what else is wrong with the line.
+    assert_eq!(request(b"GET /2345678 HTTP/1.0\n\n").as_deref(), Some("request_line_too_long"));
+    assert_eq!(request(b"GET /234567 HTTP/1.0\n\n").as_deref(), Some("bare_lf"));
+    // The empty line before it does not count.
+    assert_eq!(request(b"\r\nGET /234567 HTTP/1.0\r\n\r\n"), None);
+}
+
+#[test]
+fn header_block() {
+    let with = |len: usize| [b"GET / HTTP/1.0\r\nA: ".as_slice(), &vec![b'x'; len - 7], b"\r\n\r\n"].concat();
+    assert_eq!(request(&with(64)), None);
+    assert_eq!(request(&with(65)).as_deref(), Some("header_block_too_large"));
+    assert_eq!(request(&with(66)).as_deref(), Some("header_block_too_large"));
+    let endless = [b"GET / HTTP/1.0\r\nA: ".as_slice(), &[b'x'; 100]].concat();
+    assert_eq!(request(&endless).as_deref(), Some("header_block_too_large"));
+}
+
+#[test]
+fn fields() {
+    assert_eq!(request(b"GET / HTTP/1.0\r\nA: 1\r\nA: 2\r\nA: 3\r\n\r\n"), None);
+    assert_eq!(
+        request(b"GET / HTTP/1.0\r\nA: 1\r\nA: 2\r\nA: 3\r\nA: 4\r\n").as_deref(),
+        Some("too_many_fields")
+    );
+}
+
+#[test]
+fn trailers() {
+    let with = |trailers: &[u8]| {
+        let head = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n".as_slice();
+        request(&[head, trailers].concat())
+    };
+    assert_eq!(with(b"A: 1\r\nB: 2\r\n\r\n"), None);
+    assert_eq!(with(b"A: 1\r\nB: 2\r\nC: 3\r\n\r\n").as_deref(), Some("too_many_trailers"));
+    assert_eq!(with(b"A: 3456789012345678901234567\r\n\r\n"), None);
+    assert_eq!(with(b"A: 34567890123456789012345678\r\n\r\n").as_deref(), Some("trailers_too_large"));
+    assert_eq!(with(b"A: 345678901234567890123456789012345678901").as_deref(), Some("trailers_too_large"));
+}
+
+#[test]
+fn chunk_extensions_count_over_the_whole_message() {
+    let with = |body: &[u8]| {
+        let head = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".as_slice();
+        request(&[head, body].concat())
+    };
+    assert_eq!(with(b"1;a=b\r\nx\r\n1;a=b\r\nx\r\n0\r\n\r\n"), None);
+    assert_eq!(
+        with(b"1;a=b\r\nx\r\n1;a=b\r\nx\r\n0;a\r\n\r\n").as_deref(),
+        Some("chunk_extensions_too_large")
+    );
+    assert_eq!(with(b"1;aaaaaaaaaaaaaaaaaaaaaaa").as_deref(), Some("chunk_extensions_too_large"));
+    assert_eq!(with(b"1                        ").as_deref(), Some("chunk_extensions_too_large"));
+}
+
+#[test]
+fn limits_of_one_message_are_not_those_of_the_connection() {
+    let one =
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\nx\r\n0\r\nA: 1\r\n\r\n";
+    let many = one.repeat(20);
+    let lines = trace(&Role::SERVER, SMALL, many.chunks(7));
+    assert_eq!(lines.iter().filter(|line| *line == "end").count(), 20);
+}
+
+#[test]
+fn answers_have_the_same() {
+    let client = Role::client(&[Method::GET]);
+    let found = |bytes: &[u8]| fault(&client, SMALL, bytes);
+    assert_eq!(found(b"HTTP/1.1 200 2345678901").as_deref(), Some("request_line_too_long"));
+    assert_eq!(found(b"HTTP/1.1 200 OK\r\nA:\r\nB:\r\nC:\r\nD:\r\n").as_deref(), Some("too_many_fields"));
+    let endless = [b"HTTP/1.1 200 OK\r\nA: ".as_slice(), &[b'x'; 100]].concat();
+    assert_eq!(found(&endless).as_deref(), Some("header_block_too_large"));
+}
+
+/// A head of one byte per packet costs a look at each byte, not at all bytes for each: 32 KiB one by one would be half a thousand million looks.
+#[test]
+fn a_head_that_comes_byte_by_byte_is_searched_once() {
+    let head = [b"GET / HTTP/1.1\r\nHost: h\r\nA: ".as_slice(), &vec![b'x'; 32_000], b"\r\n\r\n"].concat();
+    let mut decoder = RequestDecoder::new(Limits::default());
+    let mut request = RequestHead::default();
+    for len in 1..head.len() {
+        let decoded = decoder.decode(head.get(..len).unwrap_or_default(), &mut request).unwrap();
+        assert_eq!((decoded.consumed, decoded.event), (0, Event::NeedMore));
+    }
+    assert!(!decoder.is_idle());
+    assert_eq!(decoder.decode(&head, &mut request).unwrap().event, Event::Head);
+    assert_eq!(request.fields.len(), 2);
+}
+
+#[test]
+fn storage_is_reused() {
+    let mut decoder = RequestDecoder::new(Limits::default());
+    let mut head = RequestHead::default();
+    let bytes = b"GET /some/path HTTP/1.1\r\nHost: example.org\r\nAccept: text/html\r\nCookie: a=b\r\n\r\n";
+    let mut read = || {
+        assert_eq!(decoder.decode(bytes, &mut head).unwrap().event, Event::Head);
+        assert_eq!(decoder.decode(&[], &mut head).unwrap().event, Event::End);
+        head.capacity()
+    };
+    let first = read();
+    assert!((0..100).all(|_| read() == first));
+}

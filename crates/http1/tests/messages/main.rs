@@ -1,0 +1,11 @@
+//! Whole messages through the public API: what each decoder makes of bytes however they are cut, what each encoder writes, and what plan decides.
+
+mod answer_cases;
+mod cases;
+mod hostile_answers;
+mod hostile_requests;
+mod httparse_twin;
+mod limits;
+mod persistence;
+mod request_cases;
+mod trace;
