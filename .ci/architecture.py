@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Holds the shape of the code: which crate may depend on which, and that every dependency has a reason.
+
+Reads `cargo metadata` and ARCHITECTURE.md; standard library only. Prints what it finds and ends with status 1 when a rule is broken.
+The lengths of files and functions are reported and never fail: they are a question to a reviewer.
+"""
+
+import ast
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# The four crates that take bytes and `now`, and give back events and decisions.
+SANS_IO = {"http1", "wire", "policy", "config"}
+# Sisters: only the binary puts them together.
+SISTERS = {"edge", "workers", "egress"}
+# What no sans-IO crate may reach, at any depth.
+IO_CRATES = {"tokio", "mio", "socket2", "rustix", "libc", "nix", "async-std", "smol", "hyper"}
+
+# The allowed directions of dependencies within the workspace; what a crate need not name here it may not use.
+ALLOWED = {
+    "http1": set(),
+    "wire": set(),
+    "policy": set(),
+    "config": set(),
+    "telemetry": set(),
+    "net": {"http1", "policy", "telemetry"},
+    "edge": {"net", "http1", "policy", "telemetry"},
+    "workers": {"net", "http1", "wire", "policy", "telemetry"},
+    "egress": {"net", "http1", "policy", "telemetry"},
+    "keepwarm": {"config", "edge", "egress", "http1", "net", "policy", "telemetry", "workers"},
+    # End to end, through the binary and nothing else.
+    "tests": set(),
+}
+
+# Modules an adapter may import though they are not the standard library's, and why.
+OPTIONAL_MODULES = {"uvloop": "the event loop, used when the application's environment has it"}
+
+LONG_FILE = 400
+LONG_FUNCTION = 60
+
+
+def main():
+    metadata = cargo_metadata()
+    faults = []
+    faults += check_directions(metadata)
+    faults += check_sans_io(metadata)
+    faults += check_unsafe(metadata)
+    faults += check_reasons(metadata)
+    faults += check_adapters()
+    report_lengths()
+    for fault in faults:
+        print(f"architecture: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+def cargo_metadata():
+    command = ["cargo", "metadata", "--format-version", "1", "--locked", "--all-features"]
+    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def members(metadata):
+    """The workspace's packages by their short names (`keepwarm-net` is `net`)."""
+    inside = set(metadata["workspace_members"])
+    return {short(p["name"]): p for p in metadata["packages"] if p["id"] in inside}
+
+
+def short(name):
+    return name.removeprefix("keepwarm-")
+
+
+def check_directions(metadata):
+    packages = members(metadata)
+    for name, package in packages.items():
+        if name not in ALLOWED:
+            yield f"crate {name} is not in the table of .ci/architecture.py: say what it may depend on"
+            continue
+        for dependency in package["dependencies"]:
+            target = short(dependency["name"])
+            # A crate's tests may use what stands beside it, but not a sister: that is the border.
+            if dependency["kind"] == "dev" and not (name in SANS_IO or {name, target} <= SISTERS):
+                continue
+            if target in packages and target not in ALLOWED[name]:
+                yield f"{name} must not depend on {target} ({dependency['kind'] or 'normal'} dependency)"
+
+
+def check_sans_io(metadata):
+    """Follows the resolved graph, so that IO does not come in through a third crate."""
+    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+    names = {package["id"]: package["name"] for package in metadata["packages"]}
+    packages = members(metadata)
+    for name in sorted(SANS_IO & packages.keys()):
+        seen, waiting = set(), [packages[name]["id"]]
+        while waiting:
+            for dependency in nodes[waiting.pop()]["deps"]:
+                normal = any(kind["kind"] is None for kind in dependency["dep_kinds"])
+                if normal and dependency["pkg"] not in seen:
+                    seen.add(dependency["pkg"])
+                    waiting.append(dependency["pkg"])
+        for reached in sorted(names[each] for each in seen):
+            if reached in IO_CRATES:
+                yield f"{name} is sans-IO and reaches {reached}"
+        lints = pathlib.Path(packages[name]["manifest_path"]).with_name("clippy.toml")
+        if not lints.exists() or "disallowed-methods" not in lints.read_text():
+            yield f"{name} is sans-IO and has no clippy.toml that bans clocks, sockets and files"
+
+
+def check_unsafe(metadata):
+    """`unsafe` is forbidden everywhere but in `net`, which may open it for one named module."""
+    for name, package in members(metadata).items():
+        manifest = pathlib.Path(package["manifest_path"])
+        text = manifest.read_text()
+        forbidden = re.search(r"^\[lints\]\nworkspace = true", text, re.M) or 'unsafe_code = "forbid"' in text
+        if not forbidden and not (name == "net" and 'unsafe_code = "deny"' in text):
+            yield f"{name} does not forbid unsafe code"
+        if name == "net":
+            opened = [p.name for p in manifest.parent.rglob("*.rs") if re.search(r"(expect|allow)\(\s*unsafe_code", p.read_text())]
+            if len(opened) > 1:
+                yield f"net opens unsafe code in more than one module: {', '.join(sorted(opened))}"
+
+
+def check_reasons(metadata):
+    """Every direct normal dependency has a row `| `name` | reason |` in ARCHITECTURE.md, and no row is left over."""
+    document = ROOT / "ARCHITECTURE.md"
+    section = re.search(r"^## Dependencies\n(.*?)(?=^## |\Z)", document.read_text(), re.M | re.S)
+    if not section:
+        yield "ARCHITECTURE.md has no section `Dependencies`"
+        return
+    rows = dict(re.findall(r"^\| `([^`]+)` \|(.*)\|$", section[1], re.M))
+    packages = members(metadata)
+    used = {
+        dependency["name"]
+        for name, package in packages.items() if name != "tests"
+        for dependency in package["dependencies"]
+        if dependency["kind"] in (None, "build") and short(dependency["name"]) not in packages
+    }
+    for name in sorted(used):
+        if not rows.get(name, "").strip(" |"):
+            yield f"dependency {name} has no reason in ARCHITECTURE.md"
+    for name in sorted(rows.keys() - used):
+        yield f"ARCHITECTURE.md gives a reason for {name}, which nothing depends on"
+
+
+def check_adapters():
+    """An adapter imports its language's standard library and itself."""
+    for source in sorted((ROOT / "adapters/python/src").rglob("*.py")):
+        for node in ast.walk(ast.parse(source.read_text(), str(source))):
+            if isinstance(node, ast.Import):
+                imported = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported = [node.module]
+            else:
+                continue
+            for module in (name.partition(".")[0] for name in imported):
+                if module not in sys.stdlib_module_names and module != "keepwarm" and module not in OPTIONAL_MODULES:
+                    yield f"{source.relative_to(ROOT)}:{node.lineno} imports {module}, which is not the standard library's"
+
+
+def report_lengths():
+    """Names what is long: tables and tests may be, logic seldom should."""
+    files, functions = [], []
+    for source in sorted([*ROOT.glob("crates/*/src/**/*.rs"), *ROOT.glob("adapters/*/src/**/*.py")]):
+        lines = source.read_text().splitlines()
+        where = source.relative_to(ROOT)
+        if source.name == "tests.rs":
+            continue
+        if len(lines) > LONG_FILE:
+            files.append((len(lines), str(where)))
+        functions += [(length, f"{where}:{line} {name}") for line, name, length in function_lengths(source, lines)
+                      if length > LONG_FUNCTION]
+    for kind, limit, found in (("files", LONG_FILE, files), ("functions", LONG_FUNCTION, functions)):
+        print(f"{kind} over {limit} lines: {len(found)}")
+        for length, name in sorted(found, reverse=True):
+            print(f"  {length:5} {name}")
+
+
+def function_lengths(source, lines):
+    if source.suffix == ".py":
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield node.lineno, node.name, node.end_lineno - node.lineno + 1
+        return
+    # rustfmt closes a function with a brace at the indentation of its `fn`.
+    opened = None
+    for number, line in enumerate(lines, 1):
+        head = re.match(r"( *)(?:pub(?:\([^)]*\))? )?(?:const )?(?:async )?(?:unsafe )?fn (\w+)", line)
+        if head and not line.rstrip().endswith((";", "}")):
+            opened = (len(head[1]), number, head[2])
+        elif opened and line.rstrip() == " " * opened[0] + "}":
+            yield opened[1], opened[2], number - opened[1] + 1
+            opened = None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+# `make demo` and `make test` need Rust and Python; what else they need they install (scripts/setup).
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench fuzz docs
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
+
+demo: ## build, serve the Flask example on 127.0.0.1:8080, show the five stalls gone (DEMO_ONCE=1: then stop)
+	@scripts/demo
+
+test: ## every test: the workspace's and the Python adapter's
+	@scripts/test
+
+lint: ## format, clippy, architecture, licences
+	cargo fmt --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	.ci/architecture.py
+	.ci/licences.py
+
+bench: ## Keepwarm and its peers side by side (about ten minutes)
+	@scripts/setup bench
+	cargo build --release --locked -p keepwarm
+	bench/.venv/bin/python bench/load/run.py
+
+fuzz: ## every fuzz target for a minute
+	@scripts/setup fuzz
+	fuzz/run 60
+
+docs: ## the crates' documentation, warnings refused; then docs/reference from the definitions
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
