@@ -1,0 +1,258 @@
+//! A worker that crashes, lies or hangs harms only what it held itself: 502 (or 504) for its own request, nothing for those of others, and a new
+//! worker in its place.
+
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::{Client, Failure, Server, get};
+
+/// The wire's faults that a worker can commit as an answer (tests/apps/liar.py).
+const LIES: &[&str] = &[
+    "garbage",
+    "text",
+    "too-long",
+    "huge",
+    "unknown-type",
+    "foreign-type",
+    "bad-flags",
+    "foreign-stream",
+    "old-stream",
+    "stream-zero",
+    "second-hello",
+    "data-first",
+    "trailers-first",
+    "odd-strings",
+    "wrong-count",
+    "wrong-length",
+    "short-payload",
+    "status-0",
+    "status-100",
+    "status-1000",
+    "status-65535",
+    "unasked-101",
+    "inform-101",
+    "inform-200",
+    "zero-credit",
+    "much-credit",
+    "websocket",
+    "goodbye",
+    "half-frame",
+    "close",
+    "die",
+];
+
+fn liars(workers: u32, mode: &str, more: &str) -> String {
+    format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"liar\"\n\
+         [app.liar]\ncommand = [\"@PYTHON@\", \"@APPS@/liar.py\", \"{mode}\"]\nkind = \"wsgi\"\nworkers = {workers}\n{more}\n"
+    )
+}
+
+fn post(path: &str) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")
+}
+
+/// Waits until so many different workers answer.
+fn all_ready(server: &Server, workers: usize) {
+    keepwarm_tests::process::wait_until("the workers are ready", Duration::from_secs(20), || {
+        liar_pids(server).len() >= workers
+    });
+    assert_eq!(server.ask(get("/")).status, 200);
+}
+
+fn liar_pids(server: &Server) -> Vec<u32> {
+    let mut found = keepwarm_tests::process::descendants(server.pid());
+    found.retain(|&pid| keepwarm_tests::process::command(pid).contains("liar.py"));
+    found
+}
+
+#[test]
+fn every_lie_costs_its_own_request_and_nothing_else() {
+    let server = Server::start(&liars(2, "1", ""));
+    all_ready(&server, 2);
+    for lie in LIES {
+        let mark = server.mark();
+        // An innocent request is in work on the other worker meanwhile.
+        let mut innocent = server.client();
+        innocent.send(post("/later"));
+        let mut client = server.client();
+        client.send(post(&format!("/lie/{lie}")));
+        let response = client.response("POST");
+        assert_eq!(response.status, 502, "{lie}: {client}\n{}", server.log());
+        assert!(!response.text().contains("hi"), "{lie}");
+        let response = innocent.response("POST");
+        assert_eq!((response.status, response.text().as_str()), (200, "later"), "{lie}: {innocent}");
+        // Its connection was not the worker's to close.
+        if !response.says_close() {
+            assert_eq!(innocent.ask(get("/again")).status, 200, "{lie}");
+        }
+        server.wait_for_log_after(mark, "liar", Duration::from_secs(2));
+        keepwarm_tests::process::wait_until("a replacement", Duration::from_secs(10), || {
+            liar_pids(&server).len() == 2
+        });
+    }
+    assert_eq!(server.ask(get("/")).field("x-path"), Some("/"));
+}
+
+#[test]
+fn a_lie_after_a_whole_answer_does_not_spoil_it() {
+    for lie in ["after-end", "two-answers", "overspent", "long-data", "after-head"] {
+        let server = Server::start(&liars(2, "1", ""));
+        all_ready(&server, 2);
+        let mut client = server.client();
+        client.send(post(&format!("/lie/{lie}")));
+        match client.try_response("POST") {
+            Ok(response) if lie == "after-end" => {
+                assert_eq!((response.status, response.text().as_str()), (200, "good"), "{client}")
+            }
+            Ok(response) => assert_eq!(response.status, 502, "{lie}: {client}"),
+            Err(Failure::Cut(_) | Failure::Reset(_) | Failure::Closed) => {
+                assert_ne!(lie, "after-end", "{client}")
+            }
+            other => panic!("{lie}: {other:?}\n{client}"),
+        }
+        assert_eq!(server.ask(get("/")).status, 200, "{lie}");
+    }
+}
+
+#[test]
+fn requests_on_the_same_lying_connection_fail_by_name_and_no_other() {
+    // Many streams on one worker: what it held is lost with it, and a GET that had not been answered goes to the other one.
+    let server = Server::start(&liars(2, "8", ""));
+    all_ready(&server, 2);
+    let mut client = server.client();
+    client.send(post("/lie/garbage"));
+    assert_eq!(client.response("POST").status, 502);
+    for _ in 0..20 {
+        assert_eq!(server.ask(get("/")).status, 200);
+    }
+}
+
+#[test]
+fn an_applications_faulty_fields_are_502_and_the_worker_lives() {
+    let server = Server::start(&liars(1, "1", ""));
+    all_ready(&server, 1);
+    let pid = server.ask(get("/")).text();
+    for fault in [
+        "crlf-value",
+        "lf-value",
+        "bare-cr",
+        "empty-name",
+        "name-with-colon",
+        "name-with-blank",
+        "two-lengths",
+        "bad-length",
+    ] {
+        let mark = server.mark();
+        let mut client = server.client();
+        let response = client.ask(get(&format!("/app/{fault}")));
+        assert_eq!(response.status, 502, "{fault}");
+        assert!(response.field("set-cookie").is_none() && response.field("x-stolen").is_none(), "{fault}");
+        server.wait_for_log_after(mark, "liar", Duration::from_secs(2));
+    }
+    assert_eq!(server.ask(get("/")).text(), pid, "the same worker");
+}
+
+#[test]
+fn what_a_worker_gives_back_by_reset() {
+    let server = Server::start(&liars(1, "1", "queue_timeout = \"1s\""));
+    all_ready(&server, 1);
+    // An application's failure before its answer: 500. After it: the connection is cut.
+    assert_eq!(server.ask(post("/reset")).status, 500);
+    let mut client = server.client();
+    client.send(post("/reset-late"));
+    match client.try_response("POST") {
+        Err(Failure::Cut(_) | Failure::Reset(_) | Failure::Closed) => {}
+        other => panic!("{other:?}\n{client}"),
+    }
+    // Not begun, and so safe to give again; but not for ever.
+    let begun = Instant::now();
+    let status = server.ask(post("/refuse")).status;
+    assert!(matches!(status, 502 | 503), "{status}");
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert_eq!(server.ask(get("/")).status, 200);
+}
+
+#[test]
+fn a_worker_that_hangs_is_504_and_killed() {
+    let server = Server::start(&liars(2, "1", "request_timeout = \"300ms\""));
+    all_ready(&server, 2);
+    let before = liar_pids(&server);
+    for method in ["POST", "GET"] {
+        let begun = Instant::now();
+        let mut client = server.client();
+        client.send(format!("{method} /lie/hang HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+        let response = client.response(method);
+        assert_eq!(response.status, 504, "{client}");
+        // Never given again, not even a GET: a death by time-out is the request's own fault.
+        assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+        assert_eq!(server.ask(get("/")).status, 200);
+    }
+    keepwarm_tests::process::wait_until("both are replaced", Duration::from_secs(10), || {
+        let now = liar_pids(&server);
+        now.len() == 2 && now.iter().all(|pid| !before.contains(pid))
+    });
+}
+
+#[test]
+fn a_worker_that_never_says_hello_is_not_waited_for() {
+    for mode in ["mute", "garbage-first", "future", "no-streams"] {
+        let server = Server::start(&liars(
+            1,
+            mode,
+            "boot_timeout = \"400ms\"\nstart_retries = 1\nqueue_timeout = \"500ms\"",
+        ));
+        let mut client = server.client().patient(Duration::from_secs(5));
+        let response = client.ask(get("/"));
+        assert_eq!(response.status, 503, "{mode}: {client}");
+    }
+}
+
+#[test]
+fn a_get_that_a_dying_worker_had_not_begun_is_given_once_more() {
+    // The lie kills its worker; the next worker dies of it too, and then it is over: 502, not a chain of deaths.
+    let server = Server::start(&liars(4, "1", ""));
+    all_ready(&server, 4);
+    let before = liar_pids(&server);
+    let mut client = server.client();
+    assert_eq!(client.ask(get("/lie/die")).status, 502);
+    let dead = before.iter().filter(|&&pid| !keepwarm_tests::process::alive(pid)).count();
+    assert_eq!(dead, 2, "given once more, not twice");
+}
+
+#[test]
+fn innocents_under_load_beside_a_liar() {
+    let server = Server::start(&liars(4, "1", ""));
+    all_ready(&server, 4);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let innocents: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut client = server.client().patient(Duration::from_secs(6));
+                    let mut served = 0;
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        let response = client.ask(post(&format!("/innocent{served}")));
+                        assert_eq!(response.status, 200, "{client}");
+                        assert_eq!(
+                            response.field("x-path"),
+                            Some(format!("/innocent{served}").as_str()),
+                            "somebody else's answer"
+                        );
+                        served += 1;
+                    }
+                    served
+                })
+            })
+            .collect();
+        for lie in
+            ["garbage", "foreign-stream", "old-stream", "close", "die", "huge", "data-first", "half-frame"]
+        {
+            let mut client: Client = server.client().patient(Duration::from_secs(6));
+            assert_eq!(client.ask(post(&format!("/lie/{lie}"))).status, 502, "{lie}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for innocent in innocents {
+            assert!(innocent.join().expect("no innocent is harmed") > 0);
+        }
+    });
+}
