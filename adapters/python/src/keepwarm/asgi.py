@@ -24,7 +24,7 @@ def run(sock, application, options, pairs):
 
 
 async def _serve(loop, sock, application, options, pairs):
-    connection = Connection(loop, application, WebSocketStream)
+    connection = Connection(loop, application, WebSocketStream, options.streams)
     await loop.create_unix_connection(lambda: connection, sock=sock)
     if await connection.welcome is None:
         return connection.exit_status
@@ -37,7 +37,7 @@ async def _serve(loop, sock, application, options, pairs):
     connection.state = lifespan.state
     loop.add_signal_handler(signal.SIGTERM, connection.ask_to_drain)
     process.settle_memory()
-    connection.say_hello(options.streams, pairs)
+    connection.say_hello(pairs)
     await _until_finished(connection)
     await lifespan.shutdown()
     return connection.exit_status

@@ -4,13 +4,13 @@ import asyncio
 import sys
 
 from keepwarm import log, wire
+from keepwarm.allowance import Allowance, added
 from keepwarm.asgi_http import HttpStream
 from keepwarm.errors import Fault
 from keepwarm.wire import HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST
 
 STREAM_CREDIT = 131_072  # bytes of one request's body that may wait in this process
 CONNECTION_CREDIT = 2_097_152  # and of all of them; spec/wire.md §3 asks for 65,536 at least
-_STREAM_STEP, _CONNECTION_STEP = STREAM_CREDIT // 4, CONNECTION_CREDIT // 4  # §6
 
 
 class Connection(asyncio.Protocol):
@@ -20,10 +20,12 @@ class Connection(asyncio.Protocol):
     `finished` is done when the worker may leave: drained, lost, or at fault.
     """
 
-    def __init__(self, loop, application, new_websocket):
+    def __init__(self, loop, application, new_websocket, limit=1_000):
         self.loop = loop
         self.application = application
         self.new_websocket = new_websocket
+        self.limit = limit
+        self.stream_credit = STREAM_CREDIT
         self.state = {}
         self.streams = {}
         self.running = set()
@@ -33,12 +35,13 @@ class Connection(asyncio.Protocol):
         self.draining = self.drain_asked = self.lost = self.faulty = False
         self.exit_status = 0
         self.transport = None
-        self.first_credit = self.credit = 0
+        self.first_credit = self.credit = 0  # what this worker may send
+        self.allowance = Allowance(CONNECTION_CREDIT)
+        self.greeted = False
         self.last_stream = 0
         self._buffer = b""
         self._out = []
         self._reading = False
-        self._owed = 0
         self._credit_waiters = []
         self._writable = None
         self._eager = sys.version_info >= (3, 12)
@@ -95,7 +98,7 @@ class Connection(asyncio.Protocol):
         while size - start >= 10:
             length, kind, flags, stream = HEAD.unpack_from(data, start)
             end = start + 10 + length
-            if kind != REQUEST or length > MAX_PAYLOAD or flags > 0x3F or not stream:
+            if kind != REQUEST or length > MAX_PAYLOAD or length < 14 or flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not stream:
                 wire.check_head(length, kind, flags, stream)
             if end > size:
                 break
@@ -108,7 +111,9 @@ class Connection(asyncio.Protocol):
 
     def _request(self, flags, number, content_length, strings, body):
         if number <= self.last_stream:
-            raise Fault(f"stream {number} after stream {self.last_stream}")
+            raise Fault("stream_order", f"stream {number} after stream {self.last_stream}")
+        if len(self.streams) >= self.limit or self.draining or not self.greeted:
+            self._untimely_request()
         self.last_stream = number
         new = self.new_websocket if flags & wire.WEBSOCKET else HttpStream
         stream = new(self, number, flags, strings, body)
@@ -120,46 +125,62 @@ class Connection(asyncio.Protocol):
             task = self.loop.create_task(stream.run())
         stream.task = task
 
+    def _untimely_request(self):
+        if not self.greeted:
+            raise Fault("before_hello", "a REQUEST before HELLO")
+        if self.draining:
+            raise Fault("after_drain", "a REQUEST after DRAIN")
+        raise Fault("stream_limit", f"more than {self.limit} streams")
+
     def _frame(self, kind, flags, number, payload):
-        stream = self.streams.get(number)
+        if number > self.last_stream:
+            raise Fault("unknown_stream", f"a frame for stream {number}, which was never opened")
+        if not self.welcome.done() and kind != wire.WELCOME:
+            raise Fault("before_welcome", f"a frame of type 0x{kind:02x} before WELCOME")
+        if number:
+            self._stream_frame(kind, flags, self.streams.get(number), payload)
+        elif kind == wire.CREDIT:
+            self.credit = added(self.credit, wire.decode_credit(payload))
+            self._wake_all()
+        elif kind == wire.PING:
+            self.write(wire.frame(wire.PONG, 0, 0, payload))
+        elif kind == wire.DRAIN:
+            self.draining = True
+            self._leave_if_done()
+        else:
+            self._on_welcome(payload)
+
+    def _stream_frame(self, kind, flags, stream, payload):
+        """A frame for a stream; one for a stream that is over (None) is ignored (§5)."""
         if kind in (wire.DATA, wire.TEXT, wire.BINARY):
-            wire.check_chunk(payload)
+            self.allowance.spend(len(payload))
             if stream is None:
-                self.owe(len(payload))
+                self.pay(len(payload))
             else:
                 stream.on_data(kind, payload, flags & wire.END)
         elif kind == wire.CREDIT:
-            self._on_credit(number, stream, wire.decode_credit(payload))
+            amount = wire.decode_credit(payload)
+            if stream is not None:
+                stream.credit = added(stream.credit, amount)
+                stream.wake_sender()
         elif kind == wire.RESET:
-            code, _ = wire.decode_reset(payload)
+            code, _ = wire.decode_reason(payload)
             if stream is not None:
                 stream.on_reset(code)
         elif kind == wire.TRAILERS:
             wire.decode_trailers(payload)  # ASGI has no message for them
             if stream is not None:
                 stream.on_data(wire.DATA, b"", True)
-        elif kind == wire.CLOSE:
-            code, reason = wire.decode_close(payload)
+        else:
+            code, reason = wire.decode_reason(payload)
             if stream is not None:
                 stream.on_close(code, reason)
-        elif kind == wire.PING:
-            self.write(wire.frame(wire.PONG, 0, 0, wire.decode_ping(payload)))
-        elif kind == wire.DRAIN:
-            wire.check_empty(payload, "DRAIN")
-            self.draining = True
-            self._leave_if_done()
-        elif kind == wire.WELCOME:
-            self._on_welcome(payload)
-        else:
-            raise Fault(f"a frame of type 0x{kind:02x} that does not belong here")
 
     def _on_welcome(self, payload):
         if self.welcome.done():
-            raise Fault("a second WELCOME")
-        least, most, self.first_credit, self.credit, pairs = wire.decode_welcome(payload)
-        if not least <= wire.VERSION <= most:
-            raise Fault(f"Keepwarm speaks versions {least} to {most} of the wire, this adapter {wire.VERSION}")
-        self.welcome.set_result(pairs)
+            raise Fault("second_welcome", "a second WELCOME")
+        self.first_credit, self.credit, about = wire.read_welcome(payload)
+        self.welcome.set_result(about)
 
     def _fail(self, fault):
         """Ends the connection (§2). Keepwarm replaces this worker."""
@@ -184,9 +205,10 @@ class Connection(asyncio.Protocol):
             if not self.lost:
                 self.transport.write(out[0] if len(out) == 1 else b"".join(out))
 
-    def say_hello(self, streams, pairs):
+    def say_hello(self, pairs):
         """Tells Keepwarm that the application is ready."""
-        self.write(wire.hello(streams, STREAM_CREDIT, CONNECTION_CREDIT, pairs))
+        self.greeted = True
+        self.write(wire.hello(self.limit, STREAM_CREDIT, CONNECTION_CREDIT, pairs))
 
     def ask_to_drain(self):
         """Asks Keepwarm for no more requests, once (§8)."""
@@ -263,18 +285,6 @@ class Connection(asyncio.Protocol):
             if waiter in self._credit_waiters:
                 self._credit_waiters.remove(waiter)
 
-    def _on_credit(self, number, stream, amount):
-        if number == 0:
-            self.credit += amount
-            if self.credit > wire.MAX_CREDIT:
-                raise Fault("a credit above 2^31-1")
-            self._wake_all()
-        elif stream is not None:
-            stream.credit += amount
-            if stream.credit > wire.MAX_CREDIT:
-                raise Fault("a credit above 2^31-1")
-            stream.wake_sender()
-
     def _wake_next(self):
         if self._credit_waiters and self.credit:
             waiter = self._credit_waiters.pop(0)
@@ -287,17 +297,15 @@ class Connection(asyncio.Protocol):
             if not waiter.done():
                 waiter.set_result(None)
 
-    def owe(self, size):
-        """`size` bytes have left this process: gives the connection its credit back, in steps."""
-        self._owed += size
-        if self._owed >= _CONNECTION_STEP:
-            self.write(wire.credit(0, self._owed))
-            self._owed = 0
+    def pay(self, size):
+        """`size` bytes of DATA or messages have left this process: gives the connection its credit back, in steps."""
+        back = self.allowance.pay(size)
+        if back:
+            self.write(wire.credit(0, back))
 
     def consumed(self, stream, size):
-        """As `owe`, and the stream's too."""
-        self.owe(size)
-        stream.owed += size
-        if stream.owed >= _STREAM_STEP:
-            self.write(wire.credit(stream.number, stream.owed))
-            stream.owed = 0
+        """As `pay`, and the stream's too."""
+        self.pay(size)
+        back = stream.allowance.pay(size)
+        if back:
+            self.write(wire.credit(stream.number, back))

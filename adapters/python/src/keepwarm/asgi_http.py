@@ -4,6 +4,7 @@ import asyncio
 import os
 
 from keepwarm import asgi_scope, fields, log, wire
+from keepwarm.allowance import Allowance
 from keepwarm.errors import ClientDisconnected, Fault
 from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
 
@@ -21,7 +22,7 @@ class HttpStream:
 
     __slots__ = (
         "connection", "number", "flags", "strings", "task", "stage", "gone", "over", "bodiless", "parts", "body_ended",
-        "body_given", "body_lost", "wanted", "owed", "receiver", "credit", "credit_waiter", "code", "count", "text",
+        "body_given", "body_lost", "wanted", "free", "allowance", "receiver", "credit", "credit_waiter", "code", "count", "text",
         "length", "response_flags", "trailers", "trailer_fields", "sent", "__weakref__",
     )  # fmt: skip
 
@@ -36,7 +37,8 @@ class HttpStream:
         self.gone = self.over = self.body_given = self.body_lost = False
         self.wanted = not flags & wire.EXPECT
         self.bodiless = strings[0] == b"HEAD"
-        self.owed = -len(body)  # a body's part in REQUEST is not under credit (§6)
+        self.free = len(body)  # bytes that came with the REQUEST, which are not under credit (§6)
+        self.allowance = Allowance(connection.stream_credit) if not self.body_ended or flags & wire.WEBSOCKET else None
         self.receiver = self.credit_waiter = self.task = None
         self.credit = connection.first_credit
 
@@ -105,24 +107,25 @@ class HttpStream:
     def on_data(self, kind, payload, end):
         """DATA has come, or the end of the body."""
         if kind != wire.DATA:
-            raise Fault("a message on a stream that is no WebSocket")
+            raise Fault("not_websocket", "a message on a stream that is no WebSocket")
+        if self.body_ended:
+            raise Fault("body_over", "more of a body that had ended")
         if payload:
-            if self.stage == DONE:
-                self.connection.owe(len(payload))
-            else:
-                self.parts.append(payload)
-        self.body_ended = self.body_ended or end
+            self.allowance.spend(len(payload))
+            self.parts.append(payload)
+        self.body_ended = end
         self._wake_receiver()
 
     def on_reset(self, code):
         """Nobody waits for the answer any more."""
-        self.gone = True
+        self.gone = self.body_ended = True
         self._drop_body()
         self._wake_receiver()
         self.wake_sender()
 
     def on_close(self, code, reason):
-        """CLOSE belongs to WebSockets; on another stream it says nothing."""
+        """Only a WebSocket is closed like this."""
+        raise Fault("not_websocket", "a CLOSE on a stream that is no WebSocket")
 
     def _next_part(self):
         parts = self.parts
@@ -130,15 +133,21 @@ class HttpStream:
         self.parts = []
         more = not self.body_ended
         self.body_given = not more
-        if more:
-            self.connection.consumed(self, len(body))
-        elif self.owed + len(body) > 0:
-            self.connection.owe(len(body))
+        self._let_go(len(body), more)
         return {"type": "http.request", "body": body, "more_body": more}
+
+    def _let_go(self, size, more):
+        """`size` bytes of the body leave; `more`: Keepwarm will need the stream's credit."""
+        counted, self.free = size - self.free, 0
+        if counted > 0:
+            if more:
+                self.connection.consumed(self, counted)
+            else:
+                self.connection.pay(counted)
 
     def _drop_body(self):
         if self.parts:
-            self.connection.owe(sum(map(len, self.parts)))
+            self._let_go(sum(map(len, self.parts)), False)
             self.parts = []
 
     async def _wait(self):

@@ -75,14 +75,14 @@ class WebSocketStream(HttpStream):
     def on_data(self, kind, payload, end):
         """A frame of a message."""
         if kind == wire.DATA:
-            raise Fault("DATA on a WebSocket")
+            raise Fault("body_over", "DATA on a WebSocket")
         if not self.open:
-            self.connection.owe(len(payload))
-            return
+            raise Fault("before_response", "a message before the WebSocket was accepted")
         if self.kind is None:
             self.kind = kind
         elif self.kind != kind:
-            raise Fault("two messages of a WebSocket mixed")
+            raise Fault("mixed_message", "two messages of a WebSocket mixed")
+        self.allowance.spend(len(payload))
         self.parts.append(payload)
         if end:
             self._take_message(len(payload))
@@ -93,6 +93,8 @@ class WebSocketStream(HttpStream):
 
     def on_close(self, code, reason):
         """The client says goodbye, or is lost (1006)."""
+        if not self.open:
+            raise Fault("before_response", "a CLOSE before the WebSocket was accepted")
         if self.farewell is None:
             self.farewell = {"type": "websocket.disconnect", "code": code, "reason": reason}
         if self.open:
@@ -110,7 +112,7 @@ class WebSocketStream(HttpStream):
             try:
                 event["text"] = body.decode("utf-8")
             except UnicodeDecodeError:
-                raise Fault("a TEXT message that is not UTF-8") from None
+                raise Fault("utf8", "a TEXT message that is not UTF-8") from None
         else:
             event["bytes"] = body
         self.messages.append((size, event))
@@ -118,7 +120,7 @@ class WebSocketStream(HttpStream):
 
     def _pay(self, size):
         if self.over:
-            self.connection.owe(size)
+            self.connection.pay(size)
         else:
             self.connection.consumed(self, size)
 
@@ -192,5 +194,5 @@ class WebSocketStream(HttpStream):
     def _drop_body(self):
         self.parts = []
         if self.unpaid:
-            self.connection.owe(self.unpaid)
+            self.connection.pay(self.unpaid)
             self.unpaid = 0

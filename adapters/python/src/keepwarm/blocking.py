@@ -7,11 +7,11 @@ and `end_stream`. Nothing here raises because Keepwarm has gone: `lost` says so,
 from socket import MSG_DONTWAIT
 
 from keepwarm import log, wire
+from keepwarm.allowance import Allowance, added
 from keepwarm.errors import Fault, Lost
 from keepwarm.wire import HEAD, MAX_CHUNK
 
 RECEIVE_CREDIT = 262_144  # bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536 at least
-_STEP = RECEIVE_CREDIT // 4  # §6: credit goes back in steps of a quarter
 RECV_SIZE = 131_072 + 4_096  # one REQUEST with the longest head and first part of a body, in one call
 
 
@@ -19,14 +19,14 @@ class Connection:
     """One worker's end of the wire.
 
     `stream` is the request being answered, 0 between requests. `gone`: nobody waits for its answer any more.
-    `lost`: the wire itself has ended. `draining`: Keepwarm will send no further request.
+    `lost`: the wire itself has ended. `leaving`: Keepwarm said DRAIN.
     `idle`: blocked, or about to block, in the read for a next request.
     """
 
     __slots__ = (
-        "sock", "recv", "buffer", "stream", "last_stream", "gone", "lost", "faulty", "draining", "idle",
-        "drain_asked", "body", "body_ended", "body_lost", "first_credit", "stream_credit", "connection_credit",
-        "owed_stream", "owed_connection",
+        "sock", "recv", "buffer", "stream", "last_stream", "gone", "lost", "faulty", "leaving", "idle",
+        "drain_asked", "drain_said", "body", "body_ended", "body_lost", "first_credit", "stream_credit", "connection_credit",
+        "stream_allowance", "allowance",
     )  # fmt: skip
 
     def __init__(self, sock):
@@ -34,11 +34,14 @@ class Connection:
         self.recv = sock.recv
         self.buffer = bytearray()  # the beginning of a frame whose end has not come
         self.stream = self.last_stream = 0
-        self.gone = self.lost = self.faulty = self.draining = self.idle = self.drain_asked = False
+        self.gone = self.lost = self.faulty = self.leaving = self.idle = False
+        self.drain_asked = self.drain_said = False
         self.body = []  # payloads of DATA that the application has not read
-        self.body_ended = self.body_lost = False
-        self.first_credit = self.stream_credit = self.connection_credit = 0
-        self.owed_stream = self.owed_connection = 0
+        self.body_ended = True
+        self.body_lost = False
+        self.first_credit = self.stream_credit = self.connection_credit = 0  # what this worker may send
+        self.stream_allowance = None
+        self.allowance = Allowance(RECEIVE_CREDIT)
 
     # -- handshake ----------------------------------------------------------------------------------------------------
 
@@ -46,11 +49,9 @@ class Connection:
         """Waits for WELCOME; gives its names. Raises `Fault` or `Lost`."""
         kind, _, _, payload = self.next_frame()
         if kind != wire.WELCOME:
-            raise Fault(f"a frame of type 0x{kind:02x} before WELCOME")
-        least, most, self.first_credit, self.connection_credit, pairs = wire.decode_welcome(payload)
-        if not least <= wire.VERSION <= most:
-            raise Fault(f"Keepwarm speaks versions {least} to {most} of the wire, this adapter {wire.VERSION}")
-        return pairs
+            raise Fault("before_welcome", f"a frame of type 0x{kind:02x} before WELCOME")
+        self.first_credit, self.connection_credit, about = wire.read_welcome(payload)
+        return about
 
     def say_hello(self, streams, pairs):
         """Tells Keepwarm that the application is ready."""
@@ -61,25 +62,26 @@ class Connection:
     def begin_stream(self, stream):
         """A REQUEST has come. Raises `Fault` when its id was used before (§4)."""
         if stream <= self.last_stream:
-            raise Fault(f"stream {stream} after stream {self.last_stream}")
+            raise Fault("stream_order", f"stream {stream} after stream {self.last_stream}")
         self.stream = self.last_stream = stream
         self.stream_credit = self.first_credit
         self.gone = False
 
-    def expect_body(self, first):
-        """The body of this request did not come whole; `first` is its beginning."""
-        self.body = [first] if first else []
+    def expect_body(self):
+        """The body of this request did not come whole."""
+        self.body = []
         self.body_ended = self.body_lost = False
-        self.owed_stream = -len(first)  # a body's part in REQUEST is not under credit (§6)
-        self.owed_connection -= len(first)
+        self.stream_allowance = Allowance(RECEIVE_CREDIT)
 
     def end_stream(self):
         """The answer is over. What comes for it from now on is read and forgotten."""
-        unread = sum(map(len, self.body))
-        if unread:
-            self.body = []
-            self._owe_connection(unread)
         self.stream = 0
+        self.body_ended = True
+        if self.body:
+            self.body = []
+        if self.allowance.left < RECEIVE_CREDIT:
+            # Whatever Keepwarm sent has been read or is dropped here.
+            self._pay_connection(RECEIVE_CREDIT - self.allowance.left - self.allowance.owed)
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -124,8 +126,8 @@ class Connection:
             self._say_drain()
 
     def _say_drain(self):
-        if not self.draining:
-            self.draining = True
+        if not self.drain_said and not self.leaving:
+            self.drain_said = True
             self.send(wire.frame(wire.DRAIN, 0, 0))
 
     def _send_pieces(self, pieces):
@@ -183,28 +185,51 @@ class Connection:
             self.fail(fault)
 
     def handle(self, kind, flags, stream, payload):
-        """Does what a frame says; every type but REQUEST and DRAIN, which the worker's loop does."""
+        """Does what a frame says; every type but REQUEST, which belongs between requests."""
         if kind == wire.DATA:
-            wire.check_chunk(payload)
-            if stream == self.stream and not self.body_ended:
-                self.body.append(payload)
-                self.body_ended = flags & wire.END != 0
-            else:
-                self._owe_connection(len(payload))
+            self._data(flags, stream, payload)
         elif kind == wire.CREDIT:
             self._credit(stream, wire.decode_credit(payload))
         elif kind == wire.PING:
-            self.send(wire.frame(wire.PONG, 0, 0, wire.decode_ping(payload)))
+            self.send(wire.frame(wire.PONG, 0, 0, payload))
         elif kind == wire.RESET:
-            wire.decode_reset(payload)
-            if stream == self.stream:
+            wire.decode_reason(payload)
+            if self._is_current(stream):
                 self.gone = self.body_lost = self.body_ended = True
         elif kind == wire.TRAILERS:
             wire.decode_trailers(payload)  # WSGI has no place for them
-            if stream == self.stream:
+            if self._is_current(stream):
+                self._body_goes_on()
                 self.body_ended = True
+        elif kind == wire.DRAIN:
+            self.leaving = True
+        elif kind in (wire.TEXT, wire.BINARY, wire.CLOSE):
+            if self._is_current(stream):
+                raise Fault("not_websocket", "a message on a stream that is no WebSocket")
+        elif kind == wire.WELCOME:
+            raise Fault("second_welcome", "a second WELCOME")
         else:
-            raise Fault(f"a frame of type 0x{kind:02x} that does not belong here")
+            raise Fault("stream_limit", "a REQUEST within a request")
+
+    def _data(self, flags, stream, payload):
+        self.allowance.spend(len(payload))
+        if self._is_current(stream):
+            self._body_goes_on()
+            self.stream_allowance.spend(len(payload))
+            self.body.append(payload)
+            self.body_ended = flags & wire.END != 0
+        else:
+            self._pay_connection(len(payload))
+
+    def _is_current(self, stream):
+        """Whether a frame is for the request in work. One for a stream that is over is ignored (§5)."""
+        if stream > self.last_stream:
+            raise Fault("unknown_stream", f"a frame for stream {stream}, which was never opened")
+        return stream == self.stream
+
+    def _body_goes_on(self):
+        if self.body_ended:
+            raise Fault("body_over", "more of a body that had ended")
 
     def fail(self, fault):
         """Ends the connection (§2). Keepwarm replaces this worker."""
@@ -220,28 +245,18 @@ class Connection:
 
     def _credit(self, stream, amount):
         if stream == 0:
-            self.connection_credit += amount
-        elif stream == self.stream:
-            self.stream_credit += amount
-        if self.connection_credit > wire.MAX_CREDIT or self.stream_credit > wire.MAX_CREDIT:
-            raise Fault("a credit above 2^31-1")
+            self.connection_credit = added(self.connection_credit, amount)
+        elif self._is_current(stream):
+            self.stream_credit = added(self.stream_credit, amount)
 
     def consumed(self, size):
-        """`size` bytes of the body have left this process: gives their credit back, in steps."""
-        self.owed_stream += size
-        self.owed_connection += size
-        frames = b""
-        if self.owed_stream >= _STEP and not self.body_ended:
-            frames = wire.credit(self.stream, self.owed_stream)
-            self.owed_stream = 0
-        if self.owed_connection >= _STEP:
-            frames += wire.credit(0, self.owed_connection)
-            self.owed_connection = 0
-        if frames:
-            self.send(frames)
+        """`size` bytes of DATA have left this process: gives their credit back, in steps."""
+        back = self.stream_allowance.pay(size)
+        if back and not self.body_ended:
+            self.send(wire.credit(self.stream, back))
+        self._pay_connection(size)
 
-    def _owe_connection(self, size):
-        self.owed_connection += size
-        if self.owed_connection >= _STEP:
-            self.send(wire.credit(0, self.owed_connection))
-            self.owed_connection = 0
+    def _pay_connection(self, size):
+        back = self.allowance.pay(size)
+        if back:
+            self.send(wire.credit(0, back))

@@ -10,7 +10,14 @@ class ClientDisconnected(OSError):
 
 
 class Fault(Exception):
-    """Keepwarm broke the wire's rules (spec/wire.md §2). The connection cannot go on."""
+    """Keepwarm broke the wire's rules (spec/wire.md §2). The connection cannot go on.
+
+    `name` is one of those in spec/vectors/README.md; the text says what was seen.
+    """
+
+    def __init__(self, name, text):
+        super().__init__(text)
+        self.name = name
 
 
 class Lost(Exception):

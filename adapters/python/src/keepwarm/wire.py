@@ -43,58 +43,48 @@ _U16 = Struct(">H")
 _U32 = Struct(">I")
 _U64 = Struct(">Q")
 
-# What Keepwarm may send: type -> (the flags it may carry, whether it belongs to a stream; None = both).
+# What Keepwarm may send: type -> (the flags it may carry, whether it belongs to a stream (None: either), the least and
+# the most bytes of its payload).
 _FROM_KEEPWARM = {
-    WELCOME: (0, False),
-    REQUEST: (0x3F, True),
-    DATA: (END, True),
-    TRAILERS: (0, True),
-    CREDIT: (0, None),
-    RESET: (0, True),
-    TEXT: (END, True),
-    BINARY: (END, True),
-    CLOSE: (0, True),
-    PING: (0, False),
-    DRAIN: (0, False),
+    WELCOME: (0, False, 18, MAX_PAYLOAD),
+    REQUEST: (0x3F, True, 14, MAX_PAYLOAD),
+    DATA: (END, True, 0, MAX_CHUNK),
+    TRAILERS: (0, True, 6, MAX_PAYLOAD),
+    CREDIT: (0, None, 4, 4),
+    RESET: (0, True, 2, 2 + MAX_REASON),
+    TEXT: (END, True, 0, MAX_CHUNK),
+    BINARY: (END, True, 0, MAX_CHUNK),
+    CLOSE: (0, True, 2, 2 + MAX_CLOSE_REASON),
+    PING: (0, False, 8, 8),
+    DRAIN: (0, False, 0, 0),
 }
-# What a worker may send, in the same form.
-_FROM_WORKER = {
-    HELLO: (0, False),
-    DATA: (END, True),
-    TRAILERS: (0, True),
-    RESPONSE: (END | CLOSE_AFTER, True),
-    INFORM: (0, True),
-    WANT: (0, True),
-    CREDIT: (0, None),
-    RESET: (0, True),
-    TEXT: (END, True),
-    BINARY: (END, True),
-    CLOSE: (0, True),
-    PONG: (0, False),
-    DRAIN: (0, False),
-}
+_ONLY_FROM_WORKER = frozenset((HELLO, RESPONSE, INFORM, WANT, PONG))
 
 
-def check_head(length, kind, flags, stream, known=_FROM_KEEPWARM):
-    """Raises `Fault` unless the four parts of a frame's head go together (§2)."""
+def check_head(length, kind, flags, stream):
+    """Raises `Fault` unless the four parts of the head of a frame from Keepwarm go together (§2)."""
     if length > MAX_PAYLOAD:
-        raise Fault(f"a frame of {length} bytes, over the limit of {MAX_PAYLOAD}")
-    rule = known.get(kind)
+        raise Fault("too_long", f"a frame of {length} bytes, over the limit of {MAX_PAYLOAD}")
+    rule = _FROM_KEEPWARM.get(kind)
     if rule is None:
-        raise Fault(f"a frame of the unknown type 0x{kind:02x}")
-    allowed, on_stream = rule
-    if flags & ~allowed:
-        raise Fault(f"flags 0x{flags:02x} on a frame of type 0x{kind:02x}")
+        name = "direction" if kind in _ONLY_FROM_WORKER else "unknown_type"
+        raise Fault(name, f"a frame of type 0x{kind:02x}, which Keepwarm never sends")
+    allowed, on_stream, least, most = rule
+    if flags & ~allowed or (kind == REQUEST and flags & (WEBSOCKET | END) == WEBSOCKET):
+        raise Fault("flags", f"flags 0x{flags:02x} on a frame of type 0x{kind:02x}")
     if on_stream is not None and on_stream != (stream != 0):
-        raise Fault(f"a frame of type 0x{kind:02x} on stream {stream}")
+        raise Fault("stream_id", f"a frame of type 0x{kind:02x} on stream {stream}")
+    if not least <= length <= most:
+        name = "too_short" if length < least else "too_long"
+        raise Fault(name, f"a frame of type 0x{kind:02x} with a payload of {length} bytes")
 
 
-def take_frame(buffer, known=_FROM_KEEPWARM):
+def take_frame(buffer):
     """Takes the first frame off a `bytearray`: `(type, flags, stream, payload)`, or None while it is incomplete."""
     if len(buffer) < HEAD.size:
         return None
     length, kind, flags, stream = HEAD.unpack_from(buffer)
-    check_head(length, kind, flags, stream, known)
+    check_head(length, kind, flags, stream)
     end = HEAD.size + length
     if len(buffer) < end:
         return None
@@ -106,74 +96,65 @@ def take_frame(buffer, known=_FROM_KEEPWARM):
 # -- payloads Keepwarm sends ----------------------------------------------------------------------------------------
 
 
+# Each of these gets the payload of a frame whose head `check_head` has passed.
+
+
 def request_parts(data, start, end):
     """A REQUEST's payload in `data[start:end]`: `(content_length, strings, body)`, the strings as bytes."""
-    if end - start < 14:
-        raise Fault("a REQUEST that is too short")
     (content_length,) = _U64.unpack_from(data, start)
     strings, body_start = _strings(data, start + 8, end)
     check_request(len(strings))
     if end - body_start > MAX_CHUNK:
-        raise Fault(f"a REQUEST with {end - body_start} bytes of body")
+        raise Fault("too_long", f"a REQUEST with {end - body_start} bytes of body")
     return content_length, strings, data[body_start:end]
 
 
 def check_request(count):
     """Raises `Fault` unless `count` strings are the fixed ones and whole pairs (§4)."""
     if count < FIXED_STRINGS or (count - FIXED_STRINGS) % 2:
-        raise Fault(f"a REQUEST of {count} strings")
+        raise Fault("fields", f"a REQUEST of {count} strings")
 
 
 def decode_welcome(payload):
-    """`(version_min, version_max, stream_credit, connection_credit, {name: value})` (§3)."""
-    least, most, stream_credit, connection_credit = _unpack(_WELCOME, payload, "WELCOME")
-    _check_first_credit(stream_credit)
-    _check_first_credit(connection_credit)
-    names = _whole_block(payload, _WELCOME.size, "WELCOME")
-    pairs = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in names}
-    return least, most, stream_credit, connection_credit, pairs
+    """`(version_min, version_max, stream_credit, connection_credit, [(name, value)])` (§3), the pairs in bytes."""
+    least, most, stream_credit, connection_credit = _WELCOME.unpack_from(payload)
+    if not 1 <= least <= most:
+        raise Fault("version", f"a WELCOME with versions {least} to {most}")
+    for amount in (stream_credit, connection_credit):
+        if not 65_536 <= amount <= MAX_CREDIT:
+            raise Fault("credit", f"a first credit of {amount}")
+    return least, most, stream_credit, connection_credit, _pairs(payload, _WELCOME.size)
+
+
+def read_welcome(payload):
+    """A WELCOME that this adapter can serve: `(stream_credit, connection_credit, {name: value})`."""
+    least, most, stream_credit, connection_credit, pairs = decode_welcome(payload)
+    if not least <= VERSION <= most:
+        raise Fault("version", f"Keepwarm speaks versions {least} to {most} of the wire, this adapter {VERSION}")
+    about = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in pairs}
+    return stream_credit, connection_credit, about
 
 
 def decode_trailers(payload):
     """A list of `(name, value)` in bytes."""
-    return _whole_block(payload, 0, "TRAILERS")
+    return _pairs(payload, 0)
 
 
 def decode_credit(payload):
     """The number of bytes that may be sent beyond what could be before (§6)."""
-    (amount,) = _unpack(_U32, payload, "CREDIT", exact=True)
+    (amount,) = _U32.unpack(payload)
     if not 1 <= amount <= MAX_CREDIT:
-        raise Fault(f"a CREDIT of {amount}")
+        raise Fault("credit", f"a CREDIT of {amount}")
     return amount
 
 
-def decode_reset(payload):
-    """`(code, reason)` (§5)."""
-    return _code_and_reason(payload, "RESET", MAX_REASON)
-
-
-def decode_close(payload):
-    """`(code, reason)` (§7)."""
-    return _code_and_reason(payload, "CLOSE", MAX_CLOSE_REASON)
-
-
-def decode_ping(payload):
-    """The eight bytes that a PONG carries back (§8)."""
-    if len(payload) != 8:
-        raise Fault(f"a PING of {len(payload)} bytes")
-    return payload
-
-
-def check_chunk(payload):
-    """Raises `Fault` when a DATA, TEXT or BINARY frame carries more than a frame may."""
-    if len(payload) > MAX_CHUNK:
-        raise Fault(f"{len(payload)} bytes of data in one frame")
-
-
-def check_empty(payload, name):
-    """Raises `Fault` when a frame that has no payload brings one."""
-    if payload:
-        raise Fault(f"a {name} with a payload")
+def decode_reason(payload):
+    """`(code, reason)` of a RESET (§5) or a CLOSE (§7)."""
+    (code,) = _U16.unpack_from(payload)
+    try:
+        return code, payload[_U16.size :].decode("utf-8")
+    except UnicodeDecodeError:
+        raise Fault("utf8", "a reason that is not UTF-8") from None
 
 
 # -- frames a worker sends ------------------------------------------------------------------------------------------
@@ -240,43 +221,22 @@ def utf8_prefix(text, limit):
 
 def _strings(data, start, end):
     """The strings of the block that begins at `start`, and where it ends."""
-    if end - start < _BLOCK.size:
-        raise Fault("a string block that is too short")
     count, length = _BLOCK.unpack_from(data, start)
     start += _BLOCK.size
-    if length > end - start or (not count and length):
-        raise Fault("a string block longer than its frame")
-    if not count:
-        return [], start
-    strings = data[start : start + length].split(b"\0")
+    if length > end - start:
+        raise Fault("too_short", "a string block longer than its frame")
+    text = data[start : start + length]
+    strings = text.split(b"\0") if count or length else []
     if len(strings) != count:
-        raise Fault(f"a string block of {len(strings)} strings that promised {count}")
+        raise Fault("strings", f"a string block of {len(strings)} strings that promised {count}")
     return strings, start + length
 
 
-def _whole_block(payload, start, name):
+def _pairs(payload, start):
+    """A block of names and values in turn that is the rest of the payload."""
     strings, end = _strings(payload, start, len(payload))
-    if end != len(payload) or len(strings) % 2:
-        raise Fault(f"a {name} that is not name and value in turn")
+    if end != len(payload):
+        raise Fault("too_long", f"{len(payload) - end} bytes behind a string block")
+    if len(strings) % 2:
+        raise Fault("fields", f"{len(strings)} strings where names and values take turns")
     return list(zip(strings[::2], strings[1::2]))
-
-
-def _unpack(struct, payload, name, exact=False):
-    if len(payload) < struct.size or (exact and len(payload) > struct.size):
-        raise Fault(f"a {name} of {len(payload)} bytes")
-    return struct.unpack_from(payload)
-
-
-def _code_and_reason(payload, name, limit):
-    (code,) = _unpack(_U16, payload, name)
-    if len(payload) - _U16.size > limit:
-        raise Fault(f"a {name} with a reason of {len(payload) - _U16.size} bytes")
-    try:
-        return code, payload[_U16.size :].decode("utf-8")
-    except UnicodeDecodeError:
-        raise Fault(f"a {name} whose reason is not UTF-8") from None
-
-
-def _check_first_credit(amount):
-    if not 65_536 <= amount <= MAX_CREDIT:
-        raise Fault(f"a first credit of {amount}")

@@ -36,15 +36,14 @@ class Worker:
         """Takes requests until Keepwarm says DRAIN or goes away."""
         connection = self.connection
         try:
-            while not connection.lost:
+            while not (connection.lost or connection.leaving):
                 connection.idle = True
                 if connection.drain_asked:
                     connection.settle_drain()
                 if connection.buffer:
                     frame = connection.next_frame()
                     connection.idle = False
-                    if self._frame(*frame):
-                        return 0
+                    self._frame(*frame)
                     continue
                 try:
                     data = connection.recv(RECV_SIZE)
@@ -70,7 +69,7 @@ class Worker:
         text_end = 24 + text_length
         if kind != REQUEST or length + 10 != size or text_end > size:
             return False
-        if length > MAX_PAYLOAD or flags > 0x3F or size - text_end > MAX_CHUNK:
+        if length > MAX_PAYLOAD or flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not stream or size - text_end > MAX_CHUNK:
             return False  # the other way finds the words for it
         strings = data[24:text_end].decode("latin-1").split("\0")
         if len(strings) != count:
@@ -80,16 +79,12 @@ class Worker:
         return True
 
     def _frame(self, kind, flags, stream, payload):
-        """Does what any frame says; True when it is time to leave."""
+        """Does what any frame says."""
         if kind == REQUEST:
             _, strings, body = wire.request_parts(payload, 0, len(payload))
             self._serve(flags, stream, [one.decode("latin-1") for one in strings], body)
-        elif kind == wire.DRAIN:
-            wire.check_empty(payload, "DRAIN")
-            return True
         else:
             self.connection.handle(kind, flags, stream, payload)
-        return False
 
     # -- a request ----------------------------------------------------------------------------------------------------
 
@@ -102,8 +97,8 @@ class Worker:
             environment.whole_body(environ, body)
             self.body = None
         else:
-            connection.expect_body(body)
-            self.body = wsgi_input.Body(connection, stream, flags & EXPECT)
+            connection.expect_body()
+            self.body = wsgi_input.Body(connection, self.answer, body, flags & EXPECT)
             environ["wsgi.input"] = self.body.buffered()
         self.request_flags = flags
         answer = self.answer

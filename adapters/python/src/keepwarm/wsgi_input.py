@@ -9,12 +9,14 @@ from keepwarm.errors import ClientDisconnected
 class Body(io.RawIOBase):
     """Reads DATA as the application asks for it. The first read is what sends `100 Continue` (spec/wire.md §4)."""
 
-    def __init__(self, connection, stream, expects):
+    def __init__(self, connection, answer, first, expects):
         super().__init__()
         self.connection = connection
-        self.stream = stream
+        self.answer = answer
+        self.stream = connection.stream
         self.expects = expects
-        self.part = memoryview(b"")
+        self.part = memoryview(first)
+        self.free = len(first)  # bytes that came with the REQUEST, which are not under credit (§6)
 
     def buffered(self):
         """The file-like object that the application gets: `read`, `readline`, `readlines`, iteration."""
@@ -35,13 +37,15 @@ class Body(io.RawIOBase):
         size = min(len(part), len(target))
         target[:size] = part[:size]
         self.part = part[size:]
-        if size:
+        if self.free:
+            self.free -= size
+        elif size:
             self.connection.consumed(size)
         return size
 
     def _next_part(self):
         connection = self.connection
-        if connection.stream != self.stream:
+        if connection.stream != self.stream or self.answer.over:
             raise ValueError("wsgi.input is read after the answer is complete")
         while True:
             while connection.body:
