@@ -43,7 +43,7 @@ fn ten_thousand_idle_connections() {
         let mut client = connect_from(server.address(), number);
         client.send(get("/list"));
         idle.push(client);
-        if idle.len() % 64 == 0 {
+        if idle.len().is_multiple_of(64) {
             answer_last(&mut idle, 64);
         }
     }

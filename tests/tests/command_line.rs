@@ -1,0 +1,191 @@
+//! The command line: a target without a file, its kind told from it, and errors that end a run before it starts.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use keepwarm_tests::{Server, apps, get, keepwarm, tools};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+/// A folder of its own for a test, gone afterwards.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("keepwarm-cli-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).expect("a file");
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(arguments: &[&str], folder: &std::path::Path) -> Output {
+    tools::run(Command::new(keepwarm()).args(arguments).current_dir(folder), BOUND)
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn a_target_is_served_without_a_file() {
+    let bind = ["--bind", "127.0.0.1:0", "--workers", "2"];
+    for target in
+        ["wsgi_app:application", "asgi_app:application", "wsgi_app", "wsgi_app.py", "wsgi_app.py:application"]
+    {
+        let mut arguments = vec![target];
+        arguments.extend(bind);
+        let server = Server::run(&arguments, &apps()).warm("/pong");
+        assert_eq!(server.ask(get("/list")).text(), "pong", "{target}");
+        keepwarm_tests::process::wait_until("two workers", BOUND, || server.workers().len() == 2);
+    }
+}
+
+#[test]
+fn a_target_that_is_not_served_yet_is_named() {
+    let folder = Folder::new("later");
+    folder.write("config.ru", "run ->(env) { [200, {}, []] }\n");
+    folder.write("index.php", "<?php echo 1;\n");
+    for (arguments, word) in [
+        (vec!["run", "config.ru"], "rack"),
+        (vec!["run", "index.php"], "php"),
+        (vec!["run", "--", "node", "server.js"], "http"),
+    ] {
+        let output = run(&arguments, &folder.0);
+        assert!(!output.status.success(), "{arguments:?}");
+        let said = said(&output).to_lowercase();
+        assert!(said.contains(word) && said.contains("not served"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_wrong_target_ends_with_1() {
+    for target in ["no_such_module:app", "wsgi_app:nothing_there"] {
+        let output = run(&["run", target, "--bind", "127.0.0.1:0"], &apps());
+        assert_eq!(output.status.code(), Some(1), "{target}: {}", said(&output));
+    }
+    let output = run(&["run", "broken_app:application", "--bind", "127.0.0.1:0"], &apps());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("Traceback (most recent call last)"), "{}", said(&output));
+}
+
+#[test]
+fn an_address_in_use_is_said_with_its_name() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let output = run(&["run", "wsgi_app:application", "--bind", &address], &apps());
+    assert!(!output.status.success());
+    assert!(said(&output).contains(&address), "{}", said(&output));
+}
+
+#[test]
+fn a_faulty_file_is_refused_with_line_and_column() {
+    let folder = Folder::new("faulty");
+    folder.write(
+        "keepwarm.toml",
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"shop\"\n[app.shop]\nentry = \"a:b\"\nwrokers = 4\n",
+    );
+    for arguments in
+        [["run", "--config", "keepwarm.toml"].as_slice(), &["run", "--config", "keepwarm.toml", "--dry-run"]]
+    {
+        let output = run(arguments, &folder.0);
+        assert!(!output.status.success(), "{arguments:?}");
+        let said = said(&output);
+        for part in ["keepwarm.toml:7:1", "wrokers", "workers"] {
+            assert!(said.contains(part), "{arguments:?}: no {part} in\n{said}");
+        }
+    }
+    let output = run(&["run", "--config", "no-such-file.toml"], &folder.0);
+    assert!(!output.status.success() && said(&output).contains("no-such-file.toml"), "{}", said(&output));
+}
+
+#[test]
+fn a_dry_run_checks_and_starts_nothing() {
+    let folder = Folder::new("dry");
+    folder.write("keepwarm.toml", "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\nrespond = { status = 200, body = \"x\" }\n");
+    let output = run(&["run", "--config", "keepwarm.toml", "--dry-run"], &folder.0);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn a_key_is_explained() {
+    for (key, part) in
+        [("app.workers", "worker"), ("listen.limits.head_timeout", "10s"), ("app.queue_timeout", "5s")]
+    {
+        let output = run(&["explain", key], &apps());
+        assert!(output.status.success() && said(&output).contains(part), "{key}: {}", said(&output));
+    }
+    let output = run(&["explain", "app.wrokers"], &apps());
+    assert!(!output.status.success() && said(&output).contains("workers"), "{}", said(&output));
+}
+
+#[test]
+fn a_unix_socket_is_served() {
+    use std::io::{Read, Write};
+    let config = "[listen.main]\nbind = [\"127.0.0.1:0\", \"unix:@DIR@/front.sock\"]\n[[listen.main.route]]\napp = \"app\"\n\
+                  [app.app]\nentry = \"wsgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n";
+    let server = Server::start(config).warm("/pong");
+    let mut peer = std::os::unix::net::UnixStream::connect(server.folder().join("front.sock"))
+        .expect("the socket is there");
+    peer.set_read_timeout(Some(Duration::from_secs(2))).expect("a time-out");
+    peer.write_all(b"GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).expect("an answer and an end");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let path = server.folder().join("front.sock");
+    server.signal(rustix::process::Signal::TERM);
+    server.wait_for_exit(BOUND);
+    assert!(!path.exists(), "the socket is removed");
+}
+
+#[test]
+fn a_socket_left_behind_by_a_crash_is_no_obstacle() {
+    let config = "[listen.main]\nbind = [\"127.0.0.1:0\", \"unix:@DIR@/front.sock\"]\n[[listen.main.route]]\nrespond = { status = 200, body = \"x\" }\n";
+    let folder = Folder::new("stale");
+    let config = config.replace("@DIR@", folder.0.to_str().expect("UTF-8"));
+    let first = Server::start(&config);
+    first.signal(rustix::process::Signal::KILL);
+    first.wait_for_exit(BOUND);
+    assert!(folder.0.join("front.sock").exists());
+    let second = Server::start(&config);
+    assert!(std::os::unix::net::UnixStream::connect(folder.0.join("front.sock")).is_ok());
+    drop(second);
+}
+
+#[test]
+fn watch_recycles_on_a_change() {
+    let folder = Folder::new("watch");
+    let app = |text: &str| {
+        format!(
+            "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'{text}']\n"
+        )
+    };
+    folder.write("live.py", &app("old"));
+    let server =
+        Server::run(&["live:application", "--bind", "127.0.0.1:0", "--workers", "1", "--watch"], &folder.0)
+            .warm("/");
+    assert_eq!(server.ask(get("/")).text(), "old");
+    // Another size: Python's cache of compiled modules looks at time and size.
+    folder.write("live.py", &app("newer"));
+    keepwarm_tests::process::wait_until("the new code serves", BOUND, || {
+        server.ask(get("/")).text() == "newer"
+    });
+    // A broken change leaves the old one serving.
+    folder.write("live.py", "def application(:\n");
+    server.wait_for_log("SyntaxError", BOUND);
+    assert_eq!(server.ask(get("/")).text(), "newer");
+    folder.write("live.py", &app("mended"));
+    keepwarm_tests::process::wait_until("the mended code serves", BOUND, || {
+        server.ask(get("/")).text() == "mended"
+    });
+}
