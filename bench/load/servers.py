@@ -1,0 +1,167 @@
+"""The servers that are compared: how each is started, and which processes it consists of."""
+
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+APPS = HERE / "apps"
+BIN = pathlib.Path(sys.executable).parent
+ANSWER = b"Hello, world!"
+START_TIMEOUT = 20.0
+STOP_TIMEOUT = 15.0
+
+NGINX = """
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log stderr;
+events {{ worker_connections 1024; }}
+http {{
+    access_log /dev/null combined;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    default_type text/plain;
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{ return 200 "Hello, world!"; }}
+    }}
+}}
+"""
+
+KEEPWARM_FIXED = """
+[server]
+threads = 1
+
+[listen.public]
+bind = "127.0.0.1:{port}"
+
+[[listen.public.route]]
+respond = {{ status = 200, content_type = "text/plain", body = "Hello, world!" }}
+"""
+
+
+def keepwarm(keepwarm_binary, port, folder, target):
+    return [keepwarm_binary, "run", target, "--bind", f"127.0.0.1:{port}", "--workers", "1"]
+
+
+def keepwarm_fixed(keepwarm_binary, port, folder, _target):
+    file = folder / "keepwarm.toml"
+    file.write_text(KEEPWARM_FIXED.format(port=port))
+    return [keepwarm_binary, "run", "--config", file]
+
+
+def granian(_keepwarm_binary, port, folder, target):
+    interface = target.partition(":")[2]
+    return [BIN / "granian", "--interface", interface, "--workers", "1", "--port", str(port), target]
+
+
+def gunicorn(_keepwarm_binary, port, folder, target):
+    return [BIN / "gunicorn", "--workers", "1", "--bind", f"127.0.0.1:{port}", target]
+
+
+def uvicorn(_keepwarm_binary, port, folder, target):
+    return [BIN / "uvicorn", "--workers", "1", "--port", str(port), target]
+
+
+def nginx(_keepwarm_binary, port, folder, _target):
+    file = folder / "nginx.conf"
+    file.write_text(NGINX.format(port=port, folder=folder))
+    return [shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/sbin") or "nginx", "-p", folder, "-c", file]
+
+
+class Server:
+    """A running server. Its standard output goes to /dev/null, as its peers' does; its standard error is kept for a failed start."""
+
+    def __init__(self, name, command, target, keepwarm_binary):
+        self.name = name
+        self.port = free_port()
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="keepwarm-bench-"))
+        # nginx changes to another user when it is started as root, and must still reach its folder.
+        self.folder.chmod(0o755)
+        environment = dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}", VIRTUAL_ENV=str(BIN.parent))
+        self.log = self.folder / "stderr"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                command(keepwarm_binary, self.port, self.folder, target),
+                cwd=APPS, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
+                start_new_session=True,
+            )
+        try:
+            self.wait_until_it_answers()
+        except BaseException:
+            self.stop()
+            raise
+
+    def wait_until_it_answers(self):
+        deadline = time.monotonic() + START_TIMEOUT
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=2) as answer:
+                    body = answer.read()
+                if body != ANSWER:
+                    raise SystemExit(f"{self.name} answers {body!r}")
+                return
+            except OSError as error:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    log = self.log.read_text(errors="replace")
+                    raise SystemExit(f"{self.name} does not serve ({error}):\n{log}") from error
+                time.sleep(0.05)
+
+    def cpu(self):
+        """Seconds of CPU, user and system, that each of the server's processes has used: pid -> seconds."""
+        return {pid: used for pid, used in processes_below(self.process.pid).items()}
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                for pid in processes_below(self.process.pid):
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+                self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def processes_below(root):
+    """The process `root` and all its descendants, with the CPU seconds each has used."""
+    tick = os.sysconf("SC_CLK_TCK")
+    parents, used = {}, {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                stat = file.read()
+        except OSError:
+            continue  # it ended while we looked
+        # The name stands in brackets and may hold anything: count from its end (proc(5)).
+        fields = stat[stat.rindex(b")") + 2:].split()
+        parents[int(entry)] = int(fields[1])
+        used[int(entry)] = (int(fields[11]) + int(fields[12])) / tick
+    tree = {root}
+    while True:
+        found = {pid for pid, parent in parents.items() if parent in tree} - tree
+        if not found:
+            return {pid: used[pid] for pid in tree if pid in used}
+        tree |= found
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
