@@ -40,6 +40,12 @@ pub struct Request {
     pub mount: usize,
     /// What the front door believes about a client behind a trusted proxy.
     pub forwarded: Option<Box<Forwarded>>,
+    /// Whether the peer is a trusted proxy: what it says about the client is believed.
+    pub trusted_peer: bool,
+    /// Fields the edge adds for the app, which replace every received one of those names (see [`Request::drops_field`]).
+    pub extra_fields: keepwarm_http1::Fields,
+    /// Changes the route makes to the head of the answer.
+    pub answer_edits: Option<std::sync::Arc<crate::FieldEdits>>,
     /// Set by whoever answers, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
@@ -65,6 +71,9 @@ impl Request {
             normal_path: None,
             mount: 0,
             forwarded: None,
+            trusted_peer: false,
+            extra_fields: keepwarm_http1::Fields::new(),
+            answer_edits: None,
             target: None,
             reason: None,
         }
@@ -75,6 +84,9 @@ impl Request {
         self.normal_path = None;
         self.mount = 0;
         self.forwarded = None;
+        self.trusted_peer = false;
+        self.extra_fields.clear();
+        self.answer_edits = None;
         self.target = None;
         self.reason = None;
     }
@@ -87,6 +99,24 @@ impl Request {
     /// Replaces [`Request::path`] by its normalised form.
     pub fn set_path(&mut self, path: Vec<u8>) {
         self.normal_path = Some(path);
+    }
+
+    /// The client's address: the one a trusted proxy names, else the peer's. `None` on a Unix socket.
+    pub fn client_address(&self) -> Option<std::net::IpAddr> {
+        match &self.forwarded {
+            Some(forwarded) => Some(forwarded.client),
+            None => self.peer.client.map(|client| client.ip().to_canonical()),
+        }
+    }
+
+    /// Whether a received field is kept from the app because it says who the client is, and need not be true: every such field of a peer that is
+    /// no trusted proxy; of a trusted one those that were judged, and that [`Request::extra_fields`] may hold in their place.
+    pub fn drops_field(&self, lower_name: &[u8]) -> bool {
+        match lower_name {
+            b"forwarded" | b"x-forwarded-for" | b"x-forwarded-proto" | b"x-forwarded-host" => true,
+            b"x-real-ip" | b"true-client-ip" | b"cf-connecting-ip" => !self.trusted_peer,
+            _ => !self.trusted_peer && lower_name.starts_with(b"x-forwarded-"),
+        }
     }
 
     /// The scheme the client used.

@@ -6,7 +6,9 @@
 
 mod buffer;
 mod deadline;
+mod error_answer;
 mod exchange;
+mod field_edits;
 mod h1;
 mod handler;
 mod io;
@@ -17,7 +19,9 @@ mod spool;
 
 pub use buffer::ReadBuffer;
 pub use deadline::{Deadlines, Wait, now, run_ticker};
+pub use error_answer::answer_error;
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
+pub use field_edits::FieldEdits;
 pub use h1::{Message, WebSocketLimits};
 pub use handler::{Forwarded, Handler, Outcome, Peer, Request, Scheme};
 pub use io::Io;

@@ -34,7 +34,23 @@ impl Stream {
         }
     }
 
+    /// Begins the answer, with the route's edits.
     pub(crate) fn head<'a>(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        close: bool,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<(), BadField> {
+        let Some(edits) = self.request.answer_edits.take() else {
+            return self.begin_answer(status, length, close, fields);
+        };
+        let begun = self.begin_answer(status, length, close, edits.apply(fields));
+        self.request.answer_edits = Some(edits);
+        begun
+    }
+
+    fn begin_answer<'a>(
         &mut self,
         status: u16,
         length: Option<u64>,

@@ -1,0 +1,104 @@
+//! Errors that Keepwarm itself answers: short, in the client's format, with an id that is also in the log.
+
+mod format;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+
+use http::StatusCode;
+use keepwarm_telemetry::{RequestId, counters, escape};
+
+use self::format::Format;
+use crate::Exchange;
+
+/// Answers a request with an error, whole: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
+/// HTML or text by the client's `Accept`. `reason` is the stable name of why, for the log, the counter and the access record; `fields` go into the head.
+///
+/// Counts and logs the error, once. When an answer has begun already it cannot be taken back: the connection is cut instead.
+pub fn answer_error(
+    exchange: &mut Exchange<'_>,
+    status: u16,
+    reason: &'static str,
+    detail: &str,
+    fields: &[(&str, &[u8])],
+) {
+    note(exchange, status, reason, detail);
+    if exchange.answered() {
+        exchange.abort(reason);
+        return;
+    }
+    exchange.request_mut().reason = Some(reason);
+    let request = exchange.request();
+    let format = Format::accepted(request.head.fields.all("accept"));
+    let body = render(format, status, reason, detail, RequestId::new(request.number));
+    let ours: [(&[u8], &[u8]); 2] =
+        [(b"Content-Type", format.content_type()), (b"Cache-Control", b"no-store")];
+    let theirs = fields.iter().map(|(name, value)| (name.as_bytes(), *value));
+    let length = Some(body.len() as u64);
+    if exchange.head(status, length, false, ours.into_iter().chain(theirs)).is_err() {
+        // A field of the caller's, or of the route's edits, is no field: the error itself matters more.
+        exchange.request_mut().answer_edits = None;
+        if exchange.head(status, length, false, ours.into_iter()).is_err() {
+            exchange.abort(reason);
+            return;
+        }
+    }
+    exchange.data(&body);
+    exchange.end();
+}
+
+/// One line in the log and one more in the counter: 5xx are for a person to look at, 4xx are the client's.
+fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str) {
+    counters::REFUSALS.count(reason);
+    let request = exchange.request();
+    let id = RequestId::new(request.number);
+    let app = request.target.as_deref();
+    let client = request.client_address().map(tracing::field::display);
+    if status >= 500 {
+        tracing::warn!(app, status, reason, client, %id, "{detail}");
+    } else {
+        tracing::info!(app, status, reason, client, %id, "{detail}");
+    }
+}
+
+fn render(format: Format, status: u16, reason: &str, detail: &str, id: RequestId) -> Vec<u8> {
+    let title = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+    let title = title.unwrap_or("Error");
+    // Writing into memory cannot fail: hence the results that are not looked at.
+    let mut out = Vec::with_capacity(512);
+    match format {
+        Format::Text => {
+            let _ = write!(out, "{status} {title}\n");
+            escape::push_readable(&mut out, detail);
+            let _ = write!(out, "\nRequest id: {id}\n");
+        }
+        Format::Json | Format::ProblemJson => {
+            let _ = write!(out, "{{\"status\":{status},\"title\":\"{title}\",\"detail\":\"");
+            escape::push_json(&mut out, detail.as_bytes());
+            let _ = write!(out, "\",\"reason\":\"{reason}\",\"request_id\":\"{id}\"}}\n");
+        }
+        Format::Html => {
+            let _ = write!(
+                out,
+                "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{status} {title}</title>\n\
+                 <h1>{status} {title}</h1>\n<p>"
+            );
+            push_html(&mut out, detail);
+            let _ = write!(out, "</p>\n<p>Request id: <code>{id}</code></p>\n</html>\n");
+        }
+    }
+    out
+}
+
+fn push_html(out: &mut Vec<u8>, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'&' => out.extend_from_slice(b"&amp;"),
+            b'<' => out.extend_from_slice(b"&lt;"),
+            b'>' => out.extend_from_slice(b"&gt;"),
+            b'"' => out.extend_from_slice(b"&quot;"),
+            _ => out.push(byte),
+        }
+    }
+}
