@@ -53,11 +53,11 @@ pub struct Place {
 }
 
 impl Report {
-    /// A report of at least one problem; `None` of none.
-    pub(crate) fn of(mut problems: Vec<Problem>) -> Option<Report> {
+    /// A report of problems, of which there is at least one.
+    pub(crate) fn of(mut problems: Vec<Problem>) -> Report {
         problems.sort_by_key(|problem| problem.place.as_ref().map(|place| place.order));
         problems.dedup();
-        (!problems.is_empty()).then_some(Report { problems })
+        Report { problems }
     }
 
     /// The problems, in the order of the sources; at least one.

@@ -1,0 +1,233 @@
+//! `keepwarm explain KEY`.
+
+use crate::key::Info;
+use crate::nearest::{nearest, or_list};
+use crate::sections::ROOT;
+
+/// What is to be known of a key or a section, as plain text.
+///
+/// Takes `app.workers`, `app.NAME.workers`, `app.shop.workers`, `workers`, `KEEPWARM_APP__SHOP__WORKERS`, and for a list
+/// of its keys `app` or `[app.shop]`. A name that several sections have explains each.
+///
+/// # Errors
+/// That there is no such key, with the nearest names.
+pub fn explain(key: &str) -> Result<String, String> {
+    let asked = asked(key);
+    let steps: Vec<&str> = asked.split('.').collect();
+    let all = all_keys();
+    let exact: Vec<&Info> = all.iter().filter(|info| is_path(info, &steps)).collect();
+    let found = if exact.is_empty() { by_last_steps(&all, &steps) } else { exact };
+    if found.is_empty() {
+        return Err(not_found(&asked, &steps, &all));
+    }
+    let texts: Vec<String> = found.iter().map(|info| text(info)).collect();
+    Ok(texts.join("\n"))
+}
+
+/// All keys, sections before what is in them.
+pub(crate) fn all_keys() -> Vec<Info> {
+    fn flatten(infos: Vec<Info>, out: &mut Vec<Info>) {
+        for info in infos {
+            let children = info.children.clone();
+            out.push(info);
+            flatten(children, out);
+        }
+    }
+    let mut all = Vec::new();
+    flatten(ROOT.infos(""), &mut all);
+    all
+}
+
+/// The sections that have a key called so, when they are few: "`[app.NAME]`".
+pub(crate) fn home_of(key: &str, but: &str) -> Option<String> {
+    let mut homes: Vec<String> = all_keys()
+        .iter()
+        .filter(|info| info.name == key && info.served)
+        .filter_map(|info| info.path.rsplit_once('.').map(|(section, _)| section.to_owned()))
+        .filter(|section| section != but && !is_repeated(section))
+        .map(|section| header(&section))
+        .collect();
+    homes.dedup();
+    match homes.as_slice() {
+        [] => None,
+        [one] => Some(one.clone()),
+        [one, two] => Some(format!("{one} and of {two}")),
+        _ => None,
+    }
+}
+
+/// `[app.NAME]`, `[[listen.NAME.route]]`
+pub(crate) fn header(section: &str) -> String {
+    if section.ends_with(".route") { format!("[[{section}]]") } else { format!("[{section}]") }
+}
+
+/// The limits of a listener are those of the server once more.
+pub(crate) fn is_repeated(path: &str) -> bool {
+    path == "listen.NAME.limits" || path.starts_with("listen.NAME.limits.")
+}
+
+/// `KEEPWARM_APP__NAME__WORKERS`
+pub(crate) fn variable(path: &str) -> String {
+    format!("KEEPWARM_{}", path.to_ascii_uppercase().replace('.', "__"))
+}
+
+fn asked(key: &str) -> String {
+    let key = key.trim().trim_matches(['[', ']', '`', '"']);
+    match key.strip_prefix("KEEPWARM_") {
+        Some(variable) => variable.to_ascii_lowercase().replace("__", "."),
+        None => key.replace("[]", ""),
+    }
+}
+
+/// Whether the steps name this key, with any name for NAME, or none.
+fn is_path(info: &Info, steps: &[&str]) -> bool {
+    let path: Vec<&str> = info.path.split('.').collect();
+    let fits = |path: &[&str]| {
+        path.len() == steps.len() && path.iter().zip(steps).all(|(a, b)| *a == "NAME" || a == b)
+    };
+    let nameless: Vec<&str> = path.iter().copied().filter(|step| *step != "NAME").collect();
+    // `app.NAME` is asked for as a section, and its keys are listed under `app`.
+    let named = [path.as_slice(), &["NAME"]].concat();
+    let is_named = info.children.iter().any(|child| child.path.starts_with(&format!("{}.NAME.", info.path)));
+    fits(&path) || fits(&nameless) || (is_named && fits(&named))
+}
+
+fn by_last_steps<'a>(all: &'a [Info], steps: &[&str]) -> Vec<&'a Info> {
+    let ends = |info: &Info| {
+        let path: Vec<&str> = info.path.split('.').filter(|step| *step != "NAME").collect();
+        path.ends_with(steps)
+    };
+    let mut found: Vec<&Info> = all.iter().filter(|info| ends(info) && !is_repeated(&info.path)).collect();
+    if found.is_empty() {
+        found = all.iter().filter(|info| ends(info)).collect();
+    }
+    found
+}
+
+fn not_found(asked: &str, steps: &[&str], all: &[Info]) -> String {
+    let last = steps.last().copied().unwrap_or(asked);
+    let names = nearest(last, all.iter().map(|info| info.name));
+    let mut near: Vec<&str> = Vec::new();
+    for name in names {
+        near.extend(all.iter().filter(|info| info.name == name).map(|info| info.path.as_str()));
+    }
+    near.retain(|path| !is_repeated(path));
+    near.truncate(3);
+    if near.is_empty() {
+        let sections: Vec<&str> =
+            all.iter().map(|info| info.path.as_str()).filter(|path| !path.contains('.')).collect();
+        return format!(
+            "there is no key `{asked}`; the sections are {}",
+            or_list(&sections).replace(" or ", " and ")
+        );
+    }
+    format!("there is no key `{asked}`; did you mean {}?", or_list(&near))
+}
+
+fn text(info: &Info) -> String {
+    let mut out = format!("{}: {}\n", info.path, info.brief);
+    if !info.served {
+        out.push_str("\nThis version does not serve it yet.\n");
+        return out;
+    }
+    let mut row = |name: &str, value: &str| {
+        let value = value.replace('\n', &format!("\n{:12}", ""));
+        out.push_str(&format!("  {name:<9} {value}\n"));
+    };
+    row("type:", &info.type_name);
+    row("expected:", &info.expected);
+    row("default:", &info.default.to_string().replace('`', ""));
+    row("example:", info.right);
+    row("wrong:", info.wrong);
+    row("reload:", &info.reload.to_string());
+    if info.children.is_empty() {
+        row("variable:", &variable(&info.path));
+    }
+    row("since:", info.since);
+    if !info.long.is_empty() {
+        out.push_str(&format!("\n{}\n", wrap(info.long, 100)));
+    }
+    if !info.children.is_empty() {
+        out.push_str(&children(info));
+    }
+    out
+}
+
+fn children(info: &Info) -> String {
+    let widest = info.children.iter().map(|child| child.name.len()).max().unwrap_or(0);
+    let mut out = String::from("\nKeys:\n");
+    for child in info.children.iter().filter(|child| child.served) {
+        out.push_str(&format!("  {:<widest$}  {}\n", child.name, child.brief));
+    }
+    let later: Vec<&str> =
+        info.children.iter().filter(|child| !child.served).map(|child| child.name).collect();
+    if !later.is_empty() {
+        out.push_str(&wrap(&format!("\nNot served by this version yet: {}", later.join(", ")), 100));
+        out.push('\n');
+    }
+    out
+}
+
+/// Lines of at most `width` characters, broken at blanks.
+fn wrap(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            out.push('\n');
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_ask_for_a_key() {
+        let wanted = explain("app.NAME.workers").unwrap();
+        for asked in
+            ["app.workers", "app.shop.workers", "workers", "KEEPWARM_APP__SHOP__WORKERS", " workers "]
+        {
+            assert_eq!(explain(asked).as_deref(), Ok(wanted.as_str()), "{asked}");
+        }
+        assert!(wanted.contains("workers = 4") && wanted.contains("KEEPWARM_APP__NAME__WORKERS"), "{wanted}");
+    }
+
+    #[test]
+    fn a_section_lists_its_keys() {
+        for asked in ["app", "app.NAME", "[app.shop]"] {
+            let text = explain(asked).unwrap();
+            assert!(text.contains("  workers "), "{asked}: {text}");
+            assert!(text.contains("Not served by this version yet: user"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_two_sections_explains_both() {
+        let text = explain("format").unwrap();
+        assert!(
+            text.contains("server.log.format:") && text.contains("listen.NAME.access_log.format:"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_says_what_is_near() {
+        assert_eq!(
+            explain("wrokers").unwrap_err(),
+            "there is no key `wrokers`; did you mean `app.NAME.workers`?"
+        );
+        assert!(explain("zzzzzz").unwrap_err().contains("the sections are `include`"));
+        assert!(explain("").is_err());
+        assert!(explain("upstream").unwrap().contains("does not serve it yet"));
+    }
+}

@@ -1,0 +1,176 @@
+//! From a path to checked values: read, fill placeholders, include, lay variables over it, check.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::check;
+use crate::checker::Checker;
+use crate::key::Shape;
+use crate::model::{Config, Server};
+use crate::raw::{Span, Table, Values, apply_overrides, expand, merge, parse_file};
+use crate::report::{Problem, Report, Warning};
+use crate::sections::{INCLUDE, ROOT, Root};
+use crate::sources::Sources;
+
+/// Reads and checks the configuration whose main file is `root`.
+///
+/// Relative paths in it count from the directory of `root`; with a relative `root` the checked paths are relative to
+/// the current directory.
+///
+/// # Errors
+/// Everything that is wrong, at once. When a file is not TOML, the faults of syntax of all files are reported, and the
+/// values are looked at only after those are mended.
+pub fn load(sources: &dyn Sources, root: &str) -> Result<(Config, Vec<Warning>), Report> {
+    let base =
+        root.rsplit_once('/').map_or("", |(directory, _)| if directory.is_empty() { "/" } else { directory });
+    let mut cx = Checker::new(sources, base.to_owned());
+    let Some(mut file) = read(root, None, &mut cx) else {
+        return Err(report(cx));
+    };
+    let mut whole = file.whole;
+    let includes = file.table.remove("include");
+    if let Some(entry) = includes {
+        for (path, span) in included(&entry.value, root, &mut cx) {
+            let Some(more) = read(&path, Some(span), &mut cx) else { continue };
+            whole &= more.whole;
+            refuse_nested(&more.table, &mut cx);
+            merge(&mut file.table, more.table, &cx.texts, &mut cx.problems);
+        }
+    }
+    if !whole {
+        return Err(report(cx));
+    }
+    settle(file.table, Some(root), cx)
+}
+
+/// Lays the environment over a table and checks the whole. `file` is what to name when something is missing.
+pub(crate) fn settle(
+    mut table: Table,
+    file: Option<&str>,
+    mut cx: Checker<'_>,
+) -> Result<(Config, Vec<Warning>), Report> {
+    apply_overrides(&mut table, &cx.env, &mut cx.texts, &mut cx.problems);
+    let directory = if cx.base.is_empty() { PathBuf::from(".") } else { PathBuf::from(&cx.base) };
+    let mut root = Root { server: Server::default(), listens: Vec::new(), apps: Vec::new(), directory };
+    ROOT.read(&mut root, &table, &mut cx);
+    let config = check::finish(root, &table, file, &mut cx);
+    if cx.problems.is_empty() {
+        return Ok((config, cx.warnings.into_iter().map(Warning::new).collect()));
+    }
+    Err(report(cx))
+}
+
+/// Every caller has pushed a problem before.
+pub(crate) fn report(cx: Checker<'_>) -> Report {
+    Report::of(cx.problems)
+}
+
+struct File {
+    table: Table,
+    whole: bool,
+}
+
+/// One file's table with its placeholders filled; `None` when it could not be read at all.
+fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File> {
+    let bytes = match cx.sources.read(path) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let problem = Problem::new(format!("`{path}` cannot be read: {error}"));
+            let problem = match named_at {
+                Some(span) => problem.at(cx.texts.place(span)).key("include"),
+                None => problem
+                    .at(Span::nowhere(path))
+                    .help("name the file with --config FILE; `keepwarm run TARGET` needs none"),
+            };
+            cx.push(problem);
+            return None;
+        }
+    };
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let good = error.utf8_error().valid_up_to();
+            let bytes = error.into_bytes();
+            let source = cx.texts.add_file(path, String::from_utf8_lossy(&bytes).into_owned());
+            let span = Span { source, start: good, end: good + 1 };
+            let problem = Problem::new("not TOML: bytes that are not UTF-8")
+                .at(cx.texts.place(span))
+                .expected("a text in UTF-8");
+            cx.push(problem);
+            return Some(File { table: Table::default(), whole: false });
+        }
+    };
+    let source = cx.texts.add_file(path, text.clone());
+    let parsed = parse_file(&cx.texts, source, &text);
+    cx.problems.extend(parsed.problems);
+    let mut table = parsed.table;
+    if parsed.whole {
+        let outside = Outside { env: &cx.env, sources: cx.sources, base: &cx.base };
+        expand(&mut table, &cx.texts, &outside, &mut cx.problems);
+    }
+    Some(File { table, whole: parsed.whole })
+}
+
+/// The files an `include` names, in the order they are to be read, each with the place that named it.
+fn included(directive: &crate::raw::Directive, root: &str, cx: &mut Checker<'_>) -> Vec<(String, Span)> {
+    let Some(key) = ROOT.keys.iter().find(|key| key.name == "include") else { return Vec::new() };
+    cx.enter("include", "include", key.value.describe(), key.right);
+    let mut paths = Vec::new();
+    // Reading the whole list first reports every item that is no string.
+    if INCLUDE.read(directive, cx).is_some() {
+        for item in cx.items(directive).iter() {
+            let Some(text) = cx.text(item) else { continue };
+            let pattern = cx.path(&text.text);
+            if !text.text.contains(['*', '?', '[']) {
+                paths.push((pattern, item.span));
+                continue;
+            }
+            match cx.sources.glob(&pattern) {
+                Ok(mut found) => {
+                    found.sort();
+                    found.retain(|path| path != root);
+                    paths.extend(found.into_iter().map(|path| (path, item.span)));
+                }
+                Err(error) => {
+                    let problem = cx.wrong(item.span, &format!("cannot be listed: {error} ({pattern})"));
+                    cx.push(problem);
+                }
+            }
+        }
+    }
+    cx.leave();
+    paths
+}
+
+fn refuse_nested(table: &Table, cx: &mut Checker<'_>) {
+    if let Some(entry) = table.entry("include") {
+        let problem = Problem::new("an included file includes another")
+            .key("include")
+            .at(cx.texts.place(entry.key_span))
+            .expected("`include` in the main file only")
+            .help("name the file in the main file's `include`");
+        cx.push(problem);
+    }
+}
+
+/// Where placeholders get their values.
+struct Outside<'a> {
+    env: &'a BTreeMap<String, String>,
+    sources: &'a dyn Sources,
+    base: &'a str,
+}
+
+impl Values for Outside<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.env.get(name).cloned()
+    }
+
+    fn file(&self, path: &str) -> Result<String, String> {
+        let path = crate::checker::join_path(self.base, path);
+        let bytes = self.sources.read(&path).map_err(|error| error.to_string())?;
+        let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
+        // Editors and `echo` end a file with a line break that nobody means.
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
+    }
+}

@@ -1,0 +1,140 @@
+//! TOML text to directives. The parser recovers, so that one missing quote does not hide the next.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Directive, Entry, Span, Table, Text, Texts, Value};
+use crate::report::Problem;
+
+/// What a file said.
+pub(crate) struct Parsed {
+    pub(crate) table: Table,
+    /// Faults of syntax.
+    pub(crate) problems: Vec<Problem>,
+    /// No fault but keys that came twice: the table is whole, and can be checked further.
+    pub(crate) whole: bool,
+}
+
+/// Reads a file that `texts` holds as `source`.
+pub(crate) fn parse_file(texts: &Texts, source: usize, text: &str) -> Parsed {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    let whole = errors.iter().all(|error| error.message() == DUPLICATE);
+    let problems = errors.iter().map(|error| retell(texts, source, text, error)).collect();
+    let table = Converter { source, offset: 0 }.table(root.into_inner());
+    Parsed { table, problems, whole }
+}
+
+/// Reads the text of a variable or an argument as the TOML value it looks like; `None` when it is none.
+pub(crate) fn parse_loose(text: &str, span: Span) -> Option<Directive> {
+    let line = format!("{LOOSE}{text}");
+    let parsed = DeTable::parse(&line).ok()?;
+    // Spans of the line count from before `x = `, those of the source from the value's own start.
+    let converter = Converter { source: span.source, offset: span.start };
+    let mut table = converter.table(parsed.into_inner());
+    if table.entries.len() > 1 {
+        return None;
+    }
+    let mut value = table.entries.pop()?.value;
+    shift(&mut value, LOOSE.len());
+    Some(value)
+}
+
+const LOOSE: &str = "x = ";
+const DUPLICATE: &str = "duplicate key";
+
+struct Converter {
+    source: usize,
+    offset: usize,
+}
+
+impl Converter {
+    fn table(&self, table: DeTable<'_>) -> Table {
+        let mut entries: Vec<Entry> = table
+            .into_iter()
+            .map(|(key, value)| {
+                let key_span = self.span(key.span());
+                Entry { key: key.into_inner().into_owned(), key_span, value: self.directive(value) }
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.key_span.start);
+        Table { entries }
+    }
+
+    fn directive(&self, value: Spanned<DeValue<'_>>) -> Directive {
+        let span = self.span(value.span());
+        let value = match value.into_inner() {
+            DeValue::String(text) => {
+                Value::Text(Text { text: text.into_owned(), loose: false, secret: false })
+            }
+            // Digits beyond 128 bits are too large for every key.
+            DeValue::Integer(number) => {
+                Value::Integer(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
+            }
+            DeValue::Float(_) => Value::Float,
+            DeValue::Boolean(flag) => Value::Flag(flag),
+            DeValue::Datetime(_) => Value::Date,
+            DeValue::Array(items) => {
+                Value::List(items.into_iter().map(|item| self.directive(item)).collect())
+            }
+            DeValue::Table(table) => Value::Table(self.table(table)),
+        };
+        Directive { value, span }
+    }
+
+    fn span(&self, range: std::ops::Range<usize>) -> Span {
+        Span { source: self.source, start: self.offset + range.start, end: self.offset + range.end }
+    }
+}
+
+/// Moves a value and all inside it `by` bytes to the left.
+fn shift(directive: &mut Directive, by: usize) {
+    let left = |span: &mut Span| {
+        span.start = span.start.saturating_sub(by);
+        span.end = span.end.saturating_sub(by);
+    };
+    left(&mut directive.span);
+    match &mut directive.value {
+        Value::List(items) => items.iter_mut().for_each(|item| shift(item, by)),
+        Value::Table(table) => {
+            for entry in &mut table.entries {
+                left(&mut entry.key_span);
+                shift(&mut entry.value, by);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A parser's error in our words and format.
+fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> Problem {
+    let range = error.span().unwrap_or(text.len()..text.len());
+    let span = Span { source, start: range.start, end: range.end };
+    if error.message() == DUPLICATE {
+        return Problem::new(format!("`{}` is set a second time", texts.slice(span).trim()))
+            .at(texts.place(span))
+            .expected("each key and each [section] once")
+            .help("remove one of the two");
+    }
+    let (said, expected) = match error.message().split_once(", expected ") {
+        Some((said, expected)) => (said, Some(expected)),
+        None => (error.message(), None),
+    };
+    let mut problem = Problem::new(format!("not TOML: {said}")).at(texts.place(span));
+    problem.expected = expected.map(str::to_owned);
+    if let Some(word) = bare_quantity(text, range.start) {
+        problem = problem.help(format!("times and sizes are written in quotes: \"{word}\""));
+    }
+    problem
+}
+
+/// The word at `at` when it is a number with letters behind it, such as `30s`.
+fn bare_quantity(text: &str, at: usize) -> Option<&str> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let before = text.get(..at)?;
+    let start = before.len() - before.chars().rev().take_while(|c| is_word(*c)).count();
+    let rest = text.get(start..)?;
+    let word = rest.get(..rest.find(|c| !is_word(c)).unwrap_or(rest.len()))?;
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '_');
+    let known = ["ms", "s", "m", "h", "B", "KiB", "MiB", "GiB"].contains(&unit);
+    (known && unit.len() < word.len()).then_some(word)
+}

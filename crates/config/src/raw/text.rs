@@ -1,0 +1,120 @@
+use crate::report::Place;
+
+/// The texts a configuration was read from, and their names.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    texts: Vec<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    name: String,
+    text: String,
+    shown: Shown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// A file: lines have numbers.
+    Lines,
+    /// A variable or an argument.
+    Single,
+    /// A file of secrets: lines have numbers, their text is not shown.
+    Hidden,
+}
+
+/// Bytes `start..end` of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) source: usize,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl Texts {
+    pub(crate) fn add_file(&mut self, name: &str, text: String) -> usize {
+        self.add(name.to_owned(), text, Shown::Lines)
+    }
+
+    /// A file whose text must not appear in a message.
+    pub(crate) fn add_secrets(&mut self, name: &str, text: String) -> usize {
+        self.add(name.to_owned(), text, Shown::Hidden)
+    }
+
+    /// An environment variable; the span is that of its value.
+    pub(crate) fn add_variable(&mut self, name: &str, value: &str) -> Span {
+        self.add_single(format!("${name}"), format!("{name}="), value)
+    }
+
+    /// An argument of the command line; the span is that of its value.
+    pub(crate) fn add_argument(&mut self, option: &str, value: &str) -> Span {
+        self.add_single("command line".to_owned(), option.to_owned(), value)
+    }
+
+    fn add_single(&mut self, name: String, lead: String, value: &str) -> Span {
+        let start = lead.len();
+        let text = lead + value;
+        let end = text.len();
+        Span { source: self.add(name, text, Shown::Single), start, end }
+    }
+
+    fn add(&mut self, name: String, text: String, shown: Shown) -> usize {
+        self.texts.push(Source { name, text, shown });
+        self.texts.len() - 1
+    }
+
+    /// The text a span covers.
+    pub(crate) fn slice(&self, span: Span) -> &str {
+        let source = self.texts.get(span.source);
+        source.and_then(|source| source.text.get(span.start..span.end)).unwrap_or("")
+    }
+
+    /// Line, column and text of a span.
+    pub(crate) fn place(&self, span: Span) -> Place {
+        let Some(source) = self.texts.get(span.source) else {
+            return whole("", span.source);
+        };
+        let text = source.text.as_str();
+        let start = span.start.min(text.len());
+        let before = text.get(..start).unwrap_or(text);
+        let from = before.rfind('\n').map_or(0, |at| at + 1);
+        let to = text.get(start..).and_then(|rest| rest.find('\n')).map_or(text.len(), |at| start + at);
+        let line = text.get(from..to).unwrap_or("").trim_end_matches('\r');
+        let marked = text.get(start..span.end.clamp(start, to)).unwrap_or("");
+        Place {
+            source: source.name.clone(),
+            line: before.matches('\n').count() + 1,
+            column: before.get(from..).unwrap_or("").chars().count() + 1,
+            text: if source.shown == Shown::Hidden { String::new() } else { line.to_owned() },
+            width: marked.trim_end().chars().count().max(1),
+            order: (span.source, span.start),
+            numbered: source.shown != Shown::Single,
+        }
+    }
+}
+
+/// A source as a whole: nothing of it could be read. `order` sorts it among the others.
+pub(super) fn whole(name: &str, order: usize) -> Place {
+    Place {
+        source: name.to_owned(),
+        line: 0,
+        column: 0,
+        text: String::new(),
+        width: 1,
+        order: (order, 0),
+        numbered: true,
+    }
+}
+
+impl Span {
+    /// The place of a source that has no text.
+    pub(crate) fn nowhere(name: &str) -> Place {
+        whole(name, 0)
+    }
+
+    /// The part of this span that begins `offset` bytes in and is `length` long.
+    pub(crate) fn part(self, offset: usize, length: usize) -> Span {
+        let start = (self.start + offset).min(self.end);
+        Span { source: self.source, start, end: (start + length).min(self.end) }
+    }
+}

@@ -1,0 +1,120 @@
+//! The reference page and the JSON schema, made from the keys.
+
+use crate::explain::{header, is_repeated, variable};
+use crate::json::Json;
+use crate::key::{Describe, Info};
+use crate::sections::ROOT;
+
+/// `docs/reference/configuration.md`.
+pub fn reference_markdown() -> String {
+    let mut out = INTRODUCTION.to_owned();
+    let top = ROOT.infos("");
+    if let Some(include) = top.iter().find(|info| info.name == "include") {
+        out.push_str("\n## Before any section\n");
+        key(&mut out, include);
+    }
+    // As people write a file: the process, then who listens, then the apps.
+    for name in ["server", "listen", "app"] {
+        if let Some(info) = top.iter().find(|info| info.name == name) {
+            section(&mut out, info);
+        }
+    }
+    let later: Vec<String> =
+        top.iter().filter(|info| !info.served).map(|info| format!("`[{}]`", info.path)).collect();
+    out.push_str(&format!(
+        "\n## Not served yet\n\nThe names {} are kept for sections of later versions; a file that has one is refused.\n",
+        later.join(", ")
+    ));
+    out
+}
+
+/// `docs/reference/keepwarm.schema.json`, in JSON Schema 2020-12. An editor checks and completes with it; it is laxer
+/// than Keepwarm where a schema cannot say what counts.
+pub fn json_schema() -> String {
+    ROOT.schema()
+        .with("title", Json::text("keepwarm.toml"))
+        .with("$schema", Json::text("https://json-schema.org/draft/2020-12/schema"))
+        .pretty()
+}
+
+const INTRODUCTION: &str = r#"# Configuration
+
+<!-- Made by `keepwarm reference` from crates/config; changes here are lost. -->
+
+One file in TOML, `keepwarm.toml`. `keepwarm run --config FILE --dry-run` checks it and starts nothing; `keepwarm explain
+KEY` says in a terminal what this page says.
+
+* **Times** are strings with a unit: `"250ms"`, `"30s"`, `"5m"`, `"1h"`.
+* **Sizes** are strings with a unit, `"512B"`, `"8KiB"`, `"10MiB"`, `"1GiB"`, or a plain number of bytes.
+* **Rates** are sizes per second: `"500B"` or `"500B/s"`.
+* **Lists** of strings may be a single string.
+* **Relative paths** count from the directory of the main configuration file.
+* **Placeholders** in strings: `${VARIABLE}`, `${VARIABLE:-default}` (also for an empty variable) and `${file:/path}`, whose
+  last line break is dropped. `$${` is a plain `${`. What was filled in is never shown in a message.
+* **Variables** go over the file: `KEEPWARM_SERVER__THREADS=2`, `KEEPWARM_APP__SHOP__WORKERS=4`; in upper case, with `__`
+  between the steps and `_` for a `-` in a NAME. A list or a table is written as TOML. Names inside `env` keep their case.
+* **Everything is checked before anything starts or reloads**: unknown keys, types, units, bounds, files that must be there,
+  addresses that two listeners share, routes to apps that do not exist. All faults are reported at once.
+* **Reload** says what `keepwarm reload` (SIGHUP) does with a changed value: *live* counts from the next connection or request
+  on, *recycle* replaces the app's workers, *restart* is taken up only by a new start.
+
+```toml
+[server]
+threads = 2
+
+[listen.public]
+bind = "0.0.0.0:8080"
+
+[[listen.public.route]]
+path = "/ping"
+respond = { body = "pong" }
+
+[[listen.public.route]]                  # no path: everything else
+app = "shop"
+
+[app.shop]
+entry = "shop.wsgi:application"
+workers = 4
+```
+"#;
+
+/// A section with its keys, then the sections inside it.
+fn section(out: &mut String, info: &Info) {
+    let named = info.children.iter().any(|child| child.path.starts_with(&format!("{}.NAME.", info.path)));
+    let path = if named { format!("{}.NAME", info.path) } else { info.path.clone() };
+    out.push_str(&format!("\n## `{}`\n\n{}.\n", header(&path), info.brief));
+    if !info.long.is_empty() {
+        out.push_str(&format!("{}\n", info.long));
+    }
+    if is_repeated(&info.path) {
+        out.push_str("The keys are those of `[server.limits]`.\n");
+        return;
+    }
+    for child in info.children.iter().filter(|child| child.served) {
+        key(out, child);
+    }
+    let later: Vec<String> =
+        info.children.iter().filter(|child| !child.served).map(|child| format!("`{}`", child.name)).collect();
+    if !later.is_empty() {
+        out.push_str(&format!("\nNot served by this version yet: {}.\n", later.join(", ")));
+    }
+    for child in info.children.iter().filter(|child| !child.children.is_empty()) {
+        section(out, child);
+    }
+}
+
+fn key(out: &mut String, info: &Info) {
+    out.push_str(&format!("\n### `{}`\n\n{}.", info.path, info.brief));
+    if !info.long.is_empty() && info.children.is_empty() {
+        out.push_str(&format!(" {}", info.long));
+    }
+    out.push_str(&format!("\n\n* Type: {}\n* Default: {}\n", info.expected, info.default));
+    out.push_str(&format!("* Example: `{}`\n", info.right));
+    if info.children.is_empty() {
+        out.push_str(&format!("* Variable: `{}`\n", variable(&info.path)));
+    } else {
+        let inner = header(&info.path);
+        out.push_str(&format!("* Its keys: see `{inner}`\n"));
+    }
+    out.push_str(&format!("* Reload: {}\n* Since: {}\n", info.reload, info.since));
+}

@@ -1,0 +1,86 @@
+use super::limits::LIMITS;
+use super::route::{ROUTE, RouteDraft, Routes};
+use crate::key::{Key, Preset, Reload, Section, Set, Sub};
+use crate::model::{AccessLog, Bind, Limits, LogFormat};
+use crate::raw::Span;
+use crate::shape::{AccessLogs, Binds};
+
+/// `[listen.NAME]` as it was read, with the places later checks point at.
+pub(crate) struct ListenDraft {
+    pub(crate) name: String,
+    /// Of NAME.
+    pub(crate) span: Span,
+    pub(crate) bind: Vec<(Bind, Span)>,
+    pub(crate) limits: Limits,
+    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) routes: Vec<RouteDraft>,
+    /// None was written, not even a faulty one.
+    pub(crate) has_no_route: bool,
+}
+
+impl ListenDraft {
+    pub(crate) fn new(name: &str, span: Span, limits: Limits) -> ListenDraft {
+        ListenDraft {
+            name: name.to_owned(),
+            span,
+            bind: Vec::new(),
+            limits,
+            access_log: Some(AccessLog { format: LogFormat::Text, file: None }),
+            routes: Vec::new(),
+            has_no_route: true,
+        }
+    }
+}
+
+pub(crate) static LISTEN: Section<ListenDraft> = Section {
+    keys: &[
+        Key {
+            name: "bind",
+            brief: "Where to listen",
+            long: "`\"HOST:PORT\"`, `\"[IPV6]:PORT\"` or `\"unix:/PATH\"`; one, or a list. A host name is resolved at start and at each reload. Port 0 is any free port. An IPv6 address is IPv6 only: for both families write `[\"0.0.0.0:80\", \"[::]:80\"]`. No two listeners may share an address.",
+            default: Preset::Required,
+            right: "bind = \"0.0.0.0:8080\"",
+            wrong: "bind = \"8080\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Binds, |listen: &mut ListenDraft, bind| listen.bind = bind),
+        },
+        Key {
+            name: "limits",
+            brief: "What a peer may cost on this listener; keys as in `[server.limits]`",
+            long: "What is not set here is taken from `[server.limits]`.",
+            default: Preset::Words("those of `[server.limits]`"),
+            right: "limits = { body = \"1MiB\" }",
+            wrong: "limits = 5",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Sub(&LIMITS, |listen: &mut ListenDraft| &mut listen.limits),
+        },
+        Key {
+            name: "access_log",
+            brief: "One line per request",
+            long: "`\"off\"`, `\"text\"` or `\"json\"` for standard output, or a table with `format` and `file`.",
+            default: Preset::Value("\"text\""),
+            right: "access_log = \"json\"",
+            wrong: "access_log = true",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(AccessLogs, |listen: &mut ListenDraft, log| listen.access_log = log),
+        },
+        Key {
+            name: "route",
+            brief: "Which requests are served by what: `[[listen.NAME.route]]`, in order",
+            long: "Routes are tried in the order of the file, those of an included file after those of the file that includes it; the first one whose `host`, `path` and `method` all fit serves the request. When none fits the answer is 404, or 405 when one would fit but for its `method`. With a single `[app.NAME]` and no route at all, every request goes to that app.",
+            default: Preset::Words("everything to the app, when there is just one"),
+            right: "route = [{ path = \"/api/*\", app = \"shop\" }]",
+            wrong: "route = \"shop\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Routes(&ROUTE),
+        },
+        Key::later("tls", "Certificates"),
+        Key::later("http2", "HTTP/2"),
+        Key::later("proxy_protocol", "PROXY protocol"),
+        Key::later("forward_proxy", "Forward proxy"),
+    ],
+};

@@ -1,0 +1,204 @@
+use std::path::PathBuf;
+
+use super::app::{APP, AppDraft};
+use super::listen::{LISTEN, ListenDraft};
+use super::server::SERVER;
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set, Sub};
+use crate::model::Server;
+use crate::raw::{Directive, Entry, Span, Table, Value};
+use crate::shape::Strings;
+
+/// A file as it was read.
+pub(crate) struct Root {
+    pub(crate) server: Server,
+    pub(crate) listens: Vec<ListenDraft>,
+    pub(crate) apps: Vec<AppDraft>,
+    /// Where apps live that do not say otherwise.
+    pub(crate) directory: PathBuf,
+}
+
+/// The top of the file. The order counts: listeners start from the server's limits.
+pub(crate) static ROOT: Section<Root> = Section {
+    keys: &[
+        Key {
+            name: "include",
+            brief: "Further files, laid over one another",
+            long: "Paths and globs, relative to the directory of the main file; those of a glob in the order of their names. Each key may be set once in all files together; routes of the same listener are strung together. An included file includes nothing itself.",
+            default: Preset::Words("none"),
+            right: "include = [\"conf.d/*.toml\"]",
+            wrong: "include = [\"no-such-file.toml\"]",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(INCLUDE, |_: &mut Root, _| {}),
+        },
+        Key {
+            name: "server",
+            brief: "The process",
+            long: "",
+            default: Preset::Words("as each key says"),
+            right: "[server]\nthreads = 2",
+            wrong: "server = 2",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Sub(&SERVER, |root: &mut Root| &mut root.server),
+        },
+        Key {
+            name: "app",
+            brief: "Applications, each under a NAME of its own: `[app.NAME]`",
+            long: "NAME is made of letters, digits, `-` and `_`; logs and metrics show it.",
+            default: Preset::Words("none"),
+            right: "[app.shop]\nentry = \"shop.wsgi:application\"",
+            wrong: "app = \"shop\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Named {
+                section: &APP,
+                begin: |root, name, span| AppDraft::new(name, span, root.directory.clone()),
+                finish: |root, mut draft, table, cx| {
+                    draft.finish(table, cx);
+                    root.apps.push(draft);
+                },
+            },
+        },
+        Key {
+            name: "listen",
+            brief: "Listeners, each under a NAME of its own: `[listen.NAME]`",
+            long: "NAME is made of letters, digits, `-` and `_`; logs and metrics show it. At least one listener is needed.",
+            default: Preset::Required,
+            right: "[listen.public]\nbind = \"0.0.0.0:8080\"",
+            wrong: "listen = \"0.0.0.0:8080\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Named {
+                section: &LISTEN,
+                begin: |root, name, span| ListenDraft::new(name, span, root.server.limits.clone()),
+                finish: |root, draft, table, cx| {
+                    if table.entry("bind").is_none() {
+                        let problem = cx
+                            .problem(draft.span, format!("`{}` does not say where to listen", cx.name()))
+                            .expected("`bind`, for example bind = \"0.0.0.0:8080\"");
+                        cx.push(problem);
+                    }
+                    root.listens.push(draft);
+                },
+            },
+        },
+        Key { value: &LaterSection("[admin]"), ..Key::later("admin", "Admin page, metrics and health") },
+        Key { value: &LaterSection("[upstream.*]"), ..Key::later("upstream", "Services the app calls") },
+        Key { value: &LaterSection("[rate_limit.*]"), ..Key::later("rate_limit", "Rate limits") },
+    ],
+};
+
+/// `include`, which is carried out before anything is checked.
+pub(crate) const INCLUDE: Strings =
+    Strings { one: "a path or glob", many: "paths and globs", may_be_empty: true, fault: |_| None };
+
+/// A section whose tables have names: `[app.NAME]`.
+struct Named<T: 'static> {
+    section: &'static Section<T>,
+    begin: fn(&Root, &str, Span) -> T,
+    finish: fn(&mut Root, T, &Table, &mut Checker<'_>),
+}
+
+impl<T> Field<Root> for Named<T> {
+    fn set(&self, root: &mut Root, directive: &Directive, cx: &mut Checker<'_>) {
+        let Some(table) = cx.table(directive) else { return };
+        for entry in &table.entries {
+            if let Some(fault) = name_fault(&entry.key) {
+                let problem = cx
+                    .problem(entry.key_span, format!("`{}` is no name for a section: {fault}", entry.key))
+                    .expected("letters, digits, `-` and `_`, at most 64 of them");
+                cx.push(problem);
+                continue;
+            }
+            self.one(root, entry, cx);
+        }
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        self
+    }
+}
+
+impl<T> Named<T> {
+    fn one(&self, root: &mut Root, entry: &Entry, cx: &mut Checker<'_>) {
+        // `[app] workers = 4`: a key of the section where a name should be.
+        if self.section.keys.iter().any(|key| key.name == entry.key)
+            && !matches!(entry.value.value, Value::Table(_))
+        {
+            let section = cx.name();
+            let problem = cx
+                .problem(
+                    entry.key_span,
+                    format!("`{}` stands in `[{section}]`, which has no name", entry.key),
+                )
+                .expected(format!("a section with a name: [{section}.NAME]"));
+            cx.push(problem);
+            return;
+        }
+        cx.enter_named(&entry.key);
+        if let Some(table) = cx.table(&entry.value) {
+            let mut draft = (self.begin)(root, &entry.key, entry.key_span);
+            self.section.read(&mut draft, &table, cx);
+            (self.finish)(root, draft, &table, cx);
+        }
+        cx.leave();
+    }
+}
+
+/// `__` would end the name in a variable's name.
+fn name_fault(name: &str) -> Option<&'static str> {
+    let letters = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if name.is_empty() {
+        Some("it is empty")
+    } else if name.len() > 64 {
+        Some("it is too long")
+    } else if !name.bytes().all(letters) {
+        Some("it has other characters in it")
+    } else if name.contains("__") {
+        Some("`__` separates the steps of a variable's name")
+    } else {
+        None
+    }
+}
+
+impl<T> Describe for Named<T> {
+    fn expected(&self) -> String {
+        "a table of sections, each with a name".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "sections".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::object([("type", Json::text("object")), ("additionalProperties", self.section.schema())])
+    }
+
+    fn children(&self, path: &str) -> Vec<Info> {
+        self.section.infos(&format!("{path}.NAME"))
+    }
+}
+
+/// A whole section that the design knows and this version does not serve.
+struct LaterSection(&'static str);
+
+impl Field<Root> for LaterSection {
+    fn set(&self, _root: &mut Root, directive: &Directive, cx: &mut Checker<'_>) {
+        // Point at the first named table, as the header of `[upstream]` itself is never written.
+        let first = match &directive.value {
+            Value::Table(table) => {
+                table.entries.first().filter(|entry| matches!(entry.value.value, Value::Table(_)))
+            }
+            _ => None,
+        };
+        let at = first.map_or(directive, |entry| &entry.value).clone();
+        cx.not_served(&at, &format!("`{}`", self.0));
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        &crate::key::Later
+    }
+}

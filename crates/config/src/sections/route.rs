@@ -1,0 +1,345 @@
+use super::listen::ListenDraft;
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set, Shape};
+use crate::model::{Cidr, EarlyHints, HeaderRules, HostPattern, PathPattern, Redirect, Respond};
+use crate::raw::{Directive, Span, Table, Value};
+use crate::shape::{
+    Cidrs, Flag, Hosts, Methods, OrWord, Paths, Redirects, Responses, Size, Words, header_rules,
+};
+
+/// `[[listen.NAME.route]]` as it was read.
+pub(crate) struct RouteDraft {
+    /// Of the whole route.
+    pub(crate) span: Span,
+    /// `listen.public.route[1]`
+    pub(crate) name: String,
+    pub(crate) hosts: Vec<HostPattern>,
+    pub(crate) path: PathPattern,
+    pub(crate) methods: Vec<String>,
+    pub(crate) app: Option<(String, Span)>,
+    pub(crate) respond: Option<Respond>,
+    pub(crate) redirect: Option<Redirect>,
+    pub(crate) strip_prefix: Option<bool>,
+    pub(crate) max_body: Option<Option<u64>>,
+    pub(crate) buffer_request: Option<bool>,
+    pub(crate) buffer_response: Option<bool>,
+    pub(crate) early_hints: EarlyHints,
+    pub(crate) headers: HeaderRules,
+    pub(crate) allow: Vec<Cidr>,
+    pub(crate) deny: Vec<Cidr>,
+    pub(crate) abort_on_half_close: bool,
+}
+
+impl RouteDraft {
+    pub(crate) fn new(name: String, span: Span) -> RouteDraft {
+        RouteDraft {
+            span,
+            name,
+            hosts: Vec::new(),
+            path: PathPattern::Any,
+            methods: Vec::new(),
+            app: None,
+            respond: None,
+            redirect: None,
+            strip_prefix: None,
+            max_body: None,
+            buffer_request: None,
+            buffer_response: None,
+            early_hints: EarlyHints::Auto,
+            headers: HeaderRules::default(),
+            allow: Vec::new(),
+            deny: Vec::new(),
+            abort_on_half_close: false,
+        }
+    }
+}
+
+/// What a route can end in. Exactly one.
+const ENDS: [&str; 5] = ["app", "upstream", "files", "redirect", "respond"];
+
+/// The list of routes of a listener.
+pub(crate) struct Routes(pub(crate) &'static Section<RouteDraft>);
+
+impl Field<ListenDraft> for Routes {
+    fn set(&self, listen: &mut ListenDraft, directive: &Directive, cx: &mut Checker<'_>) {
+        listen.has_no_route = matches!(&directive.value, Value::List(items) if items.is_empty());
+        for (index, item) in cx.items(directive).iter().enumerate() {
+            let Some(table) = cx.table(item) else { continue };
+            let name = format!("{}[{}]", cx.name(), index + 1);
+            let mut draft = RouteDraft::new(name, item.span);
+            cx.enter_item(index + 1);
+            self.0.read(&mut draft, &table, cx);
+            check(&draft, &table, cx);
+            cx.leave();
+            listen.routes.push(draft);
+        }
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        self
+    }
+}
+
+impl Describe for Routes {
+    fn expected(&self) -> String {
+        "a list of tables, one for each route: [[listen.NAME.route]]".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "list of tables".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::object([("type", Json::text("array")), ("items", self.0.schema())])
+    }
+
+    fn children(&self, path: &str) -> Vec<Info> {
+        self.0.infos(path)
+    }
+}
+
+/// What no key can know of the others.
+fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
+    let ends: Vec<_> = ENDS.iter().filter_map(|end| table.entry(end)).collect();
+    let name = cx.name();
+    match ends.as_slice() {
+        [] => {
+            let problem = cx
+                .problem(draft.span, format!("`{name}` does not say what serves its requests"))
+                .expected("one of `app`, `respond` or `redirect`");
+            cx.push(problem);
+        }
+        [_] => {}
+        [first, second, ..] => {
+            let message = format!("`{name}` has both `{}` and `{}`", first.key, second.key);
+            let problem = cx
+                .problem(second.key_span, message)
+                .related(cx.texts.place(first.key_span), "the other one")
+                .expected("exactly one of `app`, `respond` or `redirect`")
+                .help("make two routes of it");
+            cx.push(problem);
+        }
+    }
+    let Some(strip) = table.entry("strip_prefix").filter(|_| draft.strip_prefix == Some(true)) else {
+        return;
+    };
+    if !matches!(draft.path, PathPattern::Prefix(_)) {
+        let problem = cx
+            .problem(strip.key_span, format!("`{name}` has no prefix to strip"))
+            .expected("a `path` such as \"/api/*\" beside `strip_prefix`");
+        cx.push(problem);
+    }
+}
+
+pub(crate) static ROUTE: Section<RouteDraft> = Section {
+    keys: &[
+        Key {
+            name: "host",
+            brief: "Hosts it answers for",
+            long: "Compared with the request's host without its port, whatever the case. `\"*.example.com\"` is every name below `example.com`, not that one itself.",
+            default: Preset::Words("all"),
+            right: "host = [\"example.com\", \"*.example.com\"]",
+            wrong: "host = \"example.com:8080\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Hosts, |route: &mut RouteDraft, hosts| route.hosts = hosts),
+        },
+        Key {
+            name: "path",
+            brief: "Paths it answers for",
+            long: "`\"/x\"` is that path only. `\"/x/*\"` is every path that begins with `/x/`; `/x` itself is not among them. `\"/*\"` is all. Compared with the normalised path: unreserved octets decoded, escapes in upper case, dot segments removed, `//` kept.",
+            default: Preset::Words("all"),
+            right: "path = \"/assets/*\"",
+            wrong: "path = \"assets/*\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Paths, |route: &mut RouteDraft, path| route.path = path),
+        },
+        Key {
+            name: "method",
+            brief: "Methods it answers for; `GET` brings `HEAD` with it",
+            long: "",
+            default: Preset::Words("all"),
+            right: "method = [\"GET\", \"POST\"]",
+            wrong: "method = \"get\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Methods, |route: &mut RouteDraft, methods| route.methods = methods),
+        },
+        Key {
+            name: "app",
+            brief: "Name of the `[app.NAME]` that serves it",
+            long: "A route ends in exactly one of `app`, `respond` and `redirect`.",
+            default: Preset::Words("none"),
+            right: "app = \"shop\"",
+            wrong: "app = \"shpo\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(AppName, |route: &mut RouteDraft, app| route.app = Some(app)),
+        },
+        Key {
+            name: "respond",
+            brief: "A fixed answer: a status, or a table",
+            long: "",
+            default: Preset::Words("none"),
+            right: "respond = { status = 200, body = \"pong\" }",
+            wrong: "respond = \"pong\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Responses, |route: &mut RouteDraft, respond| route.respond = Some(respond)),
+        },
+        Key {
+            name: "redirect",
+            brief: "An answer that sends the client elsewhere: where to, or a table",
+            long: "",
+            default: Preset::Words("none"),
+            right: "redirect = \"https://example.com$path$query\"",
+            wrong: "redirect = \"/$path\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Redirects, |route: &mut RouteDraft, redirect| route.redirect = Some(redirect)),
+        },
+        Key {
+            name: "strip_prefix",
+            brief: "The app sees the path without the route's prefix",
+            long: "With `path = \"/api/*\"` a request for `/api/x` reaches the app as `/x`, with `/api` in `SCRIPT_NAME` (WSGI) or `root_path` (ASGI).",
+            default: Preset::Value("false"),
+            right: "strip_prefix = true",
+            wrong: "strip_prefix = \"/api\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Flag, |route: &mut RouteDraft, strip| route.strip_prefix = Some(strip)),
+        },
+        Key {
+            name: "max_body",
+            brief: "Size of a request body; more is answered with 413",
+            long: "A declared length above it is refused at once, without `100 Continue`.",
+            default: Preset::Words("`limits.body` of the listener"),
+            right: "max_body = \"200MiB\"",
+            wrong: "max_body = \"200mb\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(
+                OrWord { word: "off", shape: Size { min: 0, max: 1 << 50 } },
+                |route: &mut RouteDraft, size| route.max_body = Some(size),
+            ),
+        },
+        Key {
+            name: "buffer_request",
+            brief: "Read the body before the app is called, so that a slow upload holds no worker",
+            long: "",
+            default: Preset::Words("`true` for WSGI, `false` for ASGI"),
+            right: "buffer_request = false",
+            wrong: "buffer_request = \"no\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Flag, |route: &mut RouteDraft, buffer| route.buffer_request = Some(buffer)),
+        },
+        Key {
+            name: "buffer_response",
+            brief: "Free the worker as soon as it has produced its answer, so that a slow reader holds none",
+            long: "What the client has not taken yet is kept in memory, then in a spill file, up to `limits.response_buffer`. Streams leave as they come all the same.",
+            default: Preset::Words("`true` for WSGI, `false` for ASGI"),
+            right: "buffer_response = false",
+            wrong: "buffer_response = 0",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Flag, |route: &mut RouteDraft, buffer| route.buffer_response = Some(buffer)),
+        },
+        Key {
+            name: "early_hints",
+            brief: "Who gets an app's `103 Early Hints`",
+            long: "`\"auto\"`: clients known to cope, which over HTTP/1.1 are those that send `Sec-Fetch-Mode: navigate` (RFC 8297 §3). `\"always\"`: every HTTP/1.1 client. An HTTP/1.0 client never gets any 1xx.",
+            default: Preset::Value("\"auto\""),
+            right: "early_hints = \"never\"",
+            wrong: "early_hints = \"alwyas\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Words(HINTS), |route: &mut RouteDraft, hints| route.early_hints = hints),
+        },
+        Key {
+            name: "headers",
+            brief: "Changes to the head of every answer: `{ set = { NAME = VALUE }, remove = [NAME] }`",
+            long: "",
+            default: Preset::Words("none"),
+            right: "headers = { set = { X-Frame-Options = \"DENY\" }, remove = [\"X-Powered-By\"] }",
+            wrong: "headers = \"X-Frame-Options: DENY\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &header_rules(|route: &mut RouteDraft| &mut route.headers),
+        },
+        Key {
+            name: "allow",
+            brief: "Clients that may use the route; all others get 403",
+            long: "Addresses and blocks of them. The client is the peer, or what a trusted proxy says of it. `deny` goes first.",
+            default: Preset::Words("everybody"),
+            right: "allow = [\"10.0.0.0/8\", \"::1\"]",
+            wrong: "allow = [\"10.0.0.0/33\"]",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Cidrs, |route: &mut RouteDraft, blocks| route.allow = blocks),
+        },
+        Key {
+            name: "deny",
+            brief: "Clients that get 403",
+            long: "",
+            default: Preset::Words("nobody"),
+            right: "deny = [\"203.0.113.0/24\"]",
+            wrong: "deny = [\"somebody\"]",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Cidrs, |route: &mut RouteDraft, blocks| route.deny = blocks),
+        },
+        Key {
+            name: "abort_on_half_close",
+            brief: "A client that closes its write side counts as gone, and its request is cancelled",
+            long: "Off, because a client may well close its side after its request and wait for the answer (RFC 9112 §9.6).",
+            default: Preset::Value("false"),
+            right: "abort_on_half_close = true",
+            wrong: "abort_on_half_close = \"yes\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Flag, |route: &mut RouteDraft, abort| route.abort_on_half_close = abort),
+        },
+        Key::later("upstream", "Name of the `[upstream.NAME]` that serves it"),
+        Key::later("files", "Directory of files that serves it"),
+        Key::later("try_files", "Files to try first"),
+        Key::later("compress", "Compression of answers"),
+        Key::later("rate_limit", "Name of the `[rate_limit.NAME]` that holds"),
+    ],
+};
+
+const HINTS: &[(&str, EarlyHints)] =
+    &[("auto", EarlyHints::Auto), ("always", EarlyHints::Always), ("never", EarlyHints::Never)];
+
+/// The name of an app, and where it stands: whether there is such an app is known when all is read.
+struct AppName;
+
+impl Describe for AppName {
+    fn expected(&self) -> String {
+        "the name of an [app.NAME]".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "name of an app".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::of_type("string")
+    }
+}
+
+impl Shape for AppName {
+    type Out = (String, Span);
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(String, Span)> {
+        let text = cx.text(directive)?;
+        if text.text.is_empty() {
+            let problem = cx.wrong(directive.span, "is an empty string");
+            cx.push(problem);
+            return None;
+        }
+        Some((text.text.clone(), directive.span))
+    }
+}

@@ -1,0 +1,313 @@
+//! What only `[app.NAME]` has: kinds, entries, the number of workers, the environment.
+
+use std::collections::BTreeMap;
+
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::model::AppKind;
+use crate::nearest::{nearest, or_list};
+use crate::raw::{Directive, Span, Value};
+
+use super::path::path_text;
+use super::{Count, OrWord};
+
+/// `kind`
+pub(crate) struct Kinds;
+
+/// Kinds of the design that are not served yet.
+const LATER: [&str; 4] = ["php", "fastcgi", "rack", "http"];
+const SERVED: [(&str, AppKind); 2] = [("wsgi", AppKind::Wsgi), ("asgi", AppKind::Asgi)];
+
+impl Describe for Kinds {
+    fn expected(&self) -> String {
+        "\"wsgi\" or \"asgi\"".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        self.expected()
+    }
+
+    fn schema(&self) -> Json {
+        Json::words(["wsgi", "asgi"])
+    }
+}
+
+impl Shape for Kinds {
+    type Out = AppKind;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<AppKind> {
+        let text = cx.text(directive)?;
+        let word = text.text.as_str();
+        if let Some((_, kind)) = SERVED.iter().find(|(served, _)| *served == word) {
+            return Some(*kind);
+        }
+        let problem = if LATER.contains(&word) {
+            cx.wrong(directive.span, &format!("is `{word}`, a kind that is not served by this version yet"))
+        } else {
+            let quoted = cx.quote(text);
+            let problem = cx.wrong(directive.span, &format!("is {quoted}"));
+            let near = nearest(word, ["wsgi", "asgi"]);
+            if near.is_empty() || text.secret {
+                problem
+            } else {
+                problem.help(format!("did you mean {}?", or_list(&near)))
+            }
+        };
+        cx.push(problem);
+        None
+    }
+}
+
+/// `entry`
+pub(crate) struct EntryPoint;
+
+impl Describe for EntryPoint {
+    fn expected(&self) -> String {
+        "\"package.module:name\" or the path of a Python file".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "string".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::of_type("string")
+    }
+}
+
+impl Shape for EntryPoint {
+    type Out = (String, Span);
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(String, Span)> {
+        let text = cx.text(directive)?;
+        let entry = text.text.as_str();
+        let problem = if entry.is_empty() {
+            cx.wrong(directive.span, "is an empty string")
+        } else if entry.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            cx.wrong(directive.span, "has blanks in it")
+                .help("`command` takes a whole command line, as a list")
+        } else if entry.starts_with(':') || entry.ends_with(':') {
+            cx.wrong(directive.span, "has nothing on one side of its colon")
+        } else {
+            return Some((entry.to_owned(), directive.span));
+        };
+        cx.push(problem);
+        None
+    }
+}
+
+/// The kind of an entry's language when it is one that is not served yet: told by its ending.
+pub(crate) fn later_kind(entry: &str) -> Option<&'static str> {
+    let file = entry.rsplit('/').next().unwrap_or(entry);
+    match file.rsplit_once('.')?.1 {
+        "php" | "phtml" => Some("php"),
+        "ru" | "rb" => Some("rack"),
+        "js" | "mjs" | "cjs" | "ts" | "jar" => Some("http"),
+        _ => None,
+    }
+}
+
+/// `workers`
+pub(crate) struct Workers;
+
+const NUMBER: OrWord<Count> = OrWord { word: "auto", shape: Count { min: 1, max: 1024 } };
+
+impl Describe for Workers {
+    fn expected(&self) -> String {
+        NUMBER.expected()
+    }
+
+    fn type_name(&self) -> String {
+        NUMBER.type_name()
+    }
+
+    fn schema(&self) -> Json {
+        NUMBER.schema()
+    }
+}
+
+impl Shape for Workers {
+    type Out = Option<u32>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Option<u32>> {
+        if let Value::Table(_) = directive.value {
+            let name = cx.name();
+            cx.not_served(directive, &format!("`{name}` as a table (min, max, idle)"));
+            return None;
+        }
+        NUMBER.read(directive, cx)
+    }
+}
+
+/// `env`: variables and their values.
+pub(crate) struct EnvTable;
+
+impl Describe for EnvTable {
+    fn expected(&self) -> String {
+        "a table of variables, each with a string".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "table of strings".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::object([("type", Json::text("object")), ("additionalProperties", Json::of_type("string"))])
+    }
+}
+
+impl Shape for EnvTable {
+    type Out = BTreeMap<String, String>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<BTreeMap<String, String>> {
+        let table = cx.table(directive)?;
+        let mut variables = BTreeMap::new();
+        let mut whole = true;
+        for entry in &table.entries {
+            if let Some(fault) = variable_fault(&entry.key) {
+                let problem = cx.wrong(entry.key_span, &format!("sets `{}`, {fault}", entry.key));
+                cx.push(problem);
+                whole = false;
+                continue;
+            }
+            let value = &entry.value;
+            match &value.value {
+                Value::Text(text) if !text.text.contains('\0') => {
+                    variables.insert(entry.key.clone(), text.text.clone());
+                }
+                Value::Broken => whole = false,
+                _ => {
+                    let nul = matches!(value.value, Value::Text(_));
+                    let what = if nul { "a string with a NUL byte" } else { value.type_name() };
+                    let mut problem = cx.wrong(value.span, &format!("sets `{}` to {what}", entry.key));
+                    if matches!(value.value, Value::Integer(_) | Value::Flag(_) | Value::Float) {
+                        let written = cx.texts.slice(value.span);
+                        problem = problem.help(format!("write it in quotes: \"{written}\""));
+                    }
+                    cx.push(problem);
+                    whole = false;
+                }
+            }
+        }
+        whole.then_some(variables)
+    }
+}
+
+fn variable_fault(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        Some("which no variable can be called")
+    } else if name.starts_with("KEEPWARM_") {
+        Some("but names that begin with KEEPWARM_ are Keepwarm's own")
+    } else {
+        None
+    }
+}
+
+/// `env_file`: a file of `NAME=value` lines.
+pub(crate) struct EnvFile;
+
+impl Describe for EnvFile {
+    fn expected(&self) -> String {
+        "the path of a file of NAME=value lines".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "path".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::of_type("string")
+    }
+}
+
+impl Shape for EnvFile {
+    type Out = BTreeMap<String, String>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<BTreeMap<String, String>> {
+        let path = path_text(directive, cx)?;
+        let text = match cx.sources.read(&path).map(String::from_utf8) {
+            Ok(Ok(text)) => text,
+            unread => {
+                let why = match unread {
+                    Err(error) => error.to_string(),
+                    _ => "it is not UTF-8".to_owned(),
+                };
+                let problem = cx.wrong(directive.span, &format!("cannot be read: {why} ({path})"));
+                cx.push(problem);
+                return None;
+            }
+        };
+        let source = cx.texts.add_secrets(&path, text.clone());
+        let mut variables = BTreeMap::new();
+        let mut whole = true;
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let span = Span { source, start, end: start + line.len() };
+            start = span.end;
+            match env_line(line) {
+                Ok(Some((name, value))) => _ = variables.insert(name, value),
+                Ok(None) => {}
+                Err(fault) => {
+                    // The line may hold a secret: its number must do.
+                    let problem = cx
+                        .wrong(span, &format!("has a line that {fault}"))
+                        .related(cx.texts.place(directive.span), "the file is named here");
+                    cx.push(problem);
+                    whole = false;
+                }
+            }
+        }
+        whole.then_some(variables)
+    }
+}
+
+/// One line: `NAME=value`, `export NAME=value`, `NAME="value"`, `NAME='value'`, a comment, or nothing. Values are taken
+/// as they are: no escapes, no placeholders.
+fn env_line(line: &str) -> Result<Option<(String, String)>, String> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let line = line.strip_prefix("export ").unwrap_or(line).trim_start();
+    let Some((name, value)) = line.split_once('=') else {
+        return Err("is not NAME=value".to_owned());
+    };
+    let name = name.trim_end();
+    if let Some(fault) = variable_fault(name) {
+        return Err(format!("sets `{name}`, {fault}"));
+    }
+    if name.contains(char::is_whitespace) || value.contains('\0') {
+        return Err("is not NAME=value".to_owned());
+    }
+    let value = value.trim_start();
+    for quote in ['"', '\''] {
+        if let Some(rest) = value.strip_prefix(quote) {
+            return match rest.strip_suffix(quote) {
+                Some(inner) => Ok(Some((name.to_owned(), inner.to_owned()))),
+                None => Err(format!("begins a value with {quote} and does not end it so")),
+            };
+        }
+    }
+    Ok(Some((name.to_owned(), value.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_an_env_file() {
+        let read =
+            |line: &str| env_line(line).map(|pair| pair.map(|(name, value)| format!("{name}:{value}")));
+        assert_eq!(read("A=b"), Ok(Some("A:b".to_owned())));
+        assert_eq!(read("export A = \"b c\" "), Ok(Some("A:b c".to_owned())));
+        assert_eq!(read("A='#'"), Ok(Some("A:#".to_owned())));
+        assert_eq!(read("A="), Ok(Some("A:".to_owned())));
+        assert_eq!(read("A=b=c"), Ok(Some("A:b=c".to_owned())));
+        assert_eq!(read("  # A=b"), Ok(None));
+        for wrong in ["A", "=b", "A=\"b", "KEEPWARM_FD=3", "A B=c"] {
+            assert!(env_line(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! What routes are told apart by: hosts, paths, methods; and the rules of field names and values.
+
+use std::net::Ipv6Addr;
+
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::model::{HostPattern, PathPattern};
+use crate::nearest::{nearest, or_list};
+use crate::raw::{Directive, Text};
+
+/// One host or several.
+pub(crate) struct Hosts;
+
+/// A path pattern.
+pub(crate) struct Paths;
+
+/// One method or several.
+pub(crate) struct Methods;
+
+impl Describe for Hosts {
+    fn expected(&self) -> String {
+        "a host such as \"example.com\" or \"*.example.com\", without port, or a list of them".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "host or list of hosts".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::one_or_many(Json::of_type("string"))
+    }
+}
+
+impl Shape for Hosts {
+    type Out = Vec<HostPattern>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<HostPattern>> {
+        each(directive, cx, host)
+    }
+}
+
+fn host(text: &str) -> Result<HostPattern, Fault> {
+    let lower = text.to_ascii_lowercase();
+    if lower == "*" {
+        return Err(Fault::new("is `*`").help("leave `host` out: the route then answers for every host"));
+    }
+    if let Some((_, rest)) = lower.split_once("://") {
+        let host = rest.split(['/', ':']).next().unwrap_or("");
+        return Err(
+            Fault::new(format!("is `{text}`: a host has no scheme")).help(format!("write \"{host}\""))
+        );
+    }
+    if let Some(inner) = lower.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let parsed = inner.parse::<Ipv6Addr>();
+        return match parsed {
+            Ok(_) => Ok(HostPattern::Exact(lower)),
+            Err(_) => Err(Fault::new(format!("is `{text}`, with no IPv6 address in the brackets"))),
+        };
+    }
+    if let Some((host, _)) = lower.split_once(':') {
+        let help = format!("a route answers on every port of its listener: write \"{host}\"");
+        return Err(Fault::new(format!("is `{text}`: a host stands without its port")).help(help));
+    }
+    if !lower.is_ascii() {
+        let help = "write the name as DNS has it, in Punycode (\"xn--…\")";
+        return Err(Fault::new(format!("is `{text}`, with letters beyond ASCII")).help(help));
+    }
+    let (below, name) = match lower.strip_prefix("*.") {
+        Some(name) => (true, name),
+        None => (false, lower.as_str()),
+    };
+    let label_holds = |label: &str| {
+        !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    if !name.split('.').all(label_holds) {
+        return Err(Fault::new(format!("is `{text}`, which is no host name")));
+    }
+    Ok(if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exact(name.to_owned()) })
+}
+
+impl Describe for Paths {
+    fn expected(&self) -> String {
+        "\"/x\" for one path, \"/x/*\" for all below it, \"/*\" for all".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "path pattern".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::pattern("^/[^*?#]*[*]?$")
+    }
+}
+
+impl Shape for Paths {
+    type Out = PathPattern;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathPattern> {
+        let text = cx.text(directive)?;
+        settle(path(&text.text), text, directive, cx)
+    }
+}
+
+fn path(text: &str) -> Result<PathPattern, Fault> {
+    if text == "*" {
+        return Err(Fault::new("is `*`").help("write \"/*\", or leave `path` out"));
+    }
+    if !text.starts_with('/') {
+        let help = format!("write \"/{text}\"");
+        let fault = Fault::new(format!("is `{text}`, which does not begin with a slash"));
+        return Err(if text.is_empty() || text.contains("://") { fault } else { fault.help(help) });
+    }
+    if let Some(mark) = text.chars().find(|c| matches!(c, '?' | '#')) {
+        let (path, _) = text.split_once(mark).unwrap_or((text, ""));
+        let fault = Fault::new(format!("is `{text}`: routes look at the path only"));
+        return Err(fault.help(format!("write \"{path}\"")));
+    }
+    let (body, open) = match text.strip_suffix("/*") {
+        Some(body) => (body, true),
+        None => (text, false),
+    };
+    if body.contains('*') {
+        return Err(Fault::new(format!("is `{text}`: `*` stands only at the end, behind a slash")));
+    }
+    let normal = normalised(body)?;
+    if normal != body {
+        let shown = if open { format!("{normal}/*") } else { normal.clone() };
+        let fault = Fault::new(format!("is `{text}`, which no normalised path is like (RFC 3986 §6.2.2)"));
+        return Err(fault.help(format!("requests are normalised before they are routed: write \"{shown}\"")));
+    }
+    Ok(match (open, normal.is_empty()) {
+        (true, true) => PathPattern::Any,
+        (true, false) => PathPattern::Prefix(format!("{normal}/")),
+        (false, _) => PathPattern::Exact(normal),
+    })
+}
+
+/// The path as requests have it when they are routed: unreserved octets decoded, other escapes in upper case, bytes
+/// that cannot stand in a path escaped, dot segments removed.
+fn normalised(path: &str) -> Result<String, Fault> {
+    let mut out = String::with_capacity(path.len());
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        let (byte, escaped) = match byte {
+            b'%' => match (bytes.next().and_then(hex), bytes.next().and_then(hex)) {
+                (Some(high), Some(low)) => (high * 16 + low, true),
+                _ => {
+                    return Err(Fault::new(format!(
+                        "is `{path}`, with a `%` and no two hex digits behind it"
+                    )));
+                }
+            },
+            byte => (byte, false),
+        };
+        if byte == 0 {
+            return Err(Fault::new("has a NUL in it, which no request may have"));
+        }
+        let unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        // RFC 3986 §3.3: pchar, and the slash between segments.
+        if unreserved || (!escaped && b"/!$&'()*+,;=:@".contains(&byte)) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    Ok(without_dots(&out))
+}
+
+/// RFC 3986 §5.2.4 for a path that begins with a slash, or is empty.
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match segment {
+            "." => {}
+            ".." => _ = kept.pop(),
+            segment => {
+                kept.push(segment);
+                continue;
+            }
+        }
+        if last {
+            kept.push("");
+        }
+    }
+    kept.iter().flat_map(|segment| ["/", segment]).collect()
+}
+
+fn hex(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+impl Describe for Methods {
+    fn expected(&self) -> String {
+        "a method in upper case, or a list of them".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "method or list of methods".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::one_or_many(Json::pattern("^[A-Z][A-Z0-9-]*$"))
+    }
+}
+
+impl Shape for Methods {
+    type Out = Vec<String>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<String>> {
+        each(directive, cx, method)
+    }
+}
+
+/// Those people route by; others are taken too, unless they look like a slip of one of these.
+const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "REPORT"];
+
+fn method(text: &str) -> Result<String, Fault> {
+    if matches!(text, "CONNECT" | "TRACE") {
+        return Err(Fault::new(format!("is `{text}`, which is never routed: the edge answers it with 405")));
+    }
+    if METHODS.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let near: Vec<&str> = nearest(text, METHODS);
+    let holds =
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'-');
+    if holds && near.is_empty() {
+        return Ok(text.to_owned());
+    }
+    let fault = Fault::new(format!("is `{text}`"));
+    Err(if near.is_empty() { fault } else { fault.help(format!("did you mean {}?", or_list(&near))) })
+}
+
+/// What is wrong with a string, and what to write.
+struct Fault {
+    what: String,
+    help: Option<String>,
+}
+
+impl Fault {
+    fn new(what: impl Into<String>) -> Fault {
+        Fault { what: what.into(), help: None }
+    }
+
+    fn help(mut self, help: impl Into<String>) -> Fault {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+fn settle<V>(read: Result<V, Fault>, text: &Text, at: &Directive, cx: &mut Checker<'_>) -> Option<V> {
+    let fault = match read {
+        Ok(value) => return Some(value),
+        Err(fault) => fault,
+    };
+    let problem = if text.secret {
+        cx.wrong(at.span, "has a value that will not do")
+    } else {
+        let problem = cx.wrong(at.span, &fault.what);
+        match fault.help {
+            Some(help) => problem.help(help),
+            None => problem,
+        }
+    };
+    cx.push(problem);
+    None
+}
+
+fn each<V>(
+    directive: &Directive,
+    cx: &mut Checker<'_>,
+    read: fn(&str) -> Result<V, Fault>,
+) -> Option<Vec<V>> {
+    let items = cx.items(directive);
+    if items.is_empty() {
+        let problem = cx.wrong(directive.span, "is an empty list").help("leave it out to match all");
+        cx.push(problem);
+        return None;
+    }
+    let mut values = Vec::with_capacity(items.len());
+    for item in items.iter() {
+        let value = cx.text(item).and_then(|text| settle(read(&text.text), text, item, cx));
+        values.push(value);
+    }
+    values.into_iter().collect()
+}
+
+/// What is wrong with the name of a field that the configuration wants to set or remove.
+pub(crate) fn field_name_fault(name: &str) -> Option<&'static str> {
+    // RFC 9110 §5.6.2: token.
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Some("is no field name");
+    }
+    const FRAMING: [&str; 9] = [
+        "connection",
+        "content-length",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "date",
+    ];
+    FRAMING
+        .contains(&name.to_ascii_lowercase().as_str())
+        .then_some("is a field that only Keepwarm itself sets")
+}
+
+/// RFC 9110 §5.5: no control characters but the tab, no blanks at the ends.
+pub(crate) fn field_value_is_valid(value: &str) -> bool {
+    value.trim_matches([' ', '\t']) == value && !value.chars().any(|c| c.is_ascii_control() && c != '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_read_in_their_normal_form() {
+        let prefix = |text: &str| PathPattern::Prefix(text.to_owned());
+        let exact = |text: &str| PathPattern::Exact(text.to_owned());
+        assert_eq!(path("/*").ok(), Some(PathPattern::Any));
+        assert_eq!(path("/assets/*").ok(), Some(prefix("/assets/")));
+        assert_eq!(path("/").ok(), Some(exact("/")));
+        assert_eq!(path("/a//b").ok(), Some(exact("/a//b")));
+        assert_eq!(path("/a%2Fb").ok(), Some(exact("/a%2Fb")));
+        for wrong in
+            ["", "x", "*", "/*/x", "/x*", "/a?b", "/a/../b", "/a/./b", "/%41", "/a%2fb", "/é", "/%", "/%00"]
+        {
+            assert!(path(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn dot_segments_go() {
+        let cases =
+            [("/a/b/../c", "/a/c"), ("/..", "/"), ("/a/.", "/a/"), ("/a/..", "/"), ("", ""), ("/.a", "/.a")];
+        for (path, normal) in cases {
+            assert_eq!(without_dots(path), normal, "{path}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Addresses to listen on, and blocks of addresses.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::model::{Bind, Cidr};
+use crate::raw::{Directive, Span, Value};
+
+/// One address or several; each keeps its place, for the check of two alike.
+pub(crate) struct Binds;
+
+/// Addresses and blocks of addresses.
+pub(crate) struct Cidrs;
+
+impl Describe for Binds {
+    fn expected(&self) -> String {
+        "\"HOST:PORT\", \"[IPV6]:PORT\" or \"unix:/PATH\", or a list of them".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "address or list of addresses".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::one_or_many(Json::pattern("^(unix:.+|.+:[0-9]+)$"))
+    }
+}
+
+impl Shape for Binds {
+    type Out = Vec<(Bind, Span)>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Self::Out> {
+        let items = cx.items(directive);
+        if items.is_empty() {
+            let problem = cx.wrong(directive.span, "is an empty list");
+            cx.push(problem);
+            return None;
+        }
+        let read: Vec<Option<(Bind, Span)>> =
+            items.iter().map(|item| bind(item, cx).map(|bind| (bind, item.span))).collect();
+        read.into_iter().collect()
+    }
+}
+
+fn bind(item: &Directive, cx: &mut Checker<'_>) -> Option<Bind> {
+    if let Value::Integer(port) = item.value {
+        let problem = cx
+            .wrong(item.span, "is a number")
+            .help(format!("write \"127.0.0.1:{port}\" or \"0.0.0.0:{port}\""));
+        cx.push(problem);
+        return None;
+    }
+    let text = cx.text(item)?;
+    let read = match text.text.strip_prefix("unix:") {
+        Some(path) => unix(path, cx),
+        None => tcp(&text.text),
+    };
+    let fault = match read {
+        Ok(bind) => return Some(bind),
+        Err(fault) => fault,
+    };
+    let quoted = cx.quote(text);
+    let mut problem = cx.wrong(item.span, &format!("is {quoted}: {}", fault.0));
+    if let (Some(help), false) = (fault.1, text.secret) {
+        problem = problem.help(help);
+    }
+    cx.push(problem);
+    None
+}
+
+/// What is wrong, and what to write.
+struct Fault(&'static str, Option<String>);
+
+fn unix(path: &str, cx: &Checker<'_>) -> Result<Bind, Fault> {
+    if path.is_empty() {
+        return Err(Fault("a path must follow `unix:`", None));
+    }
+    if path.starts_with('@') {
+        return Err(Fault(
+            "abstract sockets are not served",
+            Some("use a path in the file system".to_owned()),
+        ));
+    }
+    let path = cx.path(path);
+    // sun_path of Linux holds 108 bytes with the closing NUL.
+    if path.len() > 107 || path.contains('\0') {
+        return Err(Fault("the path of a Unix socket has at most 107 bytes and no NUL", None));
+    }
+    if !cx.has_parent(&path) {
+        return Err(Fault(
+            "its directory does not exist",
+            Some("create the directory, or correct the path".to_owned()),
+        ));
+    }
+    Ok(Bind::Unix(path.into()))
+}
+
+fn tcp(text: &str) -> Result<Bind, Fault> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(Bind::Tcp(address));
+    }
+    if let Some((_, rest)) = text.split_once("://") {
+        let authority = rest.split('/').next().unwrap_or("");
+        return Err(Fault("an address has no scheme", Some(format!("write \"{authority}\""))));
+    }
+    if text.starts_with('/') {
+        return Err(Fault("a Unix socket begins with `unix:`", Some(format!("write \"unix:{text}\""))));
+    }
+    if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
+        return Err(Fault("an IPv6 address stands in brackets", Some(format!("write \"[{text}]:8080\""))));
+    }
+    let Some((host, port)) = text.rsplit_once(':') else {
+        let help =
+            if text.parse::<u16>().is_ok() { format!("127.0.0.1:{text}") } else { format!("{text}:8080") };
+        return Err(Fault("the port is missing", (!text.is_empty()).then(|| format!("write \"{help}\""))));
+    };
+    if host.is_empty() {
+        let help = format!("write \"127.0.0.1:{port}\" for this machine, \"0.0.0.0:{port}\" for all");
+        return Err(Fault("the host is missing", Some(help)));
+    }
+    if host == "*" {
+        return Err(Fault("`*` is no address", Some(format!("write \"0.0.0.0:{port}\""))));
+    }
+    let port = match port.parse::<u16>() {
+        Ok(number) if port.bytes().all(|b| b.is_ascii_digit()) => number,
+        _ => return Err(Fault("a port is a number from 0 to 65535", None)),
+    };
+    if !is_host_name(host) {
+        return Err(Fault("this is neither an IP address nor a host name", None));
+    }
+    Ok(Bind::Host { host: host.to_ascii_lowercase(), port })
+}
+
+/// RFC 1123 §2.1, and the underscore that container networks use. Digits and dots alone were meant as an address.
+fn is_host_name(host: &str) -> bool {
+    let labels_hold = host.split('.').all(|label| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    });
+    labels_hold && host.len() <= 253 && !host.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+impl Describe for Cidrs {
+    fn expected(&self) -> String {
+        "IP addresses or blocks of them, ADDRESS/BITS; one, or a list".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "list of address blocks".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::one_or_many(Json::pattern("^[0-9a-fA-F.:]+(/[0-9]{1,3})?$"))
+    }
+}
+
+impl Shape for Cidrs {
+    type Out = Vec<Cidr>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<Cidr>> {
+        let items = cx.items(directive);
+        let read: Vec<Option<Cidr>> = items.iter().map(|item| cidr(item, cx)).collect();
+        read.into_iter().collect()
+    }
+}
+
+fn cidr(item: &Directive, cx: &mut Checker<'_>) -> Option<Cidr> {
+    let text = cx.text(item)?;
+    let (address, bits) = match text.text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text.text.as_str(), None),
+    };
+    let parsed = address.parse::<IpAddr>();
+    let width = if matches!(parsed, Ok(IpAddr::V6(_))) { 128 } else { 32 };
+    let prefix = bits.map_or(Ok(width), str::parse::<u8>);
+    let quoted = cx.quote(text);
+    let problem = match (parsed, prefix) {
+        (Ok(address), Ok(prefix)) => match Cidr::new(address, prefix) {
+            Some(cidr) if cidr.address == address => return Some(cidr),
+            Some(cidr) => cx
+                .wrong(item.span, &format!("is {quoted}, with bits set behind the first {prefix}"))
+                .help(format!("write \"{cidr}\" for the block, or \"{address}\" for the one address")),
+            None => cx.wrong(item.span, &format!("is {quoted}, but this address has {width} bits")),
+        },
+        (Ok(_), Err(_)) => {
+            cx.wrong(item.span, &format!("is {quoted}, with no number of bits behind the slash"))
+        }
+        (Err(_), _) => cx.wrong(item.span, &format!("is {quoted}, which is no IP address")),
+    };
+    cx.push(problem);
+    None
+}

@@ -1,0 +1,259 @@
+//! Numbers with a unit: times, sizes, rates.
+
+use std::time::Duration;
+
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::raw::{Directive, Value};
+
+/// A time within bounds, as `"30s"`.
+pub(crate) struct Time {
+    pub(crate) min: Duration,
+    pub(crate) max: Duration,
+}
+
+/// A size in bytes within bounds, as `"8KiB"` or a plain number of bytes.
+pub(crate) struct Size {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+}
+
+/// Bytes per second within bounds, as `"500B"` or `"500B/s"`.
+pub(crate) struct Rate {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+}
+
+const TIME_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// What people write for our units.
+const TIME_ALIASES: [(&str, &str); 17] = [
+    ("S", "s"),
+    ("sec", "s"),
+    ("secs", "s"),
+    ("second", "s"),
+    ("seconds", "s"),
+    ("M", "m"),
+    ("min", "m"),
+    ("mins", "m"),
+    ("minute", "m"),
+    ("minutes", "m"),
+    ("H", "h"),
+    ("hr", "h"),
+    ("hour", "h"),
+    ("hours", "h"),
+    ("msec", "ms"),
+    ("millis", "ms"),
+    ("MS", "ms"),
+];
+const SIZE_ALIASES: [(&str, &str); 16] = [
+    ("b", "B"),
+    ("bytes", "B"),
+    ("k", "KiB"),
+    ("K", "KiB"),
+    ("kb", "KiB"),
+    ("kB", "KiB"),
+    ("KB", "KiB"),
+    ("kib", "KiB"),
+    ("m", "MiB"),
+    ("M", "MiB"),
+    ("mb", "MiB"),
+    ("MB", "MiB"),
+    ("mib", "MiB"),
+    ("g", "GiB"),
+    ("G", "GiB"),
+    ("GB", "GiB"),
+];
+
+impl Describe for Time {
+    fn expected(&self) -> String {
+        format!("a time from {} to {} with its unit (ms, s, m, h)", show_time(self.min), show_time(self.max))
+    }
+
+    fn type_name(&self) -> String {
+        "time".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::pattern("^[0-9_]+(ms|s|m|h)$")
+    }
+}
+
+impl Shape for Time {
+    type Out = Duration;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Duration> {
+        if let Value::Integer(number) = directive.value {
+            let problem = cx.wrong(directive.span, "has no unit").help(format!("write \"{number}s\""));
+            cx.push(problem);
+            return None;
+        }
+        let millis = measured(directive, cx, &TIME_UNITS, &TIME_ALIASES, "")?;
+        bounded(Duration::from_millis(millis), self.min, self.max, directive, cx)
+    }
+}
+
+impl Describe for Size {
+    fn expected(&self) -> String {
+        let (min, max) = (show_size(self.min), show_size(self.max));
+        format!("a size from {min} to {max} with its unit (B, KiB, MiB, GiB), or a number of bytes")
+    }
+
+    fn type_name(&self) -> String {
+        "size".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        let bytes = Json::object([("type", Json::text("integer")), ("minimum", Json::Number(0))]);
+        Json::any(vec![Json::pattern("^[0-9_]+(B|KiB|MiB|GiB)$"), bytes])
+    }
+}
+
+impl Shape for Size {
+    type Out = u64;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u64> {
+        let bytes = bytes(directive, cx, "")?;
+        bounded(bytes, self.min, self.max, directive, cx)
+    }
+}
+
+impl Describe for Rate {
+    fn expected(&self) -> String {
+        let (min, max) = (show_size(self.min), show_size(self.max));
+        format!("bytes per second from {min}/s to {max}/s (B, KiB, MiB, GiB), or a number of bytes")
+    }
+
+    fn type_name(&self) -> String {
+        "bytes per second".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        let bytes = Json::object([("type", Json::text("integer")), ("minimum", Json::Number(0))]);
+        Json::any(vec![Json::pattern("^[0-9_]+(B|KiB|MiB|GiB)(/s)?$"), bytes])
+    }
+}
+
+impl Shape for Rate {
+    type Out = u64;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u64> {
+        let bytes = bytes(directive, cx, "/s")?;
+        bounded(bytes, self.min, self.max, directive, cx)
+    }
+}
+
+fn bytes(directive: &Directive, cx: &mut Checker<'_>, suffix: &str) -> Option<u64> {
+    if let Value::Integer(number) = directive.value {
+        // A negative number is below every minimum, one past 64 bits above every maximum.
+        return Some(u64::try_from(number.max(0)).unwrap_or(u64::MAX));
+    }
+    measured(directive, cx, &SIZE_UNITS, &SIZE_ALIASES, suffix)
+}
+
+fn bounded<V: PartialOrd>(
+    value: V,
+    min: V,
+    max: V,
+    directive: &Directive,
+    cx: &mut Checker<'_>,
+) -> Option<V> {
+    let how = if value < min {
+        "is too small"
+    } else if value > max {
+        "is too large"
+    } else {
+        return Some(value);
+    };
+    let problem = cx.wrong(directive.span, how);
+    cx.push(problem);
+    None
+}
+
+/// Number and unit of a string, in the smallest unit.
+fn measured(
+    directive: &Directive,
+    cx: &mut Checker<'_>,
+    units: &[(&str, u64)],
+    aliases: &[(&str, &str)],
+    suffix: &str,
+) -> Option<u64> {
+    let text = cx.text(directive)?;
+    let (number, unit) = split(text.text.trim_matches('"'));
+    let unit = unit.strip_suffix(suffix).unwrap_or(unit);
+    let known = units.iter().find(|(known, _)| *known == unit);
+    let count = number.replace('_', "").parse::<u64>();
+    if let (Ok(count), Some((_, factor))) = (&count, known) {
+        return Some(count.saturating_mul(*factor));
+    }
+    // A plain number in a variable is a number of bytes, as it is in the file; a time never goes without its unit.
+    let bytes_alone = text.loose && unit.is_empty() && units.contains(&("B", 1));
+    if let (Ok(count), true) = (&count, bytes_alone) {
+        return Some(*count);
+    }
+    let quoted = cx.quote(text);
+    let what = match (number.is_empty(), unit.is_empty(), known.is_some()) {
+        _ if text.secret => "has a value that cannot be read".to_owned(),
+        (true, ..) => format!("is {quoted}, which begins with no number"),
+        (_, true, _) => "has no unit".to_owned(),
+        (_, _, true) => format!("is {quoted}, a number too large to read"),
+        _ => format!("is {quoted}; there is no unit `{unit}`"),
+    };
+    let mut problem = cx.wrong(directive.span, &what);
+    if let Some(fix) = fix(number, unit, units, aliases)
+        && !text.secret
+    {
+        problem = problem.help(format!("write \"{fix}\""));
+    }
+    cx.push(problem);
+    None
+}
+
+/// What was probably meant.
+fn fix(number: &str, unit: &str, units: &[(&str, u64)], aliases: &[(&str, &str)]) -> Option<String> {
+    if number.is_empty() {
+        return None;
+    }
+    let trimmed = unit.trim();
+    let same = units.iter().find(|(known, _)| *known == trimmed).map(|(known, _)| *known);
+    let alias = aliases.iter().find(|(alias, _)| *alias == trimmed).map(|(_, unit)| *unit);
+    let bare = if unit.is_empty() { units.get(2).map(|(unit, _)| *unit) } else { None };
+    same.or(alias).or(bare).map(|unit| format!("{number}{unit}"))
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
+    text.split_at_checked(digits).unwrap_or((text, ""))
+}
+
+/// A time in the largest unit that holds it exactly.
+pub(crate) fn show_time(time: Duration) -> String {
+    show(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), &TIME_UNITS, "s")
+}
+
+/// A size in the largest unit that holds it exactly.
+fn show_size(bytes: u64) -> String {
+    show(bytes, &SIZE_UNITS, "B")
+}
+
+fn show(value: u64, units: &[(&str, u64)], zero: &str) -> String {
+    let exact = units.iter().find(|(_, factor)| value != 0 && value.is_multiple_of(*factor));
+    exact.map_or_else(|| format!("{value}{zero}"), |(unit, factor)| format!("{}{unit}", value / factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_in_the_largest_exact_unit() {
+        let cases = [(0, "0s"), (1, "1ms"), (1500, "1500ms"), (90_000, "90s"), (3_600_000, "1h")];
+        for (millis, text) in cases {
+            assert_eq!(show_time(Duration::from_millis(millis)), text);
+        }
+        assert_eq!(show_size(10 << 20), "10MiB");
+        assert_eq!(show_size(500), "500B");
+    }
+}

@@ -1,0 +1,113 @@
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::nearest::{nearest, or_list};
+use crate::raw::{Directive, Value};
+
+/// One of a few words, each with its meaning.
+pub(crate) struct Words<E: 'static>(pub(crate) &'static [(&'static str, E)]);
+
+impl<E: Sync> Words<E> {
+    fn names(&self) -> Vec<&'static str> {
+        self.0.iter().map(|(word, _)| *word).collect()
+    }
+}
+
+impl<E: Sync> Describe for Words<E> {
+    fn expected(&self) -> String {
+        let quoted: Vec<String> = self.names().iter().map(|word| format!("\"{word}\"")).collect();
+        format!("one of {}", quoted.join(", "))
+    }
+
+    fn type_name(&self) -> String {
+        self.expected()
+    }
+
+    fn schema(&self) -> Json {
+        Json::words(self.names())
+    }
+}
+
+impl<E: Sync + Copy> Shape for Words<E> {
+    type Out = E;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<E> {
+        let text = cx.text(directive)?;
+        let found = self.0.iter().find(|(word, _)| *word == text.text);
+        if found.is_none() {
+            let quoted = cx.quote(text);
+            let mut problem = cx.wrong(directive.span, &format!("is {quoted}"));
+            let near = nearest(&text.text, self.names());
+            if !near.is_empty() && !text.secret {
+                problem = problem.help(format!("did you mean {}?", or_list(&near)));
+            }
+            cx.push(problem);
+        }
+        found.map(|(_, meaning)| *meaning)
+    }
+}
+
+/// Strings: one, or a list; none of them empty.
+pub(crate) struct Strings {
+    /// "glob", for "a glob, or a list of globs".
+    pub(crate) one: &'static str,
+    /// "globs"
+    pub(crate) many: &'static str,
+    /// Whether a list of none will do.
+    pub(crate) may_be_empty: bool,
+    /// What is wrong with one of them, if anything.
+    pub(crate) fault: fn(&str) -> Option<&'static str>,
+}
+
+impl Describe for Strings {
+    fn expected(&self) -> String {
+        format!("{}, or a list of {}", self.one, self.many)
+    }
+
+    fn type_name(&self) -> String {
+        "string or list of strings".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::one_or_many(Json::of_type("string"))
+    }
+}
+
+impl Shape for Strings {
+    type Out = Vec<String>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<String>> {
+        let items = cx.items(directive);
+        if items.is_empty() && !self.may_be_empty {
+            let problem = cx.wrong(directive.span, "is an empty list");
+            cx.push(problem);
+            return None;
+        }
+        let read: Vec<Option<String>> = items.iter().map(|item| self.one_of(item, cx)).collect();
+        read.into_iter().collect()
+    }
+}
+
+impl Strings {
+    fn one_of(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<String> {
+        if let (Value::Integer(_) | Value::Flag(_), true) = (&item.value, self.may_be_empty) {
+            let problem = cx
+                .wrong(item.span, &format!("holds {}", item.type_name()))
+                .help(format!("write it in quotes: \"{}\"", cx.texts.slice(item.span)));
+            cx.push(problem);
+            return None;
+        }
+        let text = cx.text(item)?;
+        let fault = if text.text.is_empty() {
+            Some("is an empty string")
+        } else if text.text.contains('\0') {
+            Some("has a NUL byte in it")
+        } else {
+            (self.fault)(&text.text)
+        };
+        let Some(fault) = fault else { return Some(text.text.clone()) };
+        let problem = cx.wrong(item.span, fault);
+        cx.push(problem);
+        None
+    }
+}

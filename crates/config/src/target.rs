@@ -1,0 +1,142 @@
+//! A configuration without a file: what `keepwarm run TARGET` says on its command line.
+
+use crate::checker::Checker;
+use crate::load::{report, settle};
+use crate::model::Config;
+use crate::raw::{Directive, Entry, Span, Table, Value};
+use crate::report::{Problem, Report, Warning};
+use crate::sources::Sources;
+
+/// The command line of `keepwarm run`, as it was typed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Target {
+    /// `shop.wsgi:application`, `app.py`; empty when `command` is given.
+    pub entry: String,
+    /// What stood behind `--`; empty when `entry` is given.
+    pub command: Vec<String>,
+    /// `--bind`, each of them; none: 127.0.0.1:8080.
+    pub bind: Vec<String>,
+    /// `--workers`
+    pub workers: Option<String>,
+    /// `--watch`
+    pub watch: bool,
+}
+
+impl Config {
+    /// The configuration of `keepwarm run TARGET`: one listener `main`, one app named after the target, every other key
+    /// at its default. `KEEPWARM_SECTION__NAME__KEY` counts here too; an option of the command line goes before it.
+    ///
+    /// # Errors
+    /// As [`crate::load`], with `command line` as the place.
+    pub fn for_target(sources: &dyn Sources, target: &Target) -> Result<(Config, Vec<Warning>), Report> {
+        let mut cx = Checker::new(sources, String::new());
+        if target.entry.is_empty() && target.command.is_empty() {
+            let problem = Problem::new("there is nothing to run")
+                .expected("a target, for example `keepwarm run shop.wsgi:application`, or --config FILE");
+            cx.push(problem);
+            return Err(report(cx));
+        }
+        let name = app_name(target);
+        cx.env.retain(|variable, _| !is_overruled(variable, &name, target));
+        let root = table(target, &name, &mut cx);
+        settle(root, None, cx)
+    }
+}
+
+/// What the command line says goes before what the environment says.
+fn is_overruled(variable: &str, name: &str, target: &Target) -> bool {
+    let Some(path) = variable.strip_prefix("KEEPWARM_") else { return false };
+    let app = format!("APP__{}__", name.to_ascii_uppercase().replace('-', "_"));
+    let key = path.strip_prefix(&app);
+    (path == "LISTEN__MAIN__BIND" && !target.bind.is_empty())
+        || (key == Some("WORKERS") && target.workers.is_some())
+        || (key == Some("WATCH") && target.watch)
+        || (key == Some("ENTRY") || key == Some("COMMAND"))
+}
+
+fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
+    let mut root = Table::default();
+    let nowhere = cx.texts.add_argument("keepwarm run ", &shown(target));
+
+    let mut app = Table::default();
+    if target.command.is_empty() {
+        put(&mut app, "entry", Directive::loose(&target.entry, nowhere));
+    } else {
+        let words = target.command.iter().map(|word| Directive::loose(word, nowhere)).collect();
+        put(&mut app, "command", Directive { value: Value::List(words), span: nowhere });
+    }
+    if let Some(workers) = &target.workers {
+        let span = cx.texts.add_argument("--workers ", workers);
+        put(&mut app, "workers", Directive::loose(workers, span));
+    }
+    if target.watch {
+        let span = cx.texts.add_argument("", "--watch");
+        put(&mut app, "watch", Directive::loose(WATCHED, span));
+    }
+
+    let mut binds = Vec::new();
+    for bind in &target.bind {
+        let span = cx.texts.add_argument("--bind ", bind);
+        binds.push(Directive::loose(bind, span));
+    }
+    if binds.is_empty() {
+        binds.push(Directive::loose(DEFAULT_BIND, nowhere));
+    }
+    let mut listen = Table::default();
+    put(&mut listen, "bind", Directive { value: Value::List(binds), span: nowhere });
+
+    for (section, name, table) in [("app", name, app), ("listen", "main", listen)] {
+        let mut named = Table::default();
+        put(&mut named, name, Directive { value: Value::Table(table), span: nowhere });
+        put(&mut root, section, Directive { value: Value::Table(named), span: nowhere });
+    }
+    root
+}
+
+const DEFAULT_BIND: &str = "127.0.0.1:8080";
+const WATCHED: &str = "**/*.py";
+
+fn put(table: &mut Table, key: &str, value: Directive) {
+    let key_span: Span = value.span;
+    table.entries.push(Entry { key: key.to_owned(), key_span, value });
+}
+
+fn shown(target: &Target) -> String {
+    if target.command.is_empty() { target.entry.clone() } else { format!("-- {}", target.command.join(" ")) }
+}
+
+/// `shop` of `shop.wsgi:application`, `app` of `src/app.py`.
+fn app_name(target: &Target) -> String {
+    let command = target.command.first().map_or("", String::as_str);
+    let what = if target.command.is_empty() { target.entry.as_str() } else { command };
+    let module = what.split(':').next().unwrap_or("");
+    let file = module.rsplit('/').next().unwrap_or("");
+    let first = file.split('.').find(|part| !part.is_empty()).unwrap_or("");
+    let kept: String =
+        first.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')).take(64).collect();
+    if kept.is_empty() || kept.contains("__") { "app".to_owned() } else { kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apps_are_named_after_the_target() {
+        let name = |entry: &str| app_name(&Target { entry: entry.to_owned(), ..Target::default() });
+        let cases = [
+            ("shop.wsgi:application", "shop"),
+            ("src/app.py", "app"),
+            ("./main.py:app", "main"),
+            ("config.ru", "config"),
+            ("__init__:app", "app"),
+            (":x", "app"),
+            ("é", "app"),
+        ];
+        for (entry, wanted) in cases {
+            assert_eq!(name(entry), wanted, "{entry}");
+        }
+        let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
+        assert_eq!(app_name(&node), "node");
+    }
+}

@@ -1,0 +1,164 @@
+//! Variables, placeholders, includes, and the command line.
+
+use super::world::{ROOT, World};
+use crate::{Action, AppKind, Bind, Config, Program, Target, load};
+
+const WHOLE: &str =
+    "[listen.public]\nbind = \"127.0.0.1:8080\"\n\n[app.my-shop]\nentry = \"shop:app\"\nworkers = 2\n";
+
+fn world(variables: &[(&str, &str)]) -> World {
+    let mut world = World::of(WHOLE);
+    for (name, value) in variables {
+        world.env.insert((*name).to_owned(), (*value).to_owned());
+    }
+    world
+}
+
+fn config(world: &World) -> Config {
+    load(world, ROOT).unwrap_or_else(|report| panic!("{report}")).0
+}
+
+#[test]
+fn variables_go_over_the_file() {
+    let config = config(&world(&[
+        ("KEEPWARM_SERVER__THREADS", "3"),
+        ("KEEPWARM_APP__MY_SHOP__WORKERS", "7"),
+        ("KEEPWARM_APP__MY_SHOP__ENV__DATABASE_URL", "8080"),
+        ("KEEPWARM_APP__MY_SHOP__OPTIONS", "[\"-X\", \"dev\"]"),
+        ("KEEPWARM_LISTEN__PUBLIC__BIND", "127.0.0.1:1234"),
+        ("KEEPWARM_SERVER__LIMITS__BODY", "1_000"),
+        ("KEEPWARM_SERVER__LOG", "{ level = \"warn\" }"),
+        // Not ours: the wire's, and a door's.
+        ("KEEPWARM_FD", "3"),
+        ("KEEPWARM_UPSTREAM_A__B", "http://127.0.0.1:1"),
+    ]));
+    assert_eq!(config.server.threads, Some(3));
+    assert_eq!(config.server.limits.body, Some(1000));
+    assert_eq!(config.server.log.level, crate::LogLevel::Warn);
+    let app = config.app("my-shop").expect("the app of the file");
+    assert_eq!(app.workers, Some(7));
+    assert_eq!(app.env.get("DATABASE_URL").map(String::as_str), Some("8080"));
+    assert_eq!(app.options, ["-X", "dev"]);
+    assert_eq!(config.listens[0].bind, [Bind::Tcp("127.0.0.1:1234".parse().unwrap())]);
+    assert_eq!(config.listens[0].limits.body, Some(1000));
+}
+
+#[test]
+fn a_wrong_variable_is_named() {
+    let report = load(&world(&[("KEEPWARM_APP__MY_SHOP__WORKERS", "many")]), ROOT).unwrap_err().to_string();
+    assert!(report.starts_with("$KEEPWARM_APP__MY_SHOP__WORKERS: error: `app.my-shop.workers`"), "{report}");
+    assert!(report.contains("KEEPWARM_APP__MY_SHOP__WORKERS=many"), "{report}");
+    let report = load(&world(&[("KEEPWARM_SERVER__THREDS", "2")]), ROOT).unwrap_err().to_string();
+    assert!(report.contains("did you mean `threads`"), "{report}");
+}
+
+#[test]
+fn what_a_placeholder_brought_is_never_shown() {
+    for value in ["hunter2", "[\"hunter2\"]", "{ hunter2 = 1 }"] {
+        for (section, key) in [
+            ("server", "threads"),
+            ("server", "shutdown_grace"),
+            ("server", "trusted_proxies"),
+            ("server.limits", "body"),
+            ("server.log", "level"),
+            ("listen.public", "bind"),
+            ("listen.public", "access_log"),
+            ("app.shop", "kind"),
+            ("app.shop", "workers"),
+        ] {
+            let text = format!("[{section}]\n{key} = \"${{SECRET}}\"\n");
+            let mut world = World::of(&text);
+            world.env.insert("SECRET".to_owned(), value.to_owned());
+            let report = load(&world, ROOT).unwrap_err().to_string();
+            assert!(!report.contains("hunter2"), "{report}");
+            assert!(report.contains(key), "{report}");
+        }
+    }
+}
+
+#[test]
+fn a_number_may_come_from_a_placeholder() {
+    let text = WHOLE.replace("workers = 2", "workers = \"${N}\"\noptions = [\"${UNSET:-x}$${y}\"]");
+    let mut world = World::of(&text);
+    world.env.insert("N".to_owned(), "5".to_owned());
+    let app = &config(&world).apps[0];
+    assert_eq!(app.workers, Some(5));
+    assert_eq!(app.options, ["x${y}"]);
+}
+
+#[test]
+fn paths_count_from_the_main_file() {
+    let mut world = World::of("");
+    let text = format!("include = [\"conf.d/*.toml\"]\n[server]\npid_file = \"k.pid\"\n{WHOLE}");
+    world.files.insert("/etc/keepwarm/keepwarm.toml".to_owned(), text);
+    let more =
+        "[app.other]\nentry = \"x:y\"\nenv_file = \"other.env\"\n[[listen.public.route]]\napp = \"other\"\n";
+    world.files.insert("/etc/keepwarm/conf.d/other.toml".to_owned(), more.to_owned());
+    world.files.insert("/etc/keepwarm/other.env".to_owned(), "A=b\n".to_owned());
+    world.directories.insert("/etc/keepwarm".to_owned());
+    let (config, warnings) =
+        load(&world, "/etc/keepwarm/keepwarm.toml").unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(config.server.pid_file.as_deref().unwrap().to_str(), Some("/etc/keepwarm/k.pid"));
+    assert_eq!(config.apps[1].env["A"], "b");
+    assert_eq!(config.apps[1].directory.to_str(), Some("/etc/keepwarm"));
+    assert_eq!(warnings.len(), 1, "my-shop has no route: {warnings:?}");
+}
+
+fn target(entry: &str) -> Target {
+    Target { entry: entry.to_owned(), ..Target::default() }
+}
+
+#[test]
+fn a_target_needs_no_file() {
+    let (config, warnings) = Config::for_target(&World::default(), &target("shop.wsgi:application")).unwrap();
+    assert_eq!(warnings, []);
+    let app = config.app("shop").expect("named after the target");
+    assert_eq!(app.program, Program::Entry("shop.wsgi:application".to_owned()));
+    assert_eq!(app.directory.to_str(), Some("."));
+    assert_eq!(config.listens[0].bind, [Bind::Tcp("127.0.0.1:8080".parse().unwrap())]);
+    assert_eq!(config.listens[0].routes[0].action, Action::App("shop".to_owned()));
+}
+
+#[test]
+fn options_of_the_command_line_go_before_variables() {
+    let mut world = World::default();
+    for (name, value) in [
+        ("KEEPWARM_APP__SHOP__WORKERS", "7"),
+        ("KEEPWARM_APP__SHOP__KIND", "asgi"),
+        ("KEEPWARM_LISTEN__MAIN__BIND", "127.0.0.1:1"),
+    ] {
+        world.env.insert(name.to_owned(), value.to_owned());
+    }
+    let target = Target {
+        bind: vec!["127.0.0.1:2".to_owned(), "localhost:3".to_owned()],
+        workers: Some("4".to_owned()),
+        watch: true,
+        ..target("shop:app")
+    };
+    let config = Config::for_target(&world, &target).unwrap().0;
+    assert_eq!(config.apps[0].workers, Some(4));
+    assert_eq!(config.apps[0].kind, Some(AppKind::Asgi));
+    assert_eq!(config.apps[0].watch, ["**/*.py"]);
+    let host = Bind::Host { host: "localhost".to_owned(), port: 3 };
+    assert_eq!(config.listens[0].bind, [Bind::Tcp("127.0.0.1:2".parse().unwrap()), host]);
+}
+
+#[test]
+fn what_a_command_line_gets_wrong() {
+    let report = |target: &Target| Config::for_target(&World::default(), target).unwrap_err().to_string();
+    let wrong =
+        Target { bind: vec!["8080".to_owned()], workers: Some("four".to_owned()), ..target("shop:app") };
+    golden(&report(&wrong), "target-options");
+    golden(&report(&target("config.ru")), "target-rack");
+    golden(&report(&target("public/index.php")), "target-php");
+    let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
+    golden(&report(&node), "target-command");
+    golden(&report(&Target::default()), "target-none");
+}
+
+/// Holds a report against `tests/golden/bad/NAME.txt`.
+fn golden(report: &str, name: &str) {
+    let mut faults = String::new();
+    super::golden::compare(&super::golden::folder("bad").join(format!("{name}.txt")), report, &mut faults);
+    assert!(faults.is_empty(), "{faults}");
+}

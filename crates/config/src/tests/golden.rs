@@ -1,0 +1,95 @@
+//! `tests/golden/good/NAME.toml` with the checked values in `NAME.txt`, `tests/golden/bad/NAME.toml` with the report.
+//! `UPDATE_GOLDEN=1 cargo test -p keepwarm-config` writes what is there now; look at the difference before committing it.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use super::world::{ROOT, World};
+use crate::load;
+
+pub(super) fn folder(kind: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(kind)
+}
+
+pub(super) fn updating() -> bool {
+    std::env::var("UPDATE_GOLDEN").is_ok_and(|value| value == "1")
+}
+
+/// Names and texts of the golden configurations of a kind.
+pub(super) fn configurations(kind: &str) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = std::fs::read_dir(folder(kind))
+        .expect("the golden folder")
+        .map(|entry| entry.expect("an entry of it").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .map(|path| {
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(&path).expect("a text"))
+        })
+        .collect();
+    all.sort();
+    assert!(!all.is_empty(), "no golden files of kind {kind}");
+    all
+}
+
+/// Holds `actual` against the file, or writes it there.
+pub(super) fn compare(path: &Path, actual: &str, faults: &mut String) {
+    if updating() {
+        std::fs::write(path, actual).expect("the golden file can be written");
+        return;
+    }
+    let wanted = std::fs::read_to_string(path).unwrap_or_default();
+    if wanted != actual {
+        let _ = write!(faults, "\n== {}\n-- wanted\n{wanted}\n-- is\n{actual}\n", path.display());
+    }
+}
+
+#[test]
+fn good_files_become_these_values() {
+    let mut faults = String::new();
+    for (name, text) in configurations("good") {
+        let mut actual = String::new();
+        match load(&World::of(&text), ROOT) {
+            Ok((config, warnings)) => {
+                for warning in warnings {
+                    let _ = writeln!(actual, "{warning}");
+                }
+                let _ = writeln!(actual, "{config:#?}");
+            }
+            Err(report) => {
+                let _ = write!(faults, "\n== {name} is refused\n{report}");
+                continue;
+            }
+        }
+        compare(&folder("good").join(format!("{name}.txt")), &actual, &mut faults);
+    }
+    assert!(faults.is_empty(), "{faults}");
+}
+
+#[test]
+fn bad_files_get_these_reports() {
+    let mut faults = String::new();
+    for (name, text) in configurations("bad") {
+        match load(&World::of(&text), ROOT) {
+            Ok(_) => {
+                let _ = write!(faults, "\n== {name} is accepted");
+            }
+            Err(report) => {
+                compare(&folder("bad").join(format!("{name}.txt")), &report.to_string(), &mut faults);
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults}");
+}
+
+#[test]
+fn coloured_reports_say_the_same() {
+    for (name, text) in configurations("bad") {
+        let report = load(&World::of(&text), ROOT).expect_err("a bad file");
+        let mut coloured = report.coloured(true).to_string();
+        assert!(coloured.contains("\x1b[1;31m"), "{name}");
+        for sequence in ["\x1b[1m", "\x1b[1;31m", "\x1b[1;34m", "\x1b[0m"] {
+            coloured = coloured.replace(sequence, "");
+        }
+        assert_eq!(coloured, report.to_string(), "{name}");
+    }
+}

@@ -1,0 +1,170 @@
+//! What the definition of a key promises, held against the parser.
+
+use std::fmt::Write as _;
+
+use super::golden::{folder, updating};
+use super::world::{ROOT, World};
+use crate::explain::{all_keys, explain, is_repeated};
+use crate::key::{Info, Preset};
+use crate::load;
+
+/// Every key that is served, those of a listener's limits once only.
+fn served() -> Vec<Info> {
+    let infos = all_keys();
+    infos.into_iter().filter(|info| info.served && !is_repeated(&format!("{}.", info.path))).collect()
+}
+
+/// A configuration that is whole but for `line`, which sets (or leaves out, when empty) the key `path`.
+fn around(path: &str, line: &str) -> String {
+    let path = path.replace("listen.NAME", "listen.public").replace("app.NAME", "app.shop");
+    let Some((section, key)) = path.rsplit_once('.') else {
+        let listen = "[listen.public]\nbind = \"127.0.0.1:8080\"\n\n[app.shop]\nentry = \"shop:app\"\n";
+        return match path.as_str() {
+            "server" | "include" => format!("{line}\n\n{listen}"),
+            "app" => format!(
+                "{line}\n\n[listen.public]\nbind = \"127.0.0.1:8080\"\nroute = [{{ respond = 200 }}]\n"
+            ),
+            _ => format!("{line}\n\n[app.shop]\nentry = \"shop:app\"\n"),
+        };
+    };
+    let mut text = String::new();
+    if section.starts_with("server") {
+        let _ = write!(text, "[{section}]\n{line}\n\n");
+    }
+    text.push_str("[listen.public]\n");
+    let in_listen = section == "listen.public";
+    if !(in_listen && key == "bind") {
+        text.push_str("bind = \"127.0.0.1:8080\"\n");
+    }
+    if in_listen {
+        let _ = writeln!(text, "{line}");
+    }
+    if section.starts_with("listen.public.access_log") {
+        let _ = write!(text, "\n[{section}]\n{line}\n");
+    }
+    let in_route = section.starts_with("listen.public.route");
+    if !(in_listen && key == "route") {
+        text.push_str("\n[[listen.public.route]]\n");
+        if in_route && key != "path" {
+            text.push_str("path = \"/x/*\"\n");
+        }
+        let ends = |end: &str| key == end || section.ends_with(end);
+        if !(in_route && ["app", "respond", "redirect"].iter().any(|end| ends(end))) {
+            text.push_str("app = \"shop\"\n");
+        }
+        if section == "listen.public.route" {
+            let _ = writeln!(text, "{line}");
+        } else if in_route {
+            let _ = write!(text, "\n[{section}]\n{line}\n");
+            if section.ends_with("redirect") && key != "to" {
+                text.push_str("to = \"/y\"\n");
+            }
+        }
+    }
+    text.push_str("\n[app.shop]\n");
+    match (section, key) {
+        ("app.shop", "entry") => {}
+        ("app.shop", "command") => text.push_str("kind = \"wsgi\"\n"),
+        _ => text.push_str("entry = \"shop:app\"\n"),
+    }
+    if section == "app.shop" {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+#[test]
+fn every_key_has_a_golden_wrong_value() {
+    let mut missing = Vec::new();
+    for info in served() {
+        let file = folder("bad").join(format!("{}.toml", info.path));
+        if updating() && !file.exists() {
+            std::fs::write(&file, around(&info.path, info.wrong)).expect("the golden file can be written");
+        }
+        let about = |report: crate::Report| {
+            report.problems().iter().any(|problem| problem.key.as_ref() == Some(&info.path))
+        };
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        if !load(&World::of(&text), ROOT).is_err_and(about) {
+            missing.push(info.path);
+        }
+    }
+    assert!(missing.is_empty(), "no golden file in bad/ has a wrong value for: {missing:#?}");
+}
+
+#[test]
+fn every_example_of_a_wrong_value_is_refused() {
+    for info in served() {
+        let text = around(&info.path, info.wrong);
+        let report = load(&World::of(&text), ROOT).expect_err(&text);
+        let about = report.problems().iter().all(|problem| problem.key.as_ref() == Some(&info.path));
+        assert!(about, "{}\n{text}\n{report}", info.path);
+    }
+}
+
+#[test]
+fn every_example_of_a_right_value_is_taken() {
+    for info in served() {
+        let mut text = around(&info.path, info.right);
+        if info.path == "include" {
+            text.push_str("#% file conf.d/a.toml\n");
+        }
+        if let Err(report) = load(&World::of(&text), ROOT) {
+            panic!("{}\n{text}\n{report}", info.path);
+        }
+    }
+}
+
+#[test]
+fn the_documented_default_is_the_default() {
+    let mut held = 0;
+    for info in served() {
+        let value = match info.default {
+            Preset::Value(value) => value,
+            // `"auto"`: one per core
+            Preset::Words(words) if words.starts_with("`\"") => {
+                words.split('`').nth(1).expect("a value in back quotes")
+            }
+            Preset::Words(_) | Preset::Required => continue,
+        };
+        if info.name == "content_type" {
+            continue; // Only of a body.
+        }
+        let set = around(&info.path, &format!("{} = {value}", info.name));
+        let unset = around(&info.path, "");
+        let set = load(&World::of(&set), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
+        let unset = load(&World::of(&unset), ROOT).unwrap_or_else(|report| panic!("{}\n{report}", info.path));
+        assert_eq!(set.0, unset.0, "{}", info.path);
+        held += 1;
+    }
+    assert!(held > 30, "only {held} defaults were held against the values");
+}
+
+#[test]
+fn every_key_is_documented() {
+    for info in served() {
+        let of_section = info.children.is_empty();
+        assert!(!info.brief.is_empty() && !info.brief.ends_with('.'), "{}", info.path);
+        assert!(!of_section || (!info.right.is_empty() && !info.wrong.is_empty()), "{}", info.path);
+        assert!(!info.since.is_empty(), "{}", info.path);
+        let text = explain(&info.path).expect("every key is explained");
+        assert!(text.contains(info.brief), "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_served_says_so() {
+    let later: Vec<Info> = all_keys().into_iter().filter(|info| !info.served).collect();
+    assert!(later.len() > 20);
+    for info in later {
+        let line = if info.path.contains('.') {
+            format!("{} = \"x\"", info.name)
+        } else {
+            format!("[{}.x]\ny = 1", info.name)
+        };
+        let text = around(&info.path, &line);
+        let report = load(&World::of(&text), ROOT).expect_err(&text).to_string();
+        assert!(report.contains("is not served by this version yet"), "{report}");
+        assert!(!report.contains("unknown"), "{report}");
+    }
+}

@@ -1,0 +1,9 @@
+//! Golden files, the promises of the definitions, and arbitrary text.
+#![expect(clippy::disallowed_methods, reason = "tests read and write the golden files")]
+
+mod arbitrary;
+mod environment;
+mod fresh;
+mod golden;
+mod keys;
+mod world;

@@ -1,0 +1,85 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use crate::sources::{Found, Sources};
+
+/// A file system and an environment in memory.
+///
+/// Golden files describe theirs in comments: `#% env NAME=value`, and `#% file PATH` with the file's lines behind it,
+/// each after `#| `.
+#[derive(Debug, Default, Clone)]
+pub(super) struct World {
+    pub(super) files: BTreeMap<String, String>,
+    pub(super) directories: BTreeSet<String>,
+    pub(super) env: BTreeMap<String, String>,
+}
+
+pub(super) const ROOT: &str = "keepwarm.toml";
+
+impl World {
+    /// The world of a golden file, which itself is `keepwarm.toml`.
+    pub(super) fn of(text: &str) -> World {
+        let mut world = World::default();
+        world.files.insert(ROOT.to_owned(), text.to_owned());
+        for directory in [".", "/", "/run", "/srv/shop", "/var/log", "conf.d"] {
+            world.directories.insert(directory.to_owned());
+        }
+        for (path, content) in [
+            ("/srv/shop/.venv/bin/python", ""),
+            ("/srv/shop/.env", "A=1\n"),
+            ("/run/secrets/db", "postgres://shop\n"),
+        ] {
+            world.files.insert(path.to_owned(), content.to_owned());
+        }
+        let mut file = None;
+        for line in text.lines() {
+            if let Some(variable) = line.strip_prefix("#% env ") {
+                let (name, value) = variable.split_once('=').expect("#% env NAME=value");
+                world.env.insert(name.to_owned(), value.to_owned());
+            } else if let Some(path) = line.strip_prefix("#% file ") {
+                world.files.insert(path.to_owned(), String::new());
+                file = Some(path.to_owned());
+            } else if let (Some(line), Some(path)) = (line.strip_prefix("#|"), &file) {
+                let content = world.files.get_mut(path).expect("inserted above");
+                content.push_str(line.strip_prefix(' ').unwrap_or(line));
+                content.push('\n');
+            }
+        }
+        world
+    }
+
+    /// As [`World::of`], of a text whose comments may be broken too.
+    pub(super) fn of_mutated(text: &str) -> World {
+        let mut world = World::of("");
+        world.files.insert(ROOT.to_owned(), text.to_owned());
+        world
+    }
+}
+
+impl Sources for World {
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "No such file or directory");
+        self.files.get(path).map(|text| text.clone().into_bytes()).ok_or_else(missing)
+    }
+
+    fn glob(&self, pattern: &str) -> io::Result<Vec<String>> {
+        let (start, end) = pattern.split_once('*').unwrap_or((pattern, ""));
+        let fits = |path: &&String| path.starts_with(start) && path.ends_with(end);
+        // The other way round, for the crate to sort.
+        Ok(self.files.keys().filter(fits).rev().cloned().collect())
+    }
+
+    fn look(&self, path: &str) -> Found {
+        if self.directories.contains(path) {
+            Found::Directory
+        } else if self.files.contains_key(path) {
+            Found::File
+        } else {
+            Found::Nothing
+        }
+    }
+
+    fn env(&self) -> BTreeMap<String, String> {
+        self.env.clone()
+    }
+}
