@@ -1,0 +1,27 @@
+//! Property: no bytes make the client's side panic, and it says the same of them however they are cut, whatever was asked.
+#![no_main]
+
+use http::Method;
+use keepwarm_fuzz::http1::{SMALL, answers};
+use keepwarm_fuzz::take::Take;
+use keepwarm_http1::Limits;
+use libfuzzer_sys::fuzz_target;
+
+// The first byte chooses limits and how many of the next are sizes of pieces, the second what was asked.
+fuzz_target!(|data: &[u8]| {
+    let mut take = Take(data);
+    let (choice, methods) = (take.byte(), take.byte());
+    let limits = if choice & 1 == 0 { Limits::default() } else { SMALL };
+    let asked: Vec<_> = (0..methods & 3)
+        .map(|n| match methods >> (2 + n * 2) & 3 {
+            0 => (Method::GET, false),
+            1 => (Method::HEAD, false),
+            2 => (Method::GET, true),
+            _ => (Method::CONNECT, false),
+        })
+        .collect();
+    let (sizes, bytes) = take.0.split_at(usize::from(choice >> 2 & 7).min(take.0.len()));
+    let whole = answers(limits, &asked, &[bytes]);
+    assert_eq!(whole, answers(limits, &asked, &bytes.chunks(1).collect::<Vec<_>>()));
+    assert_eq!(whole, answers(limits, &asked, &Take::pieces(bytes, sizes)));
+});

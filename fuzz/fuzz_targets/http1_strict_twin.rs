@@ -1,0 +1,71 @@
+//! Property: every message either decoder accepts (and an answer it did not have to mend), a strict reader written from RFC 9112's grammar accepts too,
+//! with the same end and the same body.
+#![no_main]
+
+use http::Method;
+use keepwarm_fuzz::http1::{Said, answers, requests};
+use keepwarm_fuzz::strict;
+use keepwarm_http1::{Limits, Listener};
+use libfuzzer_sys::fuzz_target;
+
+// The first byte chooses the side and, for answers, the methods asked.
+fuzz_target!(|data: &[u8]| {
+    let Some((&choice, bytes)) = data.split_first() else { return };
+    if choice & 1 == 0 {
+        check_requests(bytes);
+    } else {
+        let is_head = choice & 2 != 0;
+        check_answers(bytes, if is_head { Method::HEAD } else { Method::GET });
+    }
+});
+
+fn check_requests(bytes: &[u8]) {
+    let mut start = 0;
+    for (end, body) in messages(&requests(Limits::default(), Listener::Origin, &[bytes])) {
+        let twin = strict::request(bytes, start);
+        let twin = twin.unwrap_or_else(|no| panic!("{no:?} from {start}: {}", bytes.escape_ascii()));
+        assert_eq!((end, &body), (twin.end, &twin.body), "{}", bytes.escape_ascii());
+        start = end;
+    }
+}
+
+fn check_answers(bytes: &[u8], method: Method) {
+    let asked: Vec<_> = (0..4).map(|_| (method.clone(), false)).collect();
+    let said = answers(Limits::default(), &asked, &[bytes]);
+    let mended = |head: &str| !head.ends_with(
+        "mended: Mended { folded: false, blank_before_colon: false, bare_lf: false, no_reason_blank: false } }",
+    );
+    let is_mended = said.iter().any(|s| matches!(s, Said::Head(h) | Said::Informational(h) if mended(h)));
+    let until_close = said.contains(&Said::EndByClose);
+    if is_mended || until_close {
+        return;
+    }
+    let mut start = 0;
+    for (end, body) in messages(&said) {
+        let bodiless = |status: u16| method == Method::HEAD || matches!(status, 204 | 304);
+        let twin = loop {
+            let twin = strict::answer(bytes, start, bodiless);
+            let (status, twin) = twin.unwrap_or_else(|no| panic!("{no:?} from {start}: {}", bytes.escape_ascii()));
+            if status >= 200 {
+                break twin;
+            }
+            start = twin.end;
+        };
+        assert_eq!((end, &body), (twin.end, &twin.body), "{}", bytes.escape_ascii());
+        start = end;
+    }
+}
+
+/// End and body of each message that came to its end.
+fn messages(said: &[Said]) -> Vec<(usize, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut body = Vec::new();
+    for what in said {
+        match what {
+            Said::Data(data) => body.extend_from_slice(data),
+            Said::End(end) => found.push((*end, std::mem::take(&mut body))),
+            _ => {}
+        }
+    }
+    found
+}
