@@ -57,6 +57,7 @@ def _run_wsgi(sock, application, leaks):
     from keepwarm import blocking, wsgi
 
     connection = blocking.Connection(sock)
+    process.keep_from_children(sock.fileno(), connection)
     try:
         pairs = connection.read_welcome()
     except Lost:

@@ -25,6 +25,7 @@ def run(sock, application, options, pairs):
 
 async def _serve(loop, sock, application, options, pairs):
     connection = Connection(loop, application, WebSocketStream, options.streams)
+    process.keep_from_children(sock.fileno(), connection)
     await loop.create_unix_connection(lambda: connection, sock=sock)
     if await connection.welcome is None:
         return connection.exit_status

@@ -1,7 +1,9 @@
 """The wire for a worker that serves many requests at once, on an asyncio loop."""
 
 import asyncio
+import os
 import sys
+from collections import deque
 
 from keepwarm import log, wire
 from keepwarm.allowance import Allowance, added
@@ -32,7 +34,7 @@ class Connection(asyncio.Protocol):
         self.welcome = loop.create_future()
         self.finished = loop.create_future()
         self.wire_end = loop.create_future()
-        self.draining = self.drain_asked = self.lost = self.faulty = False
+        self.draining = self.drain_asked = self.lost = self.faulty = self.forked = False
         self.exit_status = 0
         self.transport = None
         self.first_credit = self.credit = 0  # what this worker may send
@@ -42,7 +44,7 @@ class Connection(asyncio.Protocol):
         self._buffer = b""
         self._out = []
         self._reading = False
-        self._credit_waiters = []
+        self._credit_waiters = deque()
         self._writable = None
         self._eager = sys.version_info >= (3, 12)
 
@@ -89,6 +91,18 @@ class Connection(asyncio.Protocol):
         waiter, self._writable = self._writable, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+
+    # -- a forked child -----------------------------------------------------------------------------------------------
+
+    def on_fork(self):
+        """This is a child: the wire is not its own, and neither is the loop with the other requests."""
+        self.forked = self.lost = True
+
+    def leave_child(self, status):
+        """Ends a child that came back from the application."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -141,7 +155,7 @@ class Connection(asyncio.Protocol):
             self._stream_frame(kind, flags, self.streams.get(number), payload)
         elif kind == wire.CREDIT:
             self.credit = added(self.credit, wire.decode_credit(payload))
-            self._wake_all()
+            self._wake_next()
         elif kind == wire.PING:
             self.write(wire.frame(wire.PONG, 0, 0, payload))
         elif kind == wire.DRAIN:
@@ -222,6 +236,8 @@ class Connection(asyncio.Protocol):
 
     def returned(self, stream):
         """The application has let go of the stream."""
+        if self.forked:
+            self.leave_child(0)
         self.running.discard(stream)
         if self.draining or self.lost:
             self._leave_if_done()
@@ -251,12 +267,14 @@ class Connection(asyncio.Protocol):
     async def send_data(self, stream, kind, body, end):
         """Sends `body` under credit, a frame at a time, in turn with other streams; END on the last frame if `end`."""
         start, size = 0, len(body)
+        its_turn = not self._credit_waiters
         while start < size:
             room = min(stream.credit, self.credit, MAX_CHUNK)
-            if not room or self._writable is not None or (start and self._credit_waiters):
+            if not room or not its_turn or self._writable is not None:
                 await self._turn(stream)
                 if stream.gone:
                     return
+                its_turn = True
                 continue
             part = body[start : start + room]
             start += len(part)
@@ -264,35 +282,44 @@ class Connection(asyncio.Protocol):
             self.credit -= len(part)
             flags = wire.END if end and start == size else 0
             self.write(HEAD.pack(len(part), kind, flags, stream.number) + bytes(part))
+            its_turn = not self._credit_waiters
+            self._wake_next()
         if self._writable is not None:
             await asyncio.shield(self._writable)
 
     async def _turn(self, stream):
-        """Waits until this stream may try again: for the socket, for credit, or for the others before it."""
+        """Waits until this stream may try again: for the socket, for its credit, or for the connection's in its turn."""
         if self._writable is not None:
             await asyncio.shield(self._writable)
             return
+        if not stream.credit:
+            stream.credit_waiter = self.loop.create_future()
+            await stream.credit_waiter
+            return
         waiter = self.loop.create_future()
-        if stream.credit:
-            self._credit_waiters.append(waiter)
-            if self.credit:
-                self.loop.call_soon(self._wake_next)
-        else:
-            stream.credit_waiter = waiter
+        self._credit_waiters.append(waiter)
+        self._wake_next()
         try:
             await waiter
-        finally:
+        except BaseException:
             if waiter in self._credit_waiters:
                 self._credit_waiters.remove(waiter)
+            else:
+                self._wake_next()  # it was this one's turn, which it cannot take
+            raise
+        if stream.gone:
+            self._wake_next()
 
     def _wake_next(self):
-        if self._credit_waiters and self.credit:
-            waiter = self._credit_waiters.pop(0)
+        """Gives the turn to the stream that has waited longest for the connection's credit."""
+        while self.credit and self._credit_waiters:
+            waiter = self._credit_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                return
 
     def _wake_all(self):
-        waiters, self._credit_waiters = self._credit_waiters, []
+        waiters, self._credit_waiters = self._credit_waiters, deque()
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)

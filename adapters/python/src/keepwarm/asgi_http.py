@@ -316,6 +316,8 @@ class HttpStream:
 
     def _failed(self, error):
         connection = self.connection
+        if connection.forked and isinstance(error, SystemExit):
+            connection.leave_child(exit_status(error))
         lost = self.gone or self.stage == DONE
         if lost and isinstance(error, (ClientDisconnected, asyncio.CancelledError)):
             self._reset(wire.CANCELLED, "")
@@ -323,7 +325,13 @@ class HttpStream:
         log.exception(error)
         self._reset(wire.APP_ERROR, f"{type(error).__name__} in the application")
         if isinstance(error, (SystemExit, KeyboardInterrupt)):
-            connection.exit_status = error.code if isinstance(getattr(error, "code", None), int) else 1
+            connection.exit_status = exit_status(error)
             connection.ask_to_drain()
         elif isinstance(error, MemoryError):
             connection.ask_to_drain()
+
+
+def exit_status(error):
+    """The status with which Python leaves after a SystemExit or a KeyboardInterrupt."""
+    code = getattr(error, "code", 1)
+    return 0 if code is None else code if isinstance(code, int) else 1

@@ -24,7 +24,7 @@ class Connection:
     """
 
     __slots__ = (
-        "sock", "recv", "buffer", "stream", "last_stream", "gone", "lost", "faulty", "leaving", "idle",
+        "sock", "recv", "buffer", "stream", "last_stream", "gone", "lost", "forked", "faulty", "leaving", "idle",
         "drain_asked", "drain_said", "body", "body_ended", "body_lost", "first_credit", "stream_credit", "connection_credit",
         "stream_allowance", "allowance",
     )  # fmt: skip
@@ -34,7 +34,7 @@ class Connection:
         self.recv = sock.recv
         self.buffer = bytearray()  # the beginning of a frame whose end has not come
         self.stream = self.last_stream = 0
-        self.gone = self.lost = self.faulty = self.leaving = self.idle = False
+        self.gone = self.lost = self.forked = self.faulty = self.leaving = self.idle = False
         self.drain_asked = self.drain_said = False
         self.body = []  # payloads of DATA that the application has not read
         self.body_ended = True
@@ -236,6 +236,11 @@ class Connection:
         log.write(f"fault on the wire: {fault}")
         self.faulty = True
         self.sock.close()
+        self._end_of_wire()
+
+    def on_fork(self):
+        """This is a child, to which the wire does not belong; it leaves when the application returns."""
+        self.forked = True
         self._end_of_wire()
 
     def _end_of_wire(self):

@@ -25,11 +25,15 @@ _MAX_REMEMBERED = 1_024  # names; an application that invents them without end m
 
 
 class _Names(dict):
-    """Name -> its kind; a name met for the first time is checked."""
+    """Name -> its kind; a name met for the first time is checked. `expected`: the type that the interface wants."""
+
+    def __init__(self, expected):
+        super().__init__()
+        self.expected = expected
 
     def __missing__(self, name):
-        if not isinstance(name, (bytes, str)):
-            raise TypeError(f"a field name is {type(name).__name__} instead of text: {name!r}")
+        if not isinstance(name, self.expected):
+            raise TypeError(f"a field name is {type(name).__name__} instead of {self.expected.__name__}: {name!r}")
         raw = name if isinstance(name, bytes) else name.encode("latin-1", "replace")
         if not raw or not _TOKEN.issuperset(raw):
             raise ValueError(f"not a field name: {name!r}")
@@ -39,8 +43,8 @@ class _Names(dict):
         return kind
 
 
-TEXT_NAMES = _Names()
-BYTES_NAMES = _Names()
+TEXT_NAMES = _Names(str)
+BYTES_NAMES = _Names(bytes)
 
 
 def text_block(headers):

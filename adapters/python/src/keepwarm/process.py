@@ -15,21 +15,21 @@ def take_socket():
         raise SystemExit("keepwarm: this is the worker side; it is started by `keepwarm run`, which sets KEEPWARM_FD.")
     descriptor = int(number)
     os.set_inheritable(descriptor, False)
-    keep_from_children(descriptor)
     return socket.socket(fileno=descriptor)
 
 
-def keep_from_children(descriptor):
+def keep_from_children(descriptor, connection):
     """Makes a forked child lose the wire at once, so that it can never write to it.
 
     The number stays in use, as `/dev/null`: were it free, the child's next file would get it, and what still refers to
-    the socket would write there.
+    the socket would write there. `connection.on_fork()` is called in the child.
     """
 
     def in_child():
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, descriptor, inheritable=False)
         os.close(null)
+        connection.on_fork()
 
     os.register_at_fork(after_in_child=in_child)
 

@@ -140,6 +140,8 @@ class Worker:
     def _failed(self, error):
         """The application, or its iterable, raised."""
         connection = self.connection
+        if connection.forked:
+            raise error
         if isinstance(error, ClientDisconnected) and connection.gone:
             self.answer.abort(wire.CANCELLED, "")
             return
