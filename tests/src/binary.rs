@@ -46,7 +46,10 @@ fn build() -> PathBuf {
     let profile = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
     let target = profile.parent().expect("target/PROFILE");
     let mut cargo = Command::new(option_env!("CARGO").unwrap_or("cargo"));
-    cargo.args(["build", "--quiet", "-p", "keepwarm"]).current_dir(root()).env("CARGO_TARGET_DIR", target);
+    cargo
+        .args(["build", "--quiet", "--locked", "-p", "keepwarm"])
+        .current_dir(root())
+        .env("CARGO_TARGET_DIR", target);
     if profile.ends_with("release") {
         cargo.arg("--release");
     }

@@ -222,6 +222,8 @@ impl Server {
     #[track_caller]
     fn launch(command: &mut Command, folder: PathBuf) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A test that rewrites a module must never meet the compiled one of before.
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let pid = child.id();
         let output = Arc::new(Output::default());

@@ -271,7 +271,6 @@ const SOUND: &[&str] = &[
     "POST /pong HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\nhello",
     "POST /pong HTTP/1.1\r\nHost: a\r\nContent-Length: 005\r\n\r\nhello",
     "POST /pong HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-    "POST /pong HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: , chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     "POST /pong HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b;c=\"d\\\"e\"\r\nhello\r\n0;x\r\n\r\n",
     "POST /pong HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5 ;a = b\r\nhello\r\n0\r\n\r\n",
     "POST /pong HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0000000000000005\r\nhello\r\n000\r\n\r\n",
@@ -419,6 +418,15 @@ fn odd_but_sound_requests_are_served_and_kept() {
         }
         report(&faults, SOUND.len() * 2);
     }
+}
+
+#[test]
+fn an_empty_element_before_chunked_is_ignored() {
+    // RFC 9110 §5.6.1.2: a recipient MUST ignore a reasonable number of empty list elements.
+    let response = wsgi()
+        .ask("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: , chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.json()["body"], "hello");
 }
 
 #[test]
