@@ -15,7 +15,7 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
     if table.entry("listen").is_none() {
         let mut problem = Problem::new("nothing listens: there is no [listen.NAME]")
             .key("listen")
-            .expected("at least one listener:\n\n[listen.public]\nbind = \"127.0.0.1:8080\"\n");
+            .expected("at least one listener, for example [listen.public] with bind = \"127.0.0.1:8080\"");
         if let Some(file) = file {
             problem = problem.at(Span::nowhere(file));
         }

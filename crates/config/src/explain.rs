@@ -15,8 +15,10 @@ pub fn explain(key: &str) -> Result<String, String> {
     let asked = asked(key);
     let steps: Vec<&str> = asked.split('.').collect();
     let all = all_keys();
-    let exact: Vec<&Info> = all.iter().filter(|info| is_path(info, &steps)).collect();
-    let found = if exact.is_empty() { by_last_steps(&all, &steps) } else { exact };
+    // The plainest reading that finds something: a key, then NAME for any name, then a section's name.
+    let readings: [fn(&Info, &[&str]) -> bool; 4] = [is_nameless, is_path, is_named_section, ends_so];
+    let found = readings.iter().map(|fits| matching(&all, &steps, *fits)).find(|found| !found.is_empty());
+    let found = found.unwrap_or_default();
     if found.is_empty() {
         return Err(not_found(&asked, &steps, &all));
     }
@@ -79,29 +81,37 @@ fn asked(key: &str) -> String {
     }
 }
 
-/// Whether the steps name this key, with any name for NAME, or none.
-fn is_path(info: &Info, steps: &[&str]) -> bool {
-    let path: Vec<&str> = info.path.split('.').collect();
-    let fits = |path: &[&str]| {
-        path.len() == steps.len() && path.iter().zip(steps).all(|(a, b)| *a == "NAME" || a == b)
-    };
-    let nameless: Vec<&str> = path.iter().copied().filter(|step| *step != "NAME").collect();
-    // `app.NAME` is asked for as a section, and its keys are listed under `app`.
-    let named = [path.as_slice(), &["NAME"]].concat();
-    let is_named = info.children.iter().any(|child| child.path.starts_with(&format!("{}.NAME.", info.path)));
-    fits(&path) || fits(&nameless) || (is_named && fits(&named))
+fn matching<'a>(all: &'a [Info], steps: &[&str], fits: fn(&Info, &[&str]) -> bool) -> Vec<&'a Info> {
+    let found: Vec<&Info> = all.iter().filter(|info| fits(info, steps)).collect();
+    // Keys that two sections share are explained once, unless the second section was asked for.
+    if found.iter().all(|info| is_repeated(&info.path)) {
+        return found;
+    }
+    found.into_iter().filter(|info| !is_repeated(&info.path)).collect()
 }
 
-fn by_last_steps<'a>(all: &'a [Info], steps: &[&str]) -> Vec<&'a Info> {
-    let ends = |info: &Info| {
-        let path: Vec<&str> = info.path.split('.').filter(|step| *step != "NAME").collect();
-        path.ends_with(steps)
-    };
-    let mut found: Vec<&Info> = all.iter().filter(|info| ends(info) && !is_repeated(&info.path)).collect();
-    if found.is_empty() {
-        found = all.iter().filter(|info| ends(info)).collect();
-    }
-    found
+/// `app.workers`
+fn is_nameless(info: &Info, steps: &[&str]) -> bool {
+    info.path.split('.').filter(|step| *step != "NAME").eq(steps.iter().copied())
+}
+
+/// `app.NAME.workers`, `app.shop.workers`
+fn is_path(info: &Info, steps: &[&str]) -> bool {
+    let path: Vec<&str> = info.path.split('.').collect();
+    path.len() == steps.len() && path.iter().zip(steps).all(|(a, b)| *a == "NAME" || a == b)
+}
+
+/// `app.NAME`, `app.shop`: the keys of such a section are listed under `app`.
+fn is_named_section(info: &Info, steps: &[&str]) -> bool {
+    let Some((_, section)) = steps.split_last() else { return false };
+    info.children.iter().any(|child| child.path.starts_with(&format!("{}.NAME.", info.path)))
+        && is_path(info, section)
+}
+
+/// `workers`
+fn ends_so(info: &Info, steps: &[&str]) -> bool {
+    let path: Vec<&str> = info.path.split('.').filter(|step| *step != "NAME").collect();
+    path.ends_with(steps)
 }
 
 fn not_found(asked: &str, steps: &[&str], all: &[Info]) -> String {

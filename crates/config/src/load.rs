@@ -77,7 +77,9 @@ fn read(path: &str, named_at: Option<Span>, cx: &mut Checker<'_>) -> Option<File
         Err(error) => {
             let problem = Problem::new(format!("`{path}` cannot be read: {error}"));
             let problem = match named_at {
-                Some(span) => problem.at(cx.texts.place(span)).key("include"),
+                Some(span) => problem.at(cx.texts.place(span)).key("include").expected(
+                    "a file this user can read; its path counts from the directory of the main file",
+                ),
                 None => problem
                     .at(Span::nowhere(path))
                     .help("name the file with --config FILE; `keepwarm run TARGET` needs none"),

@@ -85,7 +85,7 @@ impl Directive {
             Value::Text(_) => "a string",
             Value::Integer(_) => "a whole number",
             Value::Float => "a number with a fraction",
-            Value::Flag(_) => "true or false",
+            Value::Flag(_) => "a boolean",
             Value::Date => "a date or time of day",
             Value::List(_) => "a list",
             Value::Table(_) => "a table",

@@ -73,7 +73,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             reload: Reload::Live,
             since: "0.1.0",
             value: &Set(
-                OrWord { word: "off", shape: Size { min: 0, max: 1 << 50 } },
+                OrWord { word: "off", shape: Size { min: 0, max: 1 << 40 } },
                 |limits: &mut Limits, value| limits.body = value,
             ),
         },

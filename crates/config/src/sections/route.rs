@@ -221,7 +221,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
             reload: Reload::Live,
             since: "0.1.0",
             value: &Set(
-                OrWord { word: "off", shape: Size { min: 0, max: 1 << 50 } },
+                OrWord { word: "off", shape: Size { min: 0, max: 1 << 40 } },
                 |route: &mut RouteDraft, size| route.max_body = Some(size),
             ),
         },

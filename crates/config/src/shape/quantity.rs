@@ -28,43 +28,23 @@ pub(crate) struct Rate {
 const TIME_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 const SIZE_UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
-/// What people write for our units.
-const TIME_ALIASES: [(&str, &str); 17] = [
-    ("S", "s"),
-    ("sec", "s"),
-    ("secs", "s"),
-    ("second", "s"),
-    ("seconds", "s"),
-    ("M", "m"),
-    ("min", "m"),
-    ("mins", "m"),
-    ("minute", "m"),
-    ("minutes", "m"),
-    ("H", "h"),
-    ("hr", "h"),
-    ("hour", "h"),
-    ("hours", "h"),
-    ("msec", "ms"),
-    ("millis", "ms"),
-    ("MS", "ms"),
+/// What people write for our units: the unit, and how many of ours one of theirs is.
+type Alias = (&'static [&'static str], &'static str, u64);
+
+const TIME_ALIASES: [Alias; 6] = [
+    (&["msec", "msecs", "millis", "milliseconds", "MS"], "ms", 1),
+    (&["S", "sec", "secs", "second", "seconds"], "s", 1),
+    (&["M", "min", "mins", "minute", "minutes"], "m", 1),
+    (&["H", "hr", "hrs", "hour", "hours"], "h", 1),
+    (&["d", "D", "day", "days"], "h", 24),
+    (&["w", "W", "week", "weeks"], "h", 7 * 24),
 ];
-const SIZE_ALIASES: [(&str, &str); 16] = [
-    ("b", "B"),
-    ("bytes", "B"),
-    ("k", "KiB"),
-    ("K", "KiB"),
-    ("kb", "KiB"),
-    ("kB", "KiB"),
-    ("KB", "KiB"),
-    ("kib", "KiB"),
-    ("m", "MiB"),
-    ("M", "MiB"),
-    ("mb", "MiB"),
-    ("MB", "MiB"),
-    ("mib", "MiB"),
-    ("g", "GiB"),
-    ("G", "GiB"),
-    ("GB", "GiB"),
+const SIZE_ALIASES: [Alias; 5] = [
+    (&["b", "byte", "bytes"], "B", 1),
+    (&["k", "K", "kb", "kB", "KB", "kib", "Ki", "kiB"], "KiB", 1),
+    (&["m", "M", "mb", "MB", "mib", "Mi"], "MiB", 1),
+    (&["g", "G", "gb", "GB", "gib", "Gi"], "GiB", 1),
+    (&["t", "T", "tb", "TB", "tib", "TiB", "Ti"], "GiB", 1024),
 ];
 
 impl Describe for Time {
@@ -177,7 +157,7 @@ fn measured(
     directive: &Directive,
     cx: &mut Checker<'_>,
     units: &[(&str, u64)],
-    aliases: &[(&str, &str)],
+    aliases: &[Alias],
     suffix: &str,
 ) -> Option<u64> {
     let text = cx.text(directive)?;
@@ -199,6 +179,7 @@ fn measured(
         (true, ..) => format!("is {quoted}, which begins with no number"),
         (_, true, _) => "has no unit".to_owned(),
         (_, _, true) => format!("is {quoted}, a number too large to read"),
+        _ if unit != unit.trim() => format!("is {quoted}; number and unit stand without a blank"),
         _ => format!("is {quoted}; there is no unit `{unit}`"),
     };
     let mut problem = cx.wrong(directive.span, &what);
@@ -212,15 +193,16 @@ fn measured(
 }
 
 /// What was probably meant.
-fn fix(number: &str, unit: &str, units: &[(&str, u64)], aliases: &[(&str, &str)]) -> Option<String> {
-    if number.is_empty() {
-        return None;
-    }
+fn fix(number: &str, unit: &str, units: &[(&str, u64)], aliases: &[Alias]) -> Option<String> {
     let trimmed = unit.trim();
-    let same = units.iter().find(|(known, _)| *known == trimmed).map(|(known, _)| *known);
-    let alias = aliases.iter().find(|(alias, _)| *alias == trimmed).map(|(_, unit)| *unit);
-    let bare = if unit.is_empty() { units.get(2).map(|(unit, _)| *unit) } else { None };
-    same.or(alias).or(bare).map(|unit| format!("{number}{unit}"))
+    let same = units.iter().find(|(known, _)| *known == trimmed).map(|(known, _)| (*known, 1));
+    let alias =
+        aliases.iter().find(|(theirs, ..)| theirs.contains(&trimmed)).map(|(_, unit, by)| (*unit, *by));
+    // A number alone: seconds, or KiB.
+    let bare = units.get(2).filter(|_| unit.is_empty()).map(|(unit, _)| (*unit, 1));
+    let (unit, by) = same.or(alias).or(bare)?;
+    let count = number.replace('_', "").parse::<u64>().ok()?.checked_mul(by)?;
+    Some(format!("{count}{unit}"))
 }
 
 fn split(text: &str) -> (&str, &str) {
