@@ -69,14 +69,14 @@ fn render(format: Format, status: u16, reason: &str, detail: &str, id: RequestId
     let mut out = Vec::with_capacity(512);
     match format {
         Format::Text => {
-            let _ = write!(out, "{status} {title}\n");
+            let _ = writeln!(out, "{status} {title}");
             escape::push_readable(&mut out, detail);
-            let _ = write!(out, "\nRequest id: {id}\n");
+            let _ = writeln!(out, "\nRequest id: {id}");
         }
         Format::Json | Format::ProblemJson => {
             let _ = write!(out, "{{\"status\":{status},\"title\":\"{title}\",\"detail\":\"");
             escape::push_json(&mut out, detail.as_bytes());
-            let _ = write!(out, "\",\"reason\":\"{reason}\",\"request_id\":\"{id}\"}}\n");
+            let _ = writeln!(out, "\",\"reason\":\"{reason}\",\"request_id\":\"{id}\"}}");
         }
         Format::Html => {
             let _ = write!(
@@ -85,7 +85,7 @@ fn render(format: Format, status: u16, reason: &str, detail: &str, id: RequestId
                  <h1>{status} {title}</h1>\n<p>"
             );
             push_html(&mut out, detail);
-            let _ = write!(out, "</p>\n<p>Request id: <code>{id}</code></p>\n</html>\n");
+            let _ = writeln!(out, "</p>\n<p>Request id: <code>{id}</code></p>\n</html>");
         }
     }
     out

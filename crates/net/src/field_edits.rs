@@ -1,23 +1,32 @@
 //! Changes that a route makes to the head of every answer.
 
+use keepwarm_http1::{BadField, scan_app_fields};
+
 /// Fields to take out of an answer's head, and fields to put in their place. Applied by [`crate::Exchange::head`] to whatever head is given, our own
 /// errors included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldEdits {
-    remove: Vec<Box<[u8]>>,
-    set: Vec<(Box<[u8]>, Box<[u8]>)>,
+    remove: Vec<Bytes>,
+    set: Vec<(Bytes, Bytes)>,
 }
+
+type Bytes = Box<[u8]>;
 
 impl FieldEdits {
     /// First every field of a name in `remove` goes, then every field of a name in `set` is replaced by those. Names in any case.
+    ///
+    /// # Errors
+    /// The first field to set that cannot be sent.
     pub fn new<N: AsRef<[u8]>, V: AsRef<[u8]>>(
         remove: impl IntoIterator<Item = N>,
         set: impl IntoIterator<Item = (N, V)>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, BadField> {
+        let edits = Self {
             remove: remove.into_iter().map(|name| name.as_ref().into()).collect(),
             set: set.into_iter().map(|(name, value)| (name.as_ref().into(), value.as_ref().into())).collect(),
-        }
+        };
+        scan_app_fields(edits.apply(std::iter::empty()))?;
+        Ok(edits)
     }
 
     /// Whether nothing is changed.
@@ -30,7 +39,8 @@ impl FieldEdits {
         &'e self,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone + 'e,
     ) -> impl Iterator<Item = (&'e [u8], &'e [u8])> + Clone {
-        let kept = fields.map(|(name, value)| (name, value)).filter(|(name, _)| !self.drops(name));
+        // Not `filter`: the fields' lifetime is shortened to that of the edits on the way.
+        let kept = fields.filter_map(|(name, value)| (!self.drops(name)).then_some((name, value)));
         kept.chain(self.set.iter().map(|(name, value)| (&**name, &**value)))
     }
 
@@ -49,12 +59,19 @@ mod tests {
     #[test]
     fn what_is_removed_goes_and_what_is_set_replaces() {
         let edits =
-            FieldEdits::new(["server"], [("X-Frame-Options", "DENY"), ("Link", "</a>"), ("Link", "</b>")]);
+            FieldEdits::new(["server"], [("X-Frame-Options", "DENY"), ("Link", "</a>"), ("Link", "</b>")])
+                .unwrap();
         let fields: [(&[u8], &[u8]); 4] =
             [(b"Server", b"app"), (b"x-frame-options", b"ALLOW"), (b"A", b"1"), (b"server", b"again")];
         let edited: Vec<_> = edits.apply(fields.into_iter()).collect();
         let expected: [(&[u8], &[u8]); 4] =
             [(b"A", b"1"), (b"X-Frame-Options", b"DENY"), (b"Link", b"</a>"), (b"Link", b"</b>")];
         assert_eq!(edited, expected);
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_sent_is_refused_at_once() {
+        assert!(FieldEdits::new([], [("X", "a\r\nY: b")]).is_err());
+        assert!(FieldEdits::new([], [("X Y", "a")]).is_err());
     }
 }
