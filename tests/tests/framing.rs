@@ -412,6 +412,12 @@ fn odd_but_sound_requests_are_served_and_kept() {
                     {
                         client.expect_kept("/pong");
                     }
+                    // A fixed answer does not wait to see how long a chunked body is: it may close (RFC 9112 §9.3).
+                    Ok(response)
+                        if kind == "fixed" && response.text() == "pong" && request.contains("hunked") =>
+                    {
+                        client.expect_end();
+                    }
                     other => faults.push(format!("{kind}: {}: {other:?}", request.escape_debug())),
                 }
             }

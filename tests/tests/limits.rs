@@ -117,7 +117,7 @@ fn a_slow_head_is_408_however_it_trickles() {
     refused(&mut trickling, 408);
     refused(&mut quiet, 408);
     assert!(
-        begun.elapsed() > Duration::from_millis(290) && begun.elapsed() < Duration::from_millis(1500),
+        begun.elapsed() > Duration::from_millis(190) && begun.elapsed() < Duration::from_millis(1500),
         "{:?}",
         begun.elapsed()
     );
@@ -143,7 +143,7 @@ fn an_idle_connection_is_closed_without_a_word() {
     let begun = Instant::now();
     closed_silently(&mut client);
     assert!(
-        begun.elapsed() > Duration::from_millis(250) && begun.elapsed() < Duration::from_millis(1500),
+        begun.elapsed() > Duration::from_millis(150) && begun.elapsed() < Duration::from_millis(1500),
         "{:?}",
         begun.elapsed()
     );
