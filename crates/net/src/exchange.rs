@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use http::Method;
-use keepwarm_http1::{BadField, Fault};
+use keepwarm_http1::{AppFields, BadField, Fault};
 use tokio::time::Instant;
 
 use crate::h1;
@@ -100,7 +100,7 @@ impl Exchange<'_> {
     }
 
     /// The head of the answer. `length`: the body's length when it is known beyond what a `Content-Length` among the fields says.
-    /// `close`: end the connection after this answer.
+    /// `close`: end the connection after this answer. Gives what the fields say about the connection, which is not passed on.
     ///
     /// # Errors
     /// A field that is no field, or two lengths: nothing has been written, and another head may follow.
@@ -110,7 +110,7 @@ impl Exchange<'_> {
         length: Option<u64>,
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
-    ) -> Result<(), BadField> {
+    ) -> Result<AppFields, BadField> {
         self.stream.head(status, length, close, fields)
     }
 

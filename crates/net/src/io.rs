@@ -87,6 +87,20 @@ impl Io {
         }
     }
 
+    /// Waits until a write would be taken.
+    pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let fd = self.registered()?;
+        let mut guard = ready!(fd.poll_write_ready(cx))?;
+        // Readiness is only ever cleared by a write that finds none, and those are tried without asking: ask the socket.
+        let mut poll = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::OUT)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        if rustix::event::poll(&mut poll, Some(&now))? > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        guard.clear_ready();
+        fd.poll_write_ready(cx).map_ok(drop)
+    }
+
     /// One `writev`, now.
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         send(self.fd(), slices)

@@ -2,5 +2,7 @@
 
 pub mod backoff;
 mod min_rate;
+mod retry_budget;
 
 pub use min_rate::MinRate;
+pub use retry_budget::RetryBudget;

@@ -1,3 +1,4 @@
-//! The processes of an app: [`supervisor`] keeps them.
+//! The processes of an app: [`supervisor`] keeps them, [`dispatch`] gives them requests.
 
+pub mod dispatch;
 pub mod supervisor;

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{
-    AnswerFacts, AnswerFraming, AnswerLength, BadField, CHUNK_TAIL, Fields, LAST_CHUNK, Plan,
+    AnswerFacts, AnswerFraming, AnswerLength, AppFields, BadField, CHUNK_TAIL, Fields, LAST_CHUNK, Plan,
     encode_chunk_head, encode_informational, encode_response_head, encode_trailers, plan, scan_app_fields,
 };
 
@@ -41,13 +41,14 @@ impl Stream {
         length: Option<u64>,
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
-    ) -> Result<(), BadField> {
+    ) -> Result<AppFields, BadField> {
         let Some(edits) = self.request.answer_edits.take() else {
             return self.begin_answer(status, length, close, fields);
         };
-        let begun = self.begin_answer(status, length, close, edits.apply(fields));
+        let mut edited = Fields::new();
+        edits.apply(fields).for_each(|(name, value)| edited.push(name, value));
         self.request.answer_edits = Some(edits);
-        begun
+        self.begin_answer(status, length, close, edited.iter())
     }
 
     fn begin_answer<'a>(
@@ -56,10 +57,10 @@ impl Stream {
         length: Option<u64>,
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
-    ) -> Result<(), BadField> {
+    ) -> Result<AppFields, BadField> {
         let app = scan_app_fields(fields.clone())?;
         if !matches!(self.state.answer, Answer::None) {
-            return Ok(());
+            return Ok(app);
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
         let length = match app.content_length.or(length.filter(|_| !bodiless)) {
@@ -80,10 +81,10 @@ impl Stream {
             let held = Held { status, fields: copy, has_date: app.has_date };
             self.state.answer = Answer::Held(Box::new(held));
             self.hold();
-            return Ok(());
+            return Ok(app);
         }
         self.write_head(status, decided, app.has_date, fields);
-        Ok(())
+        Ok(app)
     }
 
     fn answer_facts(&self, status: u16, length: AnswerLength, close: bool, trailers: bool) -> AnswerFacts {

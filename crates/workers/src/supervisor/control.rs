@@ -4,19 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::app::Phase;
+use super::guardian_watch::GuardianWatch;
 use super::output::Output;
 use super::running::{Context, GivenUp, ProcessEvent, Running};
-use super::spawn::{self, Order};
-use super::{
-    AppSpec, FailedApp, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks, reap,
-};
+use super::spawn;
+use super::{AppSpec, FailedApp, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 
 /// What the handle asks for, with the place for the answer.
 #[derive(Debug)]
@@ -26,9 +24,6 @@ pub(super) enum Command {
     Stop(Duration, oneshot::Sender<()>),
     Snapshot(oneshot::Sender<Snapshot>),
 }
-
-/// A guardian that lives less than this is not worth starting again.
-const GUARDIAN_MIN_LIFE: Duration = Duration::from_secs(1);
 
 /// Starts the two threads, the guardian and the task.
 pub(super) async fn start(
@@ -57,7 +52,8 @@ pub(super) async fn start(
         control.current.insert(spec.name.clone(), FIRST_GENERATION);
         control.add(spec, Phase::First, now);
     }
-    let inputs = Inputs { commands, from_links, from_processes, guardian: Guardian::watch(spawner.guardian) };
+    let inputs =
+        Inputs { commands, from_links, from_processes, guardian: GuardianWatch::new(spawner.guardian) };
     tokio::spawn(control.run(inputs, spawner.ended));
     Ok(())
 }
@@ -106,7 +102,7 @@ struct Inputs {
     commands: mpsc::UnboundedReceiver<Command>,
     from_links: mpsc::UnboundedReceiver<LinkEvent>,
     from_processes: mpsc::UnboundedReceiver<ProcessEvent>,
-    guardian: Guardian,
+    guardian: GuardianWatch,
 }
 
 impl Control {
@@ -120,7 +116,7 @@ impl Control {
                 }
                 Some(event) = inputs.from_links.recv() => self.handle_link(&event),
                 Some(event) = inputs.from_processes.recv() => self.handle_process(event),
-                news = inputs.guardian.recv() => inputs.guardian.handle(news, &self.context),
+                news = inputs.guardian.recv() => inputs.guardian.handle(news, &self.context.orders),
                 () = sleep_until(timeout) => {
                     let now = now();
                     self.running.values_mut().for_each(|running| running.machine.handle_timeout(now));
@@ -129,10 +125,10 @@ impl Control {
             self.drive(now());
         }
         let Self { context, stopping, .. } = self;
-        // The last order: the spawner thread lets the guardian go, and ends.
+        // The last sender of orders: the spawner thread lets the guardian go, and ends.
+        drop(inputs);
         drop(context);
         let _ = ended.await;
-        drop(inputs);
         for reply in stopping.into_iter().flatten() {
             // Somebody who does not wait any more.
             let _ = reply.send(());
@@ -262,6 +258,8 @@ impl Control {
             return;
         }
         let Some(Trial { generation, apps, reply, asked }) = self.trial.take() else { return };
+        // Before the old generation is retired: at every moment somebody takes requests.
+        self.context.links.promote(generation);
         let current = apps.iter().map(|app| (app.clone(), generation)).collect();
         let old = std::mem::replace(&mut self.current, current);
         for app in &apps {
@@ -360,70 +358,6 @@ impl Control {
     }
 }
 
-/// Watches over the guardian.
-struct Guardian {
-    news: mpsc::UnboundedReceiver<GuardianNews>,
-    sender: mpsc::UnboundedSender<GuardianNews>,
-    started: Instant,
-}
-
-enum GuardianNews {
-    Ended,
-    Started(io::Result<OwnedFd>),
-}
-
-impl Guardian {
-    fn watch(pidfd: OwnedFd) -> Self {
-        let (sender, news) = mpsc::unbounded_channel();
-        let guardian = Self { news, sender, started: now() };
-        guardian.report_end(pidfd);
-        guardian
-    }
-
-    fn report_end(&self, pidfd: OwnedFd) {
-        let sender = self.sender.clone();
-        tokio::spawn(async move {
-            drop(reap::wait_exited(Arc::new(pidfd)).await);
-            // An error: the supervisor has stopped, and that is why the guardian ended.
-            let _ = sender.send(GuardianNews::Ended);
-        });
-    }
-
-    async fn recv(&mut self) -> GuardianNews {
-        match self.news.recv().await {
-            Some(news) => news,
-            // Not possible while `sender` is here.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn handle(&mut self, news: GuardianNews, context: &Context) {
-        match news {
-            GuardianNews::Ended if now().saturating_duration_since(self.started) < GUARDIAN_MIN_LIFE => {
-                tracing::error!(target: "keepwarm::supervisor", "the guardian has died at once again; it is left dead");
-            }
-            GuardianNews::Ended => {
-                tracing::warn!(target: "keepwarm::supervisor", "the guardian has died; another is started");
-                let (reply, started) = oneshot::channel();
-                let _ = context.orders.send(Order::Guard(reply));
-                let sender = self.sender.clone();
-                tokio::spawn(async move {
-                    if let Ok(result) = started.await {
-                        let _ = sender.send(GuardianNews::Started(result));
-                    }
-                });
-            }
-            GuardianNews::Started(Ok(pidfd)) => {
-                self.started = now();
-                self.report_end(pidfd);
-            }
-            GuardianNews::Started(Err(error)) => {
-                tracing::error!(target: "keepwarm::supervisor", %error, "no guardian could be started");
-            }
-        }
-    }
-}
-
 /// What cannot be started whatever the workers do.
 fn check(apps: &[AppSpec]) -> Result<(), StartFailure> {
     let mut names = BTreeSet::new();
@@ -454,11 +388,11 @@ async fn sleep_until(deadline: Option<Instant>) {
 }
 
 /// The runtime's clock, which a test can pause.
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
 /// Good enough for jitter: the standard library seeds each state from the system.
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

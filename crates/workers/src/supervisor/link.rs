@@ -30,6 +30,10 @@ pub trait WorkerLinks: Send + Sync {
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink>;
 
+    /// A reload has succeeded: workers up to this generation take requests from now on. Those of a later one wait, since they may yet be
+    /// ended as a whole. The first generation takes requests at once.
+    fn promote(&self, generation: u64);
+
     /// `Some`: no worker of this app runs or will be tried before the next reload, for this reason. `None`: it has
     /// workers again.
     fn set_failed(&self, app: &str, reason: Option<String>);

@@ -18,6 +18,7 @@ mod app;
 mod control;
 mod exit;
 mod guardian;
+mod guardian_watch;
 mod launcher;
 mod link;
 mod output;

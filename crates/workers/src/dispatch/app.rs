@@ -1,0 +1,259 @@
+//! An app as the front door sees it: a handler that gives each request to one of the app's workers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use keepwarm_net::{Exchange, Handler, Refusal, WebSocketLimits};
+use keepwarm_policy::RetryBudget;
+
+use super::call::{Call, Item};
+use super::conversation;
+use super::link::Link;
+use super::queue::{Job, Queue, Retired};
+use crate::supervisor::WorkerKey;
+
+/// The generation that takes requests as soon as it is ready.
+const FIRST_GENERATION: u64 = 1;
+
+/// How an app's requests are treated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppPolicy {
+    /// Requests that may wait for a worker.
+    pub queue: usize,
+    /// How long one waits at most.
+    pub queue_timeout: Duration,
+    /// How long the app may take before it begins its answer, and between two parts of it. Time spent on the client does not count.
+    pub request_timeout: Duration,
+    /// Bytes of an answer that Keepwarm holds for a slow client before the worker has to wait.
+    pub response_buffer: u64,
+    /// How many worker processes the app has.
+    pub workers: usize,
+    /// WebSocket limits.
+    pub websocket: WebSocketLimits,
+}
+
+/// An app. Lives as long as the process; its workers come and go.
+#[derive(Debug)]
+pub struct App {
+    /// The name in the configuration.
+    pub name: Arc<str>,
+    policy: ArcSwap<AppPolicy>,
+    state: Mutex<State>,
+    /// The workers take one request at a time: their requests are read, and their answers taken, for them.
+    blocking: AtomicBool,
+    /// The workers build CGI-style names from fields.
+    cgi_names: AtomicBool,
+    /// Requests whose worker may be waiting for a client's body.
+    expecting: AtomicUsize,
+    warned_hop_by_hop: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    /// Workers up to this generation take requests.
+    generation: u64,
+    /// Workers of a later one that are ready, and their places.
+    early: Vec<(Arc<Link>, usize)>,
+    failed: Option<Arc<str>>,
+    retries: RetryBudget,
+}
+
+impl App {
+    /// An app without workers.
+    pub fn new(name: &str, policy: AppPolicy) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            policy: ArcSwap::from_pointee(policy),
+            state: Mutex::new(State {
+                queue: Queue::default(),
+                generation: FIRST_GENERATION,
+                early: Vec::new(),
+                failed: None,
+                retries: RetryBudget::default(),
+            }),
+            blocking: AtomicBool::new(true),
+            cgi_names: AtomicBool::new(true),
+            expecting: AtomicUsize::new(0),
+            warned_hop_by_hop: AtomicBool::new(false),
+        })
+    }
+
+    /// How requests are treated.
+    pub(super) fn policy(&self) -> Guard<Arc<AppPolicy>> {
+        self.policy.load()
+    }
+
+    pub(super) fn set_policy(&self, policy: AppPolicy) {
+        self.policy.store(Arc::new(policy));
+    }
+
+    /// Requests waiting for a worker.
+    pub fn waiting(&self) -> usize {
+        self.state().queue.waiting()
+    }
+
+    pub(super) fn is_blocking(&self) -> bool {
+        self.blocking.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn builds_cgi_names(&self) -> bool {
+        self.cgi_names.load(Ordering::Relaxed)
+    }
+
+    /// A worker is ready.
+    pub(super) fn welcome_worker(&self, link: &Arc<Link>, streams: usize, kind: &str) {
+        self.blocking.store(streams == 1, Ordering::Relaxed);
+        self.cgi_names.store(kind != "asgi", Ordering::Relaxed);
+        let mut state = self.state();
+        if link.key.generation > state.generation {
+            state.early.push((Arc::clone(link), streams));
+            return;
+        }
+        state.failed = None;
+        state.queue.enter(Arc::clone(link), streams);
+        drop(state);
+        self.fill(link);
+    }
+
+    /// Workers up to this generation take requests.
+    pub(super) fn promote(&self, generation: u64) {
+        let mut state = self.state();
+        state.generation = generation;
+        let ready: Vec<_> =
+            state.early.extract_if(.., |(link, _)| link.key.generation <= generation).collect();
+        for (link, streams) in &ready {
+            state.failed = None;
+            state.queue.enter(Arc::clone(link), *streams);
+        }
+        drop(state);
+        ready.iter().for_each(|(link, _)| self.fill(link));
+    }
+
+    /// Gives waiting requests to a worker as long as it has places.
+    fn fill(&self, link: &Arc<Link>) {
+        loop {
+            // The lock is not held while a request is written.
+            let Some(job) = self.state().queue.fill(link) else { return };
+            link.give(job);
+        }
+    }
+
+    /// A worker is gone.
+    pub(super) fn remove(&self, link: &Arc<Link>) {
+        let mut state = self.state();
+        state.queue.leave(link);
+        state.early.retain(|(early, _)| !Arc::ptr_eq(early, link));
+    }
+
+    /// A worker gets no more requests. `true`: it has none now.
+    pub(super) fn retire(&self, key: &WorkerKey) -> bool {
+        self.state().queue.retire(key)
+    }
+
+    /// A worker has finished with a request.
+    pub(super) fn place_is_free(&self, link: &Arc<Link>) {
+        let next = self.state().queue.free_place(link);
+        match next {
+            Ok(Some(job)) => link.give(job),
+            Ok(None) => {}
+            Err(Retired) => link.drain(),
+        }
+    }
+
+    /// No worker will come, for this reason; or (`None`) they come again.
+    pub(super) fn set_failed(&self, reason: Option<&str>) {
+        let mut state = self.state();
+        state.failed = reason.map(Into::into);
+        let Some(reason) = state.failed.clone() else { return };
+        if state.queue.workers() > 0 {
+            return;
+        }
+        let waiting = state.queue.take_waiting();
+        drop(state);
+        waiting.into_iter().for_each(|job| job.call.put(Item::Refused(Arc::clone(&reason))));
+    }
+
+    /// Gives a request to a worker, or lets it wait for one.
+    pub(super) fn submit(&self, job: Job) -> Result<(), Overload> {
+        let mut state = self.state();
+        state.retries.handle_request();
+        if let Some(link) = state.queue.take_place(job.thread) {
+            drop(state);
+            link.give(job);
+            return Ok(());
+        }
+        if let (Some(reason), 0) = (&state.failed, state.queue.workers()) {
+            return Err(Overload::Failed(Arc::clone(reason)));
+        }
+        if state.queue.waiting() >= self.policy().queue {
+            return Err(Overload::QueueFull);
+        }
+        state.queue.wait(job);
+        Ok(())
+    }
+
+    /// Whether one more request may be given a second time.
+    pub(super) fn may_retry(&self) -> bool {
+        self.state().retries.try_retry()
+    }
+
+    pub(super) fn forget(&self, call: &Arc<Call>) {
+        self.state().queue.forget(call);
+    }
+
+    /// Takes one of the places for requests whose body the app itself asks for (`http-rules` §2): at most half of the workers, at least one.
+    pub(super) fn enter_expecting(self: &Arc<Self>) -> Option<Expecting> {
+        let limit = (self.policy().workers / 2).max(1);
+        let entered = self
+            .expecting
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < limit).then_some(count + 1));
+        entered.is_ok().then(|| Expecting(Arc::clone(self)))
+    }
+
+    /// One warning per app for a field that is the connection's and not the app's.
+    pub(super) fn warn_hop_by_hop(&self, field: &str) {
+        if !self.warned_hop_by_hop.swap(true, Ordering::Relaxed) {
+            tracing::warn!(app = %self.name, field, "the app sets a field of the connection; it is not sent on (said once)");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Why a request was not taken.
+#[derive(Debug)]
+pub(super) enum Overload {
+    QueueFull,
+    Failed(Arc<str>),
+}
+
+/// A counted request that may hold a worker while its client sends.
+#[derive(Debug)]
+pub(super) struct Expecting(Arc<App>);
+
+impl Drop for Expecting {
+    fn drop(&mut self) {
+        self.0.expecting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The handler of an app; what a route ends in.
+#[derive(Debug, Clone)]
+pub struct AppHandler(pub Arc<App>);
+
+impl Handler for AppHandler {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(conversation::hold(&self.0, exchange))
+    }
+
+    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
+        // What is no request has no route: the edge answers it.
+    }
+}

@@ -1,0 +1,171 @@
+//! One request between the task of its client and the driver of its worker.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use keepwarm_wire::frame::ResetCode;
+use tokio::time::Instant;
+
+use super::link::Link;
+
+/// What the driver and the client's task share about a request. The driver puts [`Item`]s in, the client's task takes them out.
+#[derive(Debug, Default)]
+pub(super) struct Call {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// The next item; nearly always the only one, and so not worth a queue's allocation.
+    first: Option<Item>,
+    /// Those behind it.
+    more: VecDeque<Item>,
+    waker: Option<Waker>,
+    place: Place,
+    /// The worker that last had it, its stream, and since when.
+    last: Option<(Arc<Link>, u32, Instant)>,
+    /// The REQUEST frame that was sent, to be sent once more if it is certain or harmless.
+    frame: Vec<u8>,
+}
+
+/// Where a request is.
+#[derive(Debug, Default, Clone)]
+pub(super) enum Place {
+    /// In the app's queue, or not yet given.
+    #[default]
+    Waiting,
+    /// With a worker, as this stream.
+    Given(Arc<Link>, u32),
+    /// Its client has stopped waiting.
+    Abandoned,
+}
+
+/// What a worker says about a request, or what became of the worker.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// A RESPONSE, TRAILERS or INFORM frame, whole, as it came.
+    Frame(Vec<u8>),
+    /// Bytes of the body; to be released. `over`: the last.
+    Data {
+        /// At most 64 KiB.
+        bytes: Vec<u8>,
+        /// The answer is complete.
+        over: bool,
+    },
+    /// The application wants the body.
+    Want,
+    /// More of the body may be sent.
+    Credit,
+    /// Part of a WebSocket message; to be released.
+    Message {
+        /// Text, else binary.
+        text: bool,
+        /// At most 64 KiB.
+        bytes: Vec<u8>,
+        /// The last part.
+        end: bool,
+    },
+    /// The WebSocket closes.
+    Close(u16, String),
+    /// The worker gives up on this request.
+    Reset {
+        /// Why.
+        code: ResetCode,
+        /// For the log.
+        reason: String,
+        /// It had not begun.
+        unprocessed: bool,
+    },
+    /// The worker is gone.
+    Lost {
+        /// It certainly had not begun with this request: its bytes were never read.
+        unprocessed: bool,
+    },
+    /// No worker will come: the app has failed, for this reason.
+    Refused(Arc<str>),
+}
+
+impl Call {
+    /// The driver's side: adds an item, and wakes the client's task.
+    pub(super) fn put(&self, item: Item) {
+        let mut inner = self.lock();
+        if inner.first.is_none() && inner.more.is_empty() {
+            inner.first = Some(item);
+        } else {
+            inner.more.push_back(item);
+        }
+        let waker = inner.waker.take();
+        drop(inner);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The client's side: the next item.
+    pub(super) fn poll_item(&self, cx: &Context<'_>) -> Poll<Item> {
+        let mut inner = self.lock();
+        if let Some(item) = inner.first.take() {
+            inner.first = inner.more.pop_front();
+            return Poll::Ready(item);
+        }
+        if !inner.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            inner.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Notes which worker has it. `false`: nobody waits for it any more.
+    pub(super) fn give_to(&self, link: &Arc<Link>, stream: u32) -> bool {
+        let mut inner = self.lock();
+        if matches!(inner.place, Place::Abandoned) {
+            return false;
+        }
+        inner.place = Place::Given(Arc::clone(link), stream);
+        inner.last = Some((Arc::clone(link), stream, keepwarm_net::now()));
+        true
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self.lock().place, Place::Abandoned)
+    }
+
+    /// The client's side: it stops waiting. Tells where the request is.
+    pub(super) fn abandon(&self) -> Place {
+        std::mem::replace(&mut self.lock().place, Place::Abandoned)
+    }
+
+    /// The worker that has it, and the stream.
+    pub(super) fn given(&self) -> Option<(Arc<Link>, u32)> {
+        match &self.lock().place {
+            Place::Given(link, stream) => Some((Arc::clone(link), *stream)),
+            Place::Waiting | Place::Abandoned => None,
+        }
+    }
+
+    /// The worker that last had it, also once it was abandoned.
+    pub(super) fn last_given(&self) -> Option<(Arc<Link>, u32)> {
+        self.lock().last.as_ref().map(|(link, stream, _)| (Arc::clone(link), *stream))
+    }
+
+    /// When it was last given to a worker, to the nearest tick.
+    pub(super) fn given_at(&self) -> Option<Instant> {
+        self.lock().last.as_ref().map(|(_, _, at)| *at)
+    }
+
+    /// Keeps the frame that was sent.
+    pub(super) fn keep_frame(&self, frame: Vec<u8>) {
+        self.lock().frame = frame;
+    }
+
+    /// Takes the frame back, to send it once more to another worker.
+    pub(super) fn take_frame(&self) -> Vec<u8> {
+        let mut inner = self.lock();
+        inner.place = Place::Waiting;
+        std::mem::take(&mut inner.frame)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

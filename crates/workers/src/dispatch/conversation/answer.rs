@@ -1,0 +1,213 @@
+//! What the worker says, on its way to the client.
+
+use std::task::{Context, Poll};
+
+use keepwarm_net::{Exchange, Spool, Wait};
+use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
+
+use super::super::call::Item;
+use super::{Conversation, SPOOL_MEMORY, UNSENT_ENOUGH};
+
+impl Conversation<'_, '_> {
+    /// Takes what the worker has said, as long as there is room for it.
+    pub(super) fn poll_items(&mut self, cx: &mut Context<'_>) {
+        while !self.over && !self.exchange.over() && self.has_room(cx) {
+            match self.call.poll_item(cx) {
+                Poll::Ready(item) => self.handle_item(item),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    /// Room for one more part of the answer: in the buffer towards the client, or, so that a blocking worker is soon free, in the spool.
+    fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
+        let room = match &mut self.spool {
+            Some(spool) => spool.poll_ready(cx).is_ready() && spool.len() < self.app.policy().response_buffer,
+            None => self.app.is_blocking() || self.exchange.unsent() < UNSENT_ENOUGH,
+        };
+        if !room {
+            // The application waits for the client.
+            self.exchange.deadlines().set(Wait::Answer, None);
+        }
+        room
+    }
+
+    fn handle_item(&mut self, item: Item) {
+        match item {
+            Item::Frame(frame) => self.handle_frame(&frame),
+            Item::Data { bytes, over } => self.handle_data(&bytes, over),
+            Item::Want => self.wanted = true,
+            Item::Credit => {}
+            Item::Reset { code, reason, unprocessed } => self.handle_reset(code, &reason, unprocessed),
+            Item::Lost { unprocessed } => self.handle_lost(unprocessed),
+            Item::Refused(reason) => {
+                self.over = true;
+                let sentence = format!("The application is not running: {reason}.");
+                fail_later(self.exchange, 503, "app_failed", &sentence, 10);
+            }
+            // Only after a 101, which hands the conversation over.
+            Item::Message { .. } | Item::Close(..) => {}
+        }
+    }
+
+    fn handle_frame(&mut self, frame: &[u8]) {
+        self.begun = true;
+        self.application_works();
+        match FromWorker::decode(frame) {
+            Ok(Some((FromWorker::Response(response), _))) => self.handle_response(&response),
+            Ok(Some((FromWorker::Inform { status, fields, .. }, _))) => {
+                self.exchange.informational(status, fields.pairs());
+            }
+            Ok(Some((FromWorker::Trailers { fields, .. }, _))) => {
+                self.complete = true;
+                match &mut self.spool {
+                    Some(_) => {}
+                    None => self.exchange.end_with_trailers(fields.pairs()),
+                }
+            }
+            // The driver has decoded it before.
+            _ => {}
+        }
+    }
+
+    fn handle_response(&mut self, response: &Response<'_>) {
+        self.complete = response.end;
+        if response.status == 101 {
+            return super::websocket::begin(self, response);
+        }
+        let length = response.end.then_some(response.body.len() as u64);
+        match self.exchange.head(response.status, length, response.close, response.fields.pairs()) {
+            Ok(about) => {
+                if let Some(field) = about.hop_by_hop {
+                    self.app.warn_hop_by_hop(field);
+                }
+                self.exchange.data(response.body);
+                if response.end {
+                    self.exchange.end();
+                    self.log_wrong_length();
+                }
+            }
+            Err(bad) => {
+                tracing::error!(app = %self.app.name, id = %id(self.exchange), "{bad}");
+                self.stop_waiting();
+                fail(
+                    self.exchange,
+                    502,
+                    "bad_field",
+                    "The application's answer has a field that cannot be sent.",
+                );
+            }
+        }
+    }
+
+    fn handle_data(&mut self, bytes: &[u8], over: bool) {
+        if let Some((link, stream)) = self.call.given() {
+            link.release(stream, bytes.len());
+        }
+        self.application_works();
+        self.complete = over;
+        let spools = self.app.is_blocking() && self.exchange.unsent() >= UNSENT_ENOUGH;
+        if spools || self.spool.is_some() {
+            self.spool.get_or_insert_with(|| Spool::new(SPOOL_MEMORY)).push(bytes);
+            return;
+        }
+        self.exchange.data(bytes);
+        if over {
+            self.exchange.end();
+            self.log_wrong_length();
+        }
+    }
+
+    fn log_wrong_length(&self) {
+        if let Some(reason @ ("body_too_short" | "body_too_long")) = self.exchange.request().reason {
+            tracing::error!(app = %self.app.name, id = %id(self.exchange), reason,
+                "the body of the answer is not as long as its Content-Length says");
+        }
+    }
+
+    pub(super) fn spool_has_bytes(&self) -> bool {
+        self.spool.is_some()
+    }
+
+    /// Moves bytes from the spool to the client's buffer. Ready: some were, or that was the end.
+    pub(super) fn poll_unspool(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(spool) = &mut self.spool else { return Poll::Ready(()) };
+        let mut block = Vec::new();
+        match spool.poll_read(cx, &mut block, UNSENT_ENOUGH) {
+            Poll::Ready(Ok(0)) => {
+                self.spool = None;
+                if self.complete {
+                    self.exchange.end();
+                    self.log_wrong_length();
+                }
+                Poll::Ready(())
+            }
+            Poll::Ready(Ok(_)) => {
+                self.exchange.data(&block);
+                Poll::Ready(())
+            }
+            Poll::Ready(Err(error)) => {
+                tracing::error!(app = %self.app.name, %error, "an answer cannot be kept");
+                self.stop_waiting();
+                self.exchange.abort("spool_failed");
+                Poll::Ready(())
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn handle_reset(&mut self, code: ResetCode, reason: &str, unprocessed: bool) {
+        self.complete = true;
+        if unprocessed && self.may_be_given_again(true) {
+            self.complete = false;
+            return self.give_again("the worker refused it");
+        }
+        self.over = true;
+        let name = match code {
+            ResetCode::TOO_SHORT => "body_too_short",
+            ResetCode::REFUSED => "worker_refused",
+            _ => "app_error",
+        };
+        tracing::error!(app = %self.app.name, id = %id(self.exchange), code = code.name(), reason, "the application failed");
+        match self.exchange.answered() {
+            true => self.exchange.abort(name),
+            false => fail(self.exchange, 500, name, "The application failed to answer this request."),
+        }
+    }
+
+    fn handle_lost(&mut self, unprocessed: bool) {
+        if self.may_be_given_again(unprocessed) {
+            return self.give_again("its worker died");
+        }
+        self.complete = true;
+        self.over = true;
+        tracing::error!(app = %self.app.name, id = %id(self.exchange), answered = self.exchange.answered(),
+            "the worker died with this request");
+        match self.exchange.answered() {
+            true => self.exchange.abort("worker_died"),
+            false => fail(self.exchange, 502, "worker_died", "The process that had this request died."),
+        }
+    }
+}
+
+/// Answers with an error of ours.
+pub(super) fn fail(exchange: &mut Exchange<'_>, status: u16, name: &'static str, sentence: &str) {
+    keepwarm_net::answer_error(exchange, status, name, sentence, &[]);
+}
+
+/// Answers with an error of ours that may pass in `seconds`.
+pub(super) fn fail_later(
+    exchange: &mut Exchange<'_>,
+    status: u16,
+    name: &'static str,
+    sentence: &str,
+    seconds: u32,
+) {
+    let seconds = seconds.to_string();
+    keepwarm_net::answer_error(exchange, status, name, sentence, &[("Retry-After", seconds.as_bytes())]);
+}
+
+/// The id of a request, for a log record.
+pub(super) fn id(exchange: &Exchange<'_>) -> String {
+    keepwarm_telemetry::RequestId::new(exchange.request().number).to_string()
+}

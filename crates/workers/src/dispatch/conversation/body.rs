@@ -1,0 +1,174 @@
+//! The request's body on its way to the worker.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use keepwarm_http1::RequestBody;
+use keepwarm_net::{BodyError, BodyProgress, Gone, Spool, Wait};
+use keepwarm_wire::frame::MAX_BODY;
+
+use super::super::link::BodyKind;
+use super::super::request::OpeningBody;
+use super::{Conversation, EXPECTED_BODY, SPOOL_MEMORY};
+
+/// Where the rest of the request's body comes from.
+pub(super) enum Source {
+    /// From the client, as it comes.
+    Client,
+    /// It is (or was) all in the REQUEST frame.
+    Frame(Vec<u8>),
+    /// It was read whole; its length.
+    Spool(Spool, u64),
+    /// It has been sent to its end.
+    Sent,
+}
+
+impl Source {
+    pub(super) fn opening(&self) -> OpeningBody<'_> {
+        match self {
+            Self::Frame(bytes) => OpeningBody::Whole(bytes),
+            Self::Spool(_, length) => OpeningBody::Follows(Some(*length)),
+            Self::Client | Self::Sent => OpeningBody::Follows(None),
+        }
+    }
+
+    /// Nothing of it comes from the client any more.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self, Self::Frame(_) | Self::Spool(..))
+    }
+}
+
+impl Conversation<'_, '_> {
+    /// Reads what a worker should not have to wait for: the whole body for one that takes a request at a time, what is here for others.
+    pub(super) async fn collect(&mut self) -> Result<(), BodyError> {
+        if self.exchange.body_done() {
+            self.source = Source::Frame(Vec::new());
+            return Ok(());
+        }
+        if !self.app.is_blocking() {
+            return Ok(());
+        }
+        if self.exchange.awaits_continue() {
+            self.expecting = self.app.enter_expecting();
+            if self.expecting.is_some() {
+                return Ok(());
+            }
+        }
+        let mut body = Vec::with_capacity(self.declared_length().min(MAX_BODY));
+        while body.len() <= MAX_BODY {
+            let room = MAX_BODY + 1 - body.len();
+            if poll_fn(|cx| self.exchange.poll_body(cx, &mut body, room)).await? == BodyProgress::Done
+                || self.exchange.body_done()
+            {
+                break;
+            }
+        }
+        self.source = match self.exchange.body_done() && body.len() <= MAX_BODY {
+            true => Source::Frame(body),
+            false => self.spool_body(&body).await?,
+        };
+        Ok(())
+    }
+
+    async fn spool_body(&mut self, begin: &[u8]) -> Result<Source, BodyError> {
+        let mut spool = Spool::new(SPOOL_MEMORY);
+        let mut length = begin.len() as u64;
+        spool.push(begin);
+        let mut block = Vec::with_capacity(MAX_BODY);
+        while !self.exchange.body_done() {
+            block.clear();
+            poll_fn(|cx| spool.poll_ready(cx)).await.map_err(|error| self.spool_failed(&error))?;
+            poll_fn(|cx| self.exchange.poll_body(cx, &mut block, MAX_BODY)).await?;
+            length += block.len() as u64;
+            spool.push(&block);
+        }
+        Ok(Source::Spool(spool, length))
+    }
+
+    fn spool_failed(&self, error: &keepwarm_net::SpoolError) -> BodyError {
+        tracing::error!(app = %self.app.name, %error, "a request's body cannot be kept");
+        BodyError::Gone(Gone::Closed)
+    }
+
+    fn declared_length(&self) -> usize {
+        match self.exchange.request().head.body {
+            RequestBody::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
+            RequestBody::None | RequestBody::Chunked => 0,
+        }
+    }
+
+    /// Sends what there is of the body, as far as the credit goes.
+    pub(super) fn poll_body(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.source, Source::Frame(_) | Source::Sent) || self.complete {
+            return;
+        }
+        let Some((link, stream)) = self.call.given() else { return };
+        let mut block = Vec::new();
+        loop {
+            let credit = link.send_credit(stream).min(MAX_BODY);
+            if credit == 0 {
+                return;
+            }
+            block.clear();
+            let read = match &mut self.source {
+                Source::Spool(spool, _) => match spool.poll_read(cx, &mut block, credit) {
+                    Poll::Ready(Ok(_)) if spool.is_empty() => Poll::Ready(Ok(BodyProgress::Done)),
+                    Poll::Ready(Ok(_)) => Poll::Ready(Ok(BodyProgress::More)),
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(self.spool_failed(&error))),
+                    Poll::Pending => Poll::Pending,
+                },
+                // The client waits for the application's word, and we for the application.
+                Source::Client if self.exchange.awaits_continue() && !self.wanted => return,
+                Source::Client => match self.exchange.poll_body(cx, &mut block, credit) {
+                    Poll::Ready(Ok(BodyProgress::More)) if self.exchange.body_done() => {
+                        Poll::Ready(Ok(BodyProgress::Done))
+                    }
+                    read => read,
+                },
+                Source::Frame(_) | Source::Sent => return,
+            };
+            match read {
+                Poll::Ready(Ok(progress)) => {
+                    self.body_sent = true;
+                    self.send_part(&link, stream, &block, progress == BodyProgress::Done);
+                    if progress == BodyProgress::Done {
+                        return;
+                    }
+                }
+                Poll::Ready(Err(error)) => return self.refuse_body(error),
+                Poll::Pending => {
+                    self.client_is_slow();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn send_part(&mut self, link: &super::super::link::Link, stream: u32, block: &[u8], end: bool) {
+        let trailers = end && matches!(self.source, Source::Client) && !self.exchange.trailers().is_empty();
+        link.send_body(BodyKind::Data, stream, block, end && !trailers);
+        if trailers {
+            link.send_trailers(stream, self.exchange.trailers().iter());
+        }
+        if end {
+            self.source = Source::Sent;
+            self.expecting = None;
+            self.application_works();
+        }
+    }
+
+    /// The application waits for the client: its own time stands still, but that of a place is bounded.
+    fn client_is_slow(&mut self) {
+        let deadlines = self.exchange.deadlines();
+        match self.expecting {
+            Some(_) if deadlines.is_set(Wait::Answer) => {}
+            Some(_) => deadlines.set_after(Wait::Answer, EXPECTED_BODY),
+            None => deadlines.set(Wait::Answer, None),
+        }
+    }
+
+    /// The application's time runs (again).
+    pub(super) fn application_works(&mut self) {
+        self.exchange.deadlines().set_after(Wait::Answer, self.app.policy().request_timeout);
+    }
+}

@@ -1,0 +1,227 @@
+//! A WebSocket between a client and a worker: messages both ways (`spec/wire.md` §7).
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Method;
+use keepwarm_http1::Version;
+use keepwarm_net::{Exchange, Gone, Message, Wait};
+use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response};
+
+use super::super::app::App;
+use super::super::call::Item;
+use super::super::link::BodyKind;
+use super::answer::{fail, id};
+use super::{Conversation, UNSENT_ENOUGH};
+
+/// How long the closing handshake may take, from the first close.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// An accepted WebSocket.
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    /// A client's message on its way to the worker, and how much of it was sent.
+    incoming: Option<(BodyKind, Vec<u8>, usize)>,
+    /// A worker's message, as far as it has come.
+    outgoing: Vec<u8>,
+    /// The client has closed, and the worker knows.
+    client_closed: bool,
+}
+
+/// Whether the request opens a WebSocket rightly (RFC 6455 §4.2.1).
+pub(super) fn is_opening(exchange: &Exchange<'_>) -> bool {
+    let head = &exchange.request().head;
+    let key = head.fields.first("sec-websocket-key").unwrap_or_default();
+    wants_websocket(exchange)
+        && head.fields.first("sec-websocket-version") == Some(b"13")
+        // 16 bytes in base64.
+        && key.len() == 24
+        && key.ends_with(b"==")
+        && key.iter().take(22).all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+}
+
+/// What is wrong with an opening of another version, if the app could have taken it (RFC 6455 §4.4).
+pub(super) fn check(app: &Arc<App>, exchange: &Exchange<'_>) -> Option<&'static str> {
+    if app.is_blocking() || !exchange.request().head.upgrade || !wants_websocket(exchange) {
+        return None;
+    }
+    let version = exchange.request().head.fields.first("sec-websocket-version");
+    version.is_some_and(|version| version != b"13").then_some("websocket_version")
+}
+
+/// Names the version that is spoken.
+pub(super) fn refuse_version(exchange: &mut Exchange<'_>, name: &'static str) {
+    let sentence = "This version of WebSocket is not spoken here; 13 is.";
+    keepwarm_net::answer_error(
+        exchange,
+        426,
+        name,
+        sentence,
+        &[("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")],
+    );
+}
+
+fn wants_websocket(exchange: &Exchange<'_>) -> bool {
+    let head = &exchange.request().head;
+    head.method == Method::GET
+        && head.version >= Version::Http11
+        && head.upgrade_protocols().any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// The worker has accepted.
+pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
+    let limits = talk.app.policy().websocket;
+    match talk.exchange.accept_websocket(response.fields.pairs(), limits) {
+        Ok(()) => {
+            talk.exchange.deadlines().set(Wait::Answer, None);
+            talk.messages = Some(Messages::default());
+        }
+        Err(bad) => {
+            tracing::error!(app = %talk.app.name, id = %id(talk.exchange), "{bad}");
+            talk.stop_waiting();
+            fail(
+                talk.exchange,
+                502,
+                "bad_field",
+                "The application's answer has a field that cannot be sent.",
+            );
+        }
+    }
+}
+
+impl Conversation<'_, '_> {
+    /// Moves messages both ways until the WebSocket is over.
+    pub(super) fn poll_messages(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let moved = self.poll_outgoing(cx) | self.poll_incoming(cx);
+            if let Poll::Ready(Err(gone)) = self.exchange.poll_flush(cx) {
+                return Poll::Ready(self.socket_lost(gone));
+            }
+            if self.over {
+                return Poll::Ready(());
+            }
+            if self.exchange.deadlines().poll_passed(Wait::Answer, cx) {
+                return Poll::Ready(self.socket_lost(Gone::Closed));
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// From the worker. `true`: something moved.
+    fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.complete || self.exchange.unsent() >= UNSENT_ENOUGH {
+            return false;
+        }
+        match self.call.poll_item(cx) {
+            Poll::Ready(Item::Message { text, bytes, end }) => self.handle_message(text, &bytes, end),
+            Poll::Ready(Item::Close(code, reason)) => {
+                self.complete = true;
+                self.exchange.send_message(Message::Close(code, reason));
+                self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+                // The client has said its close before: this was the answer to it.
+                self.over = self.messages.as_ref().is_some_and(|messages| messages.client_closed);
+            }
+            Poll::Ready(Item::Reset { .. } | Item::Lost { .. } | Item::Refused(_)) => {
+                tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker gave a WebSocket up");
+                self.complete = true;
+                // RFC 6455 §7.4.1: 1011, the server met something that it did not expect.
+                self.exchange.send_message(Message::Close(1011, "the application failed".to_owned()));
+                self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+            }
+            Poll::Ready(_) => {}
+            Poll::Pending => return false,
+        }
+        true
+    }
+
+    fn handle_message(&mut self, text: bool, bytes: &[u8], end: bool) {
+        if let Some((link, stream)) = self.call.given() {
+            link.release(stream, bytes.len());
+        }
+        let Some(messages) = &mut self.messages else { return };
+        if messages.outgoing.len() + bytes.len() > self.app.policy().websocket.message {
+            tracing::error!(app = %self.app.name, "a message of the application exceeds websocket_message");
+            self.stop_waiting_for(ResetCode::CANCELLED, "the message is too long");
+            self.exchange.send_message(Message::Close(1011, "the application failed".to_owned()));
+            self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+            return;
+        }
+        messages.outgoing.extend_from_slice(bytes);
+        if end {
+            let whole = std::mem::take(&mut messages.outgoing);
+            let message = match text {
+                true => Message::Text(String::from_utf8_lossy(&whole).into_owned()),
+                false => Message::Binary(whole),
+            };
+            self.exchange.send_message(message);
+        }
+    }
+
+    /// From the client. `true`: something moved.
+    fn poll_incoming(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(messages) = &mut self.messages else { return false };
+        if messages.incoming.is_some() {
+            return self.send_incoming();
+        }
+        if messages.client_closed {
+            return false;
+        }
+        match self.exchange.poll_message(cx) {
+            Poll::Ready(Ok(Message::Text(text))) => {
+                messages.incoming = Some((BodyKind::Text, text.into_bytes(), 0));
+            }
+            Poll::Ready(Ok(Message::Binary(bytes))) => messages.incoming = Some((BodyKind::Binary, bytes, 0)),
+            Poll::Ready(Ok(Message::Close(code, reason))) => {
+                messages.client_closed = true;
+                // After the worker's own close this is the client's answer to it.
+                self.over = self.complete;
+                if let Some((link, stream)) = self.call.given().filter(|_| !self.complete) {
+                    link.send_close(stream, code, &reason);
+                    self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+                }
+            }
+            Poll::Ready(Err(gone)) => self.socket_lost(gone),
+            Poll::Pending => return false,
+        }
+        true
+    }
+
+    /// Sends of the client's message what the credit allows.
+    fn send_incoming(&mut self) -> bool {
+        let Some((link, stream)) = self.call.given().filter(|_| !self.complete) else { return false };
+        let Some(messages) = &mut self.messages else { return false };
+        let Some((kind, bytes, sent)) = &mut messages.incoming else { return false };
+        let left = bytes.get(*sent..).unwrap_or_default();
+        let credit = link.send_credit(stream).min(MAX_BODY);
+        if credit == 0 && !left.is_empty() {
+            return false;
+        }
+        let part = left.get(..credit).unwrap_or(left);
+        let end = part.len() == left.len();
+        link.send_body(*kind, stream, part, end);
+        *sent += part.len();
+        if end {
+            messages.incoming = None;
+        }
+        true
+    }
+
+    /// The client is gone without a close: the worker hears of it as 1006.
+    fn socket_lost(&mut self, gone: Gone) {
+        self.exchange.request_mut().reason.get_or_insert(gone.name());
+        if let Some((link, stream)) = self.call.given().filter(|_| !self.complete) {
+            link.send_close(stream, 1006, gone.name());
+        }
+        self.stop_waiting();
+    }
+
+    fn stop_waiting_for(&mut self, code: ResetCode, reason: &str) {
+        if let Some((link, stream)) = self.call.given() {
+            link.reset(stream, code, reason);
+        }
+        self.complete = true;
+    }
+}

@@ -1,0 +1,227 @@
+//! The task that reads from one worker, on the data-plane thread that owns it.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use keepwarm_net::{Io, ReadBuffer};
+use keepwarm_wire::WireFault;
+use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
+use keepwarm_wire::session::SessionEvent;
+
+use super::app::App;
+use super::call::{Call, Item};
+use super::link::Link;
+use crate::supervisor::LinkEvent;
+
+/// Read at a time: a whole largest frame, so that a body block costs one read.
+const READ: usize = 128 * 1024;
+/// Read at a time from a worker whose answers have been small.
+const READ_SMALL: usize = 16 * 1024;
+
+/// Reads what a worker says until its socket ends; then everything that it held is lost.
+pub(super) async fn drive(link: Arc<Link>, socket: OwnedFd) {
+    let Some(app) = link.app.upgrade() else { return };
+    let mut driver = Driver {
+        link: Arc::clone(&link),
+        app,
+        io: Io::new(socket),
+        buffer: ReadBuffer::default(),
+        room: READ_SMALL,
+    };
+    driver.welcome();
+    let end = poll_fn(|cx| driver.poll(cx)).await;
+    driver.finish(end);
+}
+
+struct Driver {
+    link: Arc<Link>,
+    app: Arc<App>,
+    io: Io,
+    buffer: ReadBuffer,
+    room: usize,
+}
+
+/// Why a worker's socket is of no further use.
+enum End {
+    /// It was closed.
+    Closed,
+    /// It was closed with bytes of ours unread: the process died before it had looked at them.
+    ClosedUnread,
+    /// The worker broke the rules.
+    Fault(WireFault),
+}
+
+impl Driver {
+    fn welcome(&self) {
+        let number = self.link.key.number.to_string();
+        let workers = self.app.policy().workers.to_string();
+        let software = concat!("keepwarm/", env!("CARGO_PKG_VERSION"));
+        let about: [(&str, &str); 4] =
+            [("app", &self.link.key.app), ("worker", &number), ("workers", &workers), ("software", software)];
+        let mut frame = Vec::new();
+        let pairs = about.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        if self.link.lock().session.welcome(pairs, &mut frame).is_ok() {
+            self.link.write(&frame);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            if !self.link.flush() {
+                // Writable again is one of the two things waited for; the other is the read below.
+                self.link.lock().driver = Some(cx.waker().clone());
+                if let Poll::Ready(Ok(())) = self.io.poll_writable(cx) {
+                    continue;
+                }
+            } else {
+                self.link.lock().driver = Some(cx.waker().clone());
+            }
+            let room = self.room;
+            match ready!(self.io.poll_read(cx, self.buffer.storage(room))) {
+                Ok(0) => return Poll::Ready(End::Closed),
+                Ok(got) => {
+                    self.room = if got >= READ_SMALL { READ } else { READ_SMALL };
+                    if let Err(fault) = self.read_frames() {
+                        return Poll::Ready(End::Fault(fault));
+                    }
+                }
+                // Linux: the peer of a Unix socket that dies with bytes unread leaves ECONNRESET.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Poll::Ready(End::ClosedUnread);
+                }
+                Err(_) => return Poll::Ready(End::Closed),
+            }
+        }
+    }
+
+    fn read_frames(&mut self) -> Result<(), WireFault> {
+        let mut used = 0;
+        let result = loop {
+            let rest = self.buffer.unread().get(used..).unwrap_or_default();
+            match FromWorker::decode(rest) {
+                Ok(Some((frame, length))) => {
+                    let bytes = rest.get(..length).unwrap_or_default();
+                    let freed = match handle(&self.link, &self.app, frame, bytes) {
+                        Ok(freed) => freed,
+                        Err(fault) => break Err(fault),
+                    };
+                    used += length;
+                    if freed {
+                        // At once, before the client's task has its turn: the worker waits.
+                        self.app.place_is_free(&self.link);
+                    }
+                }
+                Ok(None) => break Ok(()),
+                Err(fault) => break Err(fault),
+            }
+        };
+        self.buffer.consume(used);
+        if self.buffer.is_empty() {
+            self.buffer.reset(READ_SMALL);
+        }
+        let mut frames = Vec::new();
+        self.link.lock().session.poll_credit(&mut frames);
+        self.link.write(&frames);
+        result
+    }
+
+    fn finish(self, end: End) {
+        let unprocessed = matches!(end, End::ClosedUnread);
+        let reason = match end {
+            End::Closed | End::ClosedUnread => "the wire was closed".to_owned(),
+            End::Fault(fault) => {
+                tracing::error!(app = %self.link.key.app, worker = self.link.key.number, pid = self.link.key.pid,
+                    fault = fault.name(), "{fault}");
+                let reason = format!("broke the rules of the wire: {fault}");
+                self.link.kill(&reason);
+                reason
+            }
+        };
+        self.app.remove(&self.link);
+        // Several requests at once: that one's bytes were unread says nothing about the others.
+        let calls = self.link.die();
+        let unprocessed = unprocessed && calls.len() == 1;
+        for call in calls {
+            call.put(Item::Lost { unprocessed });
+        }
+        self.link.report(LinkEvent::Closed { worker: self.link.key.clone(), reason });
+    }
+}
+
+/// Passes a frame on to whom it concerns. `true`: a place is free.
+fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8]) -> Result<bool, WireFault> {
+    let mut inner = link.lock();
+    let event = inner.session.handle_frame(frame)?;
+    let ended = event.ended();
+    let stream = event.stream();
+    let call = match ended {
+        Some(stream) => inner.calls.remove(&stream),
+        None => inner.calls.get(&stream).cloned(),
+    };
+    if stream == 0 {
+        let all: Vec<Arc<Call>> = match event {
+            SessionEvent::Credit { .. } => inner.calls.values().cloned().collect(),
+            _ => Vec::new(),
+        };
+        drop(inner);
+        all.iter().for_each(|call| call.put(Item::Credit));
+        connection_event(link, app, event);
+        return Ok(false);
+    }
+    drop(inner);
+    if let (Some(call), Some(item)) = (call, item(event, bytes)) {
+        call.put(item);
+    }
+    Ok(ended.is_some())
+}
+
+fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
+    match event {
+        SessionEvent::Hello(hello) => ready_now(link, app, hello),
+        SessionEvent::Drain => {
+            if app.retire(&link.key) {
+                link.drain();
+            }
+            link.report(LinkEvent::WantsDrain { worker: link.key.clone() });
+        }
+        _ => {}
+    }
+}
+
+fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
+    let text = |name: &str| String::from_utf8_lossy(hello.about(name).unwrap_or(b"unknown")).into_owned();
+    let kind = text("kind");
+    app.welcome_worker(link, hello.streams as usize, &kind);
+    link.report(LinkEvent::Ready {
+        worker: link.key.clone(),
+        adapter: text("adapter"),
+        kind,
+        language: text("language"),
+        streams: hello.streams,
+    });
+}
+
+fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
+    Some(match event {
+        SessionEvent::Response(_) | SessionEvent::Trailers { .. } | SessionEvent::Inform { .. } => {
+            debug_assert!(frame.len() >= HEADER_LEN, "a frame has its header");
+            Item::Frame(frame.to_vec())
+        }
+        SessionEvent::Data { bytes, over, .. } => Item::Data { bytes: bytes.to_vec(), over },
+        SessionEvent::Want { .. } => Item::Want,
+        SessionEvent::Credit { .. } => Item::Credit,
+        SessionEvent::Text { bytes, end, .. } => Item::Message { text: true, bytes: bytes.to_vec(), end },
+        SessionEvent::Binary { bytes, end, .. } => Item::Message { text: false, bytes: bytes.to_vec(), end },
+        SessionEvent::Close { code, reason, .. } => Item::Close(code, reason.to_owned()),
+        SessionEvent::Reset { code, reason, unprocessed, .. } => {
+            Item::Reset { code, reason: reason.to_owned(), unprocessed }
+        }
+        SessionEvent::Hello(_)
+        | SessionEvent::Pong { .. }
+        | SessionEvent::Drain
+        | SessionEvent::Dropped { .. } => return None,
+    })
+}

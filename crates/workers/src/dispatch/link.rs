@@ -1,0 +1,242 @@
+//! One worker's socket: writing to it, from any thread, and the session that says what may be written.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
+
+use keepwarm_net::Remote;
+use keepwarm_wire::encode::{encode_close, encode_data, encode_trailers};
+use keepwarm_wire::frame::{HEADER_LEN, ResetCode};
+use keepwarm_wire::session::{Session, SessionConfig};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::app::App;
+use super::call::{Call, Item};
+use super::queue::Job;
+use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
+
+/// Where a frame's stream id stands.
+const STREAM_AT: std::ops::Range<usize> = 6..HEADER_LEN;
+
+/// What Keepwarm holds of one worker's answers ahead of their clients: per stream, and in all. The second bounds memory; it is
+/// large, so that a few clients which read slowly cannot hold up the others of an ASGI worker.
+const CREDIT: SessionConfig =
+    SessionConfig { stream_credit: 256 * 1024, connection_credit: 32 * 1024 * 1024 };
+
+/// A worker, as dispatch sees it.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) key: WorkerKey,
+    pub(super) app: Weak<App>,
+    remote: Remote,
+    /// For writing; the driver reads from a duplicate.
+    socket: OwnedFd,
+    events: UnboundedSender<LinkEvent>,
+    inner: Mutex<LinkInner>,
+}
+
+#[derive(Debug)]
+pub(super) struct LinkInner {
+    pub(super) session: Session,
+    pub(super) calls: HashMap<u32, Arc<Call>>,
+    /// What the socket did not take.
+    unsent: Vec<u8>,
+    /// The driver, which writes the rest when the socket takes more.
+    pub(super) driver: Option<Waker>,
+    /// The socket is dead: nothing can be given to this worker.
+    dead: bool,
+}
+
+impl Link {
+    pub(super) fn new(
+        key: WorkerKey,
+        app: &Arc<App>,
+        remote: Remote,
+        socket: OwnedFd,
+        events: UnboundedSender<LinkEvent>,
+    ) -> Self {
+        let inner = LinkInner {
+            session: Session::new(CREDIT),
+            calls: HashMap::new(),
+            unsent: Vec::new(),
+            driver: None,
+            dead: false,
+        };
+        Self { key, app: Arc::downgrade(app), remote, socket, events, inner: Mutex::new(inner) }
+    }
+
+    /// The data-plane thread that reads from this worker.
+    pub(super) fn thread(&self) -> usize {
+        self.remote.index
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, LinkInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the supervisor.
+    pub(super) fn report(&self, event: LinkEvent) {
+        // Fails only when the supervisor has ended, and with it every worker.
+        let _ = self.events.send(event);
+    }
+
+    /// Asks the supervisor to kill the worker.
+    pub(super) fn kill(&self, reason: &str) {
+        self.report(LinkEvent::Kill { worker: self.key.clone(), reason: reason.to_owned() });
+    }
+
+    /// Sends a request, for which the caller has taken a place.
+    pub(super) fn give(self: &Arc<Self>, mut job: Job) {
+        let mut inner = self.lock();
+        let stream = match job.websocket {
+            true => inner.session.open_websocket(),
+            false => inner.session.open(),
+        };
+        let Some(stream) = stream.filter(|_| !inner.dead) else {
+            drop(inner);
+            job.call.keep_frame(job.frame);
+            job.call.put(Item::Lost { unprocessed: true });
+            return;
+        };
+        if let Some(id) = job.frame.get_mut(STREAM_AT) {
+            id.copy_from_slice(&stream.to_be_bytes());
+        }
+        job.call.give_to(self, stream);
+        inner.calls.insert(stream, Arc::clone(&job.call));
+        inner.write(&self.socket, &job.frame);
+        drop(inner);
+        job.call.keep_frame(job.frame);
+    }
+
+    /// How many bytes of a body may be sent on the stream now: 0 also while much of what was sent before waits for the socket.
+    pub(super) fn send_credit(&self, stream: u32) -> usize {
+        let inner = self.lock();
+        if inner.unsent.len() > UNSENT_ENOUGH { 0 } else { inner.session.send_credit(stream) as usize }
+    }
+
+    /// Sends a frame of a body or a message, made by [`begin_frame`] and of at most [`Self::send_credit`] bytes behind its head.
+    pub(super) fn send_body(&self, kind: BodyKind, stream: u32, bytes: &[u8], end: bool) {
+        let mut frame = Vec::with_capacity(HEADER_LEN + bytes.len());
+        let encoded = match kind {
+            BodyKind::Data => encode_data(&mut frame, stream, bytes, end),
+            BodyKind::Text => keepwarm_wire::encode::encode_text(&mut frame, stream, bytes, end),
+            BodyKind::Binary => keepwarm_wire::encode::encode_binary(&mut frame, stream, bytes, end),
+        };
+        debug_assert!(encoded.is_ok(), "a body frame of ours is within its limits");
+        let mut inner = self.lock();
+        inner.session.spent(stream, bytes.len());
+        inner.write(&self.socket, &frame);
+    }
+
+    /// Sends the trailers of a request.
+    pub(super) fn send_trailers<'f>(&self, stream: u32, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) {
+        let mut frame = Vec::new();
+        if encode_trailers(&mut frame, stream, fields).is_err() {
+            // More than a frame holds cannot pass the limits of http1; a body without them is still a body.
+            frame.clear();
+            let _ = encode_data(&mut frame, stream, &[], true);
+        }
+        self.lock().write(&self.socket, &frame);
+    }
+
+    /// Closes a WebSocket.
+    pub(super) fn send_close(&self, stream: u32, code: u16, reason: &str) {
+        let mut frame = Vec::new();
+        if encode_close(&mut frame, stream, code, reason).is_ok() {
+            self.lock().write(&self.socket, &frame);
+        }
+    }
+
+    /// Gives credit back for bytes that have left memory.
+    pub(super) fn release(&self, stream: u32, bytes: usize) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        inner.session.release(stream, bytes, &mut frame);
+        inner.write(&self.socket, &frame);
+    }
+
+    /// Nobody waits for this answer any more.
+    pub(super) fn reset(&self, stream: u32, code: ResetCode, reason: &str) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        inner.calls.remove(&stream);
+        inner.session.reset(stream, code, reason, &mut frame);
+        inner.write(&self.socket, &frame);
+    }
+
+    /// Sends DRAIN: the worker finishes and exits.
+    pub(super) fn drain(&self) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        inner.session.drain(&mut frame);
+        inner.write(&self.socket, &frame);
+    }
+
+    /// Writes frames that the driver has made.
+    pub(super) fn write(&self, frames: &[u8]) {
+        self.lock().write(&self.socket, frames);
+    }
+
+    /// Writes what is left; `true` when nothing is.
+    pub(super) fn flush(&self) -> bool {
+        let mut inner = self.lock();
+        let rest = std::mem::take(&mut inner.unsent);
+        inner.write(&self.socket, &rest);
+        inner.unsent.is_empty()
+    }
+
+    /// The socket has ended: takes the requests that the worker held.
+    pub(super) fn die(&self) -> Vec<Arc<Call>> {
+        let mut inner = self.lock();
+        inner.dead = true;
+        inner.calls.drain().map(|(_, call)| call).collect()
+    }
+}
+
+impl WorkerLink for Link {
+    fn retire(&self) {
+        let Some(app) = self.app.upgrade() else { return };
+        if app.retire(&self.key) {
+            self.drain();
+        }
+    }
+}
+
+impl LinkInner {
+    /// One write; what the socket does not take waits for the driver.
+    fn write(&mut self, socket: &OwnedFd, bytes: &[u8]) {
+        if bytes.is_empty() || self.dead {
+            return;
+        }
+        if !self.unsent.is_empty() {
+            self.unsent.extend_from_slice(bytes);
+            return;
+        }
+        let sent = match rustix::io::writev(socket, &[IoSlice::new(bytes)]).map_err(io::Error::from) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            // The driver learns it from its read, with all requests that are lost by it.
+            Err(_) => return,
+        };
+        let rest = bytes.get(sent..).unwrap_or_default();
+        if !rest.is_empty() {
+            self.unsent.extend_from_slice(rest);
+            if let Some(driver) = self.driver.take() {
+                driver.wake();
+            }
+        }
+    }
+}
+
+/// What a body frame carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyKind {
+    Data,
+    Text,
+    Binary,
+}
+
+/// Bytes that may wait for a worker's socket before no more are added.
+const UNSENT_ENOUGH: usize = 256 * 1024;

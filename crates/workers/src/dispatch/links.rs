@@ -1,0 +1,96 @@
+//! Takes the sockets of new workers over from the supervisor.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use keepwarm_net::Remote;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::app::{App, AppPolicy};
+use super::driver;
+use super::link::Link;
+use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+
+/// The apps of the process by name, and the threads that read from their workers.
+#[derive(Debug)]
+pub struct Links {
+    apps: Mutex<HashMap<Arc<str>, Arc<App>>>,
+    remotes: Vec<Remote>,
+}
+
+impl Links {
+    /// No apps yet; their workers' sockets are shared out over these threads.
+    pub fn new(remotes: &[Remote]) -> Self {
+        Self { apps: Mutex::default(), remotes: remotes.to_vec() }
+    }
+
+    /// The app of this name, which is made if there is none yet. Its requests are treated by `policy` from now on.
+    pub fn set_app(&self, name: &str, policy: AppPolicy) -> Arc<App> {
+        let mut apps = self.apps();
+        match apps.get(name) {
+            Some(app) => {
+                app.set_policy(policy);
+                Arc::clone(app)
+            }
+            None => {
+                let app = App::new(name, policy);
+                apps.insert(Arc::clone(&app.name), Arc::clone(&app));
+                app
+            }
+        }
+    }
+
+    /// The app of this name.
+    pub fn app(&self, name: &str) -> Option<Arc<App>> {
+        self.apps().get(name).cloned()
+    }
+
+    fn apps(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<App>>> {
+        self.apps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WorkerLinks for Links {
+    fn adopt(
+        &self,
+        worker: WorkerKey,
+        socket: OwnedFd,
+        events: UnboundedSender<LinkEvent>,
+    ) -> Arc<dyn WorkerLink> {
+        let place = worker.number as usize % self.remotes.len().max(1);
+        let (Some(app), Some(remote)) = (self.app(&worker.app), self.remotes.get(place)) else {
+            return lost(worker, "the app is not known", &events);
+        };
+        let Ok(reader) = socket.try_clone() else {
+            return lost(worker, "no descriptor is left for its wire", &events);
+        };
+        let link = Arc::new(Link::new(worker, &app, remote.clone(), socket, events));
+        let driven = Arc::clone(&link);
+        remote.spawn(move || driver::drive(driven, reader));
+        link
+    }
+
+    fn promote(&self, generation: u64) {
+        let apps: Vec<Arc<App>> = self.apps().values().cloned().collect();
+        apps.iter().for_each(|app| app.promote(generation));
+    }
+
+    fn set_failed(&self, app: &str, reason: Option<String>) {
+        if let Some(app) = self.app(app) {
+            app.set_failed(reason.as_deref());
+        }
+    }
+}
+
+fn lost(worker: WorkerKey, reason: &str, events: &UnboundedSender<LinkEvent>) -> Arc<dyn WorkerLink> {
+    let _ = events.send(LinkEvent::Closed { worker, reason: reason.to_owned() });
+    Arc::new(Nowhere)
+}
+
+/// The link of a worker that could not be adopted.
+struct Nowhere;
+
+impl WorkerLink for Nowhere {
+    fn retire(&self) {}
+}

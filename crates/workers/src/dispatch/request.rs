@@ -1,0 +1,176 @@
+//! A request as a REQUEST frame (`spec/wire.md` §4).
+
+use keepwarm_http1::{HopByHop, RequestBody, Version, cgi_safe_name, percent_decode};
+use keepwarm_net::Request;
+use keepwarm_wire::encode::{EncodeError, RequestWriter};
+use keepwarm_wire::frame::{Fixed, flags};
+
+/// How a request is put to a worker.
+pub(super) struct Opening<'b> {
+    pub(super) body: OpeningBody<'b>,
+    pub(super) websocket: bool,
+    /// The client waits for `100 Continue`, and the application decides.
+    pub(super) expects: bool,
+    /// Only fields whose names make CGI-style ones (`http-rules` §4, "Names").
+    pub(super) cgi_names: bool,
+}
+
+/// The body, as far as it is known when the request is given.
+pub(super) enum OpeningBody<'b> {
+    /// All of it.
+    Whole(&'b [u8]),
+    /// It follows in DATA frames; its length where it was measured.
+    Follows(Option<u64>),
+}
+
+/// Appends the frame; its stream is filled in when a worker takes it.
+pub(super) fn encode_request(
+    out: &mut Vec<u8>,
+    request: &Request,
+    opening: &Opening<'_>,
+) -> Result<(), EncodeError> {
+    const LATER: u32 = 1;
+    let head = &request.head;
+    let mut frame = RequestWriter::begin(out, LATER, content_length(head.body, &opening.body));
+    encode_fixed(&mut frame, request);
+    encode_fields(&mut frame, request, opening);
+    let mut bits = 0;
+    if let OpeningBody::Whole(body) = opening.body {
+        frame.body(body);
+        bits |= flags::END;
+    }
+    let hints = head.version >= Version::Http11
+        && head.fields.first("sec-fetch-mode").is_some_and(|mode| mode.eq_ignore_ascii_case(b"navigate"));
+    for (bit, set) in [
+        (flags::WEBSOCKET, opening.websocket),
+        (flags::EXPECT, opening.expects),
+        (flags::REPEATS, head.fields.repeats()),
+        (flags::EARLY_HINTS, hints),
+        (flags::TRAILERS, head.version >= Version::Http11 && head.fields.has_token("te", "trailers")),
+    ] {
+        if set {
+            bits |= bit;
+        }
+    }
+    frame.finish(bits)
+}
+
+/// The length of the body: as declared, or as measured when it was read before it is given.
+fn content_length(declared: RequestBody, body: &OpeningBody<'_>) -> Option<u64> {
+    match (declared, body) {
+        (RequestBody::None, _) => Some(0),
+        (RequestBody::Length(length), _) => Some(length),
+        (RequestBody::Chunked, OpeningBody::Whole(bytes)) => Some(bytes.len() as u64),
+        (RequestBody::Chunked, OpeningBody::Follows(measured)) => *measured,
+    }
+}
+
+fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request) {
+    let head = &request.head;
+    let (mut path_scratch, mut mount_scratch) = (Vec::new(), Vec::new());
+    let raw_path = request.path();
+    let (mount, path) = raw_path.split_at_checked(request.mount).unwrap_or((b"", raw_path));
+    let (peer_address, peer_port) = request.peer.client_text();
+    let believed = request.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
+    let (client_address, client_port) = match &believed {
+        Some(address) => (address.as_str(), "0"),
+        None => (peer_address, peer_port),
+    };
+    let (name, port) = split_authority(head.authority());
+    let local = request.peer.local;
+    let local_name = local.filter(|_| name.is_empty()).map(|local| local.ip().to_string());
+    let local_port = local.filter(|_| name.is_empty()).map(|local| local.port().to_string());
+    let default_port = match request.scheme() {
+        keepwarm_net::Scheme::Http => "80",
+        keepwarm_net::Scheme::Https => "443",
+    };
+    let server_name = match &local_name {
+        Some(address) => address.as_bytes(),
+        None if name.is_empty() => b"localhost",
+        None => name,
+    };
+    let server_port = match &local_port {
+        Some(port) => port.as_bytes(),
+        None if port.is_empty() => default_port.as_bytes(),
+        None => port,
+    };
+    frame.fixed(&Fixed {
+        method: head.method.as_str().as_bytes(),
+        protocol: match head.version {
+            Version::Http10 => b"HTTP/1.0",
+            Version::Http11 => b"HTTP/1.1",
+        },
+        scheme: request.scheme().as_str().as_bytes(),
+        path: percent_decode(path, &mut path_scratch),
+        raw_path,
+        query: head.query().unwrap_or_default(),
+        script_name: percent_decode(mount, &mut mount_scratch),
+        server_name,
+        server_port,
+        client_address: client_address.as_bytes(),
+        client_port: client_port.as_bytes(),
+    });
+}
+
+fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, opening: &Opening<'_>) {
+    let head = &request.head;
+    let hop_by_hop = HopByHop::of(&head.fields);
+    for (name, value) in head.fields.iter() {
+        let kept = match name {
+            b"host" | b"expect" | b"transfer-encoding" | b"proxy" => false,
+            b"content-length" => true,
+            _ => !hop_by_hop.removes(name) && (!opening.cgi_names || cgi_safe_name(name)),
+        };
+        if kept && !request.drops_field(name) {
+            frame.field(name, value);
+        }
+    }
+    for (name, value) in request.extra_fields.iter() {
+        frame.field(name, value);
+    }
+    if !head.authority().is_empty() || head.fields.first("host").is_some() {
+        frame.field(b"host", head.authority());
+    }
+    // A chunked body that was read before has a length now, and the application may rely on it.
+    if let (RequestBody::Chunked, Some(length)) = (head.body, content_length(head.body, &opening.body)) {
+        frame.field(b"content-length", length.to_string().as_bytes());
+    }
+}
+
+/// `host:port`, `[v6]:port` or either without a port.
+fn split_authority(authority: &[u8]) -> (&[u8], &[u8]) {
+    let colon = memchr_last(b':', authority);
+    let bracket = memchr_last(b']', authority);
+    match (colon, bracket) {
+        (Some(colon), bracket) if bracket.is_none_or(|bracket| bracket < colon) => {
+            (authority.get(..colon).unwrap_or_default(), authority.get(colon + 1..).unwrap_or_default())
+        }
+        _ => (authority, b""),
+    }
+}
+
+fn memchr_last(byte: u8, bytes: &[u8]) -> Option<usize> {
+    bytes.iter().rposition(|candidate| *candidate == byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_split_at_its_port() {
+        for (authority, name, port) in [
+            ("shop.example:8080", "shop.example", "8080"),
+            ("shop.example", "shop.example", ""),
+            ("[::1]:80", "[::1]", "80"),
+            ("[::1]", "[::1]", ""),
+            ("", "", ""),
+        ] {
+            assert_eq!(
+                split_authority(authority.as_bytes()),
+                (name.as_bytes(), port.as_bytes()),
+                "{authority}"
+            );
+        }
+    }
+}

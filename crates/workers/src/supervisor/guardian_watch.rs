@@ -1,0 +1,98 @@
+//! The control task's view of the guardian: when it dies, another takes over.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keepwarm_policy::backoff::Backoff;
+use tokio::sync::{mpsc, oneshot};
+
+use super::control::{now, random};
+use super::reap;
+use super::spawn::Order;
+
+/// Watches over the guardian. Only the spawner thread starts and reaps it; this says when.
+pub(super) struct GuardianWatch {
+    news: mpsc::UnboundedReceiver<News>,
+    sender: mpsc::UnboundedSender<News>,
+    started: Instant,
+    backoff: Backoff,
+}
+
+/// What [`GuardianWatch::recv`] gives, for [`GuardianWatch::handle`].
+pub(super) enum News {
+    /// The guardian has died.
+    Ended,
+    /// Whether another could be started.
+    Started(io::Result<OwnedFd>),
+}
+
+impl GuardianWatch {
+    pub(super) fn new(pidfd: OwnedFd) -> Self {
+        let (sender, news) = mpsc::unbounded_channel();
+        let watch = Self { news, sender, started: now(), backoff: Backoff::default() };
+        watch.report_end(pidfd);
+        watch
+    }
+
+    pub(super) async fn recv(&mut self) -> News {
+        match self.news.recv().await {
+            Some(news) => news,
+            // Not possible while `sender` is here.
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn handle(&mut self, news: News, orders: &std::sync::mpsc::Sender<Order>) {
+        match news {
+            News::Ended => {
+                let lived = now().saturating_duration_since(self.started);
+                let wait = self.backoff.handle_end(lived, random());
+                tracing::warn!(
+                    target: "keepwarm::supervisor",
+                    wait_ms = wait.as_millis(), "the guardian has died; another is started"
+                );
+                self.start(wait, orders.clone());
+            }
+            News::Started(Ok(pidfd)) => {
+                self.started = now();
+                self.report_end(pidfd);
+            }
+            News::Started(Err(error)) => {
+                let wait = self.backoff.handle_end(Duration::ZERO, random());
+                tracing::error!(
+                    target: "keepwarm::supervisor",
+                    %error, wait_ms = wait.as_millis(), "no guardian could be started; tried again"
+                );
+                self.start(wait, orders.clone());
+            }
+        }
+    }
+
+    fn start(&self, wait: Duration, orders: std::sync::mpsc::Sender<Order>) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            // A supervisor that stops does not wait for this: it holds an order, and so the thread.
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = sender.closed() => return,
+            }
+            let (reply, started) = oneshot::channel();
+            let _ = orders.send(Order::Guard(reply));
+            drop(orders);
+            if let Ok(result) = started.await {
+                let _ = sender.send(News::Started(result));
+            }
+        });
+    }
+
+    fn report_end(&self, pidfd: OwnedFd) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            drop(reap::wait_exited(Arc::new(pidfd)).await);
+            // An error: the supervisor has stopped, and that is why the guardian ended.
+            let _ = sender.send(News::Ended);
+        });
+    }
+}
