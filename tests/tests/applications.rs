@@ -1,0 +1,429 @@
+//! Real applications from PyPI: the Flask and the Starlette one in `examples/`, through everything they do.
+
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::{Client, Failure, Framing, Server, get, tools, websocket};
+
+fn config(entry: &str, folder: &str) -> String {
+    format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"{entry}\"\n\
+         directory = \"@EXAMPLES@/{folder}\"\ninterpreter = \"@PYTHON@\"\nworkers = 2\nenv = {{ KEEPWARM_COUNT_FILE = \"@DIR@/count\" }}\n"
+    )
+}
+
+fn flask() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(&config("shop.wsgi:application", "wsgi-flask")).warm("/"))
+}
+
+fn starlette() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(&config("chat.asgi:application", "asgi-starlette")).warm("/"))
+}
+
+fn both() -> [(&'static str, &'static Server); 2] {
+    [("flask", flask()), ("starlette", starlette())]
+}
+
+fn patient(server: &Server) -> Client {
+    server.client().patient(Duration::from_secs(15))
+}
+
+fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: test.example\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// Bytes that do not repeat soon, the same in every run.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend(state.to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}
+
+/// What `sha256sum` says about these bytes.
+fn sha256(name: &str, bytes: &[u8]) -> String {
+    let path = std::env::temp_dir().join(format!("keepwarm-{}-{name}", std::process::id()));
+    std::fs::write(&path, bytes).expect("a file");
+    let printed = tools::run_ok(Command::new("sha256sum").arg(&path), Duration::from_secs(10));
+    let _ = std::fs::remove_file(&path);
+    printed.split(' ').next().expect("a digest").to_owned()
+}
+
+#[test]
+fn pages_and_json() {
+    for (name, server) in both() {
+        let mut client = server.client();
+        let page = client.expect_kept("/");
+        assert!(page.field("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{name}");
+        assert!(page.text().contains("<h1>"), "{name}");
+        let products = client.expect_kept("/products").json();
+        assert_eq!(products[1]["name"], "teapot", "{name}");
+        assert_eq!(client.ask(get("/nowhere")).status, 404, "{name}");
+        assert_eq!(client.ask("DELETE / HTTP/1.1\r\nHost: a\r\n\r\n").status, 405, "{name}");
+        client.expect_kept("/");
+    }
+}
+
+#[test]
+fn forms_of_both_kinds() {
+    for (name, server) in both() {
+        let mut client = server.client();
+        let seen = client
+            .ask(post(
+                "/order",
+                "application/x-www-form-urlencoded",
+                b"item=kettle&item=cup&note=%C3%A9+a%26b",
+            ))
+            .json();
+        assert_eq!(seen["item"], serde_json::json!(["kettle", "cup"]), "{name}");
+        assert_eq!(seen["note"], serde_json::json!(["\u{e9} a&b"]), "{name}");
+        let body = "--B\r\nContent-Disposition: form-data; name=\"item\"\r\n\r\nteapot\r\n--B\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\ntwo\r\nlines\r\n--B--\r\n";
+        let seen = client.ask(post("/order", "multipart/form-data; boundary=B", body.as_bytes())).json();
+        assert_eq!(seen["item"], serde_json::json!(["teapot"]), "{name}");
+        assert_eq!(seen["note"], serde_json::json!(["two\r\nlines"]), "{name}");
+    }
+}
+
+#[test]
+fn uploads_of_several_megabytes_arrive_byte_for_byte() {
+    let bytes = noise(6 << 20);
+    let digest = sha256("upload", &bytes);
+    for (name, server) in both() {
+        let mut client = patient(server);
+        let seen = client.ask(post("/upload", "application/octet-stream", &bytes)).json();
+        assert_eq!((&seen["size"], &seen["sha256"]), (&bytes.len().into(), &digest.clone().into()), "{name}");
+        // Chunked, in pieces of all sizes.
+        client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let (mut rest, mut size) = (bytes.as_slice(), 1);
+        while !rest.is_empty() {
+            let (piece, more) = rest.split_at(size.min(rest.len()));
+            client.send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
+            rest = more;
+            size = (size * 3 + 1) % 200_003;
+        }
+        client.send("0\r\n\r\n");
+        let seen = client.response("POST").json();
+        assert_eq!(
+            (&seen["size"], &seen["sha256"]),
+            (&bytes.len().into(), &digest.clone().into()),
+            "{name}, chunked"
+        );
+        client.expect_kept("/products");
+    }
+}
+
+#[test]
+fn multipart_uploads() {
+    let bytes = noise(2 << 20);
+    let digest = sha256("multipart", &bytes);
+    for (name, server) in both() {
+        let head = "--B\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\nhello\r\n--B\r\nContent-Disposition: form-data; name=\"photo\"; filename=\"a.bin\"\r\nContent-Type: application/octet-stream\r\n\r\n";
+        let body = [head.as_bytes(), &bytes, b"\r\n--B--\r\n"].concat();
+        let seen = patient(server).ask(post("/upload", "multipart/form-data; boundary=B", &body)).json();
+        let photo = &seen["files"]["photo"];
+        assert_eq!(
+            (&photo["size"], &photo["sha256"], &photo["filename"]),
+            (&bytes.len().into(), &digest.clone().into(), &"a.bin".into()),
+            "{name}"
+        );
+        assert_eq!(seen["fields"]["note"], serde_json::json!(["hello"]), "{name}");
+    }
+}
+
+#[test]
+fn uploads_side_by_side_do_not_mix() {
+    for (name, server) in both() {
+        std::thread::scope(|scope| {
+            for number in 0..6_usize {
+                scope.spawn(move || {
+                    let bytes = vec![b'a' + number as u8; 300_000 + number];
+                    let digest = sha256(&format!("{name}-{number}"), &bytes);
+                    let mut client = patient(server);
+                    for _ in 0..3 {
+                        let seen = client.ask(post("/upload", "application/octet-stream", &bytes)).json();
+                        assert_eq!(
+                            (&seen["size"], &seen["sha256"]),
+                            (&bytes.len().into(), &digest.clone().into()),
+                            "{name} {number}"
+                        );
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn streams_come_as_they_are_made() {
+    for (name, server) in both() {
+        let mut client = server.client();
+        let response = client.ask(get("/stream?parts=1000"));
+        let wanted: String = (0..1000).map(|number| format!("line {number}\n")).collect();
+        assert!(response.text() == wanted, "{name}");
+        client.send(get("/stream?parts=4&pause=0.05"));
+        let (status, _) = client.head("GET");
+        assert_eq!(status, 200, "{name}");
+        let mut arrivals = Vec::new();
+        for number in 0..4 {
+            client.read_through(format!("line {number}\n").as_bytes());
+            arrivals.push(Instant::now());
+        }
+        for pair in arrivals.windows(2) {
+            assert!(
+                pair[1] - pair[0] > Duration::from_millis(25),
+                "{name}: two lines came together\n{client}"
+            );
+        }
+        client.read_through(b"0\r\n\r\n");
+        client.expect_kept("/products");
+    }
+}
+
+#[test]
+fn server_sent_events_come_one_by_one() {
+    for (name, server) in both() {
+        for version in ["1.1", "1.0"] {
+            let mut client = server.client();
+            client.send(format!("GET /events?count=3&pause=0.06 HTTP/{version}\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n"));
+            let (status, fields) = client.head("GET");
+            assert_eq!(status, 200);
+            assert!(
+                fields.iter().any(|(field, value)| field.eq_ignore_ascii_case("content-type")
+                    && value.starts_with("text/event-stream")),
+                "{name}"
+            );
+            let mut arrivals = Vec::new();
+            for number in 0..3 {
+                client.read_through(format!("data: tick {number}\n\n").as_bytes());
+                arrivals.push(Instant::now());
+            }
+            assert!(
+                arrivals[2] - arrivals[0] > Duration::from_millis(80),
+                "{name} {version}: held back\n{client}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_event_stream_whose_client_leaves_frees_its_worker() {
+    for (name, server) in both() {
+        let mut clients: Vec<Client> = (0..2).map(|_| server.client()).collect();
+        for client in &mut clients {
+            client.send(get("/events?count=100000&pause=0.02"));
+            client.read_through(b"tick 0");
+        }
+        // Both of Flask's workers are busy with them; then their clients go.
+        clients.into_iter().for_each(Client::reset);
+        let begun = Instant::now();
+        assert_eq!(patient(server).ask(get("/products")).status, 200, "{name}");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{name}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn several_cookies_stay_several() {
+    for (name, server) in both() {
+        let response = server.ask("GET /cookies HTTP/1.1\r\nHost: a\r\nCookie: one=1; two=2\r\n\r\n");
+        let set = response.all("set-cookie");
+        assert_eq!(set.len(), 3, "{name}: {set:?}");
+        for (cookie, start) in set.iter().zip(["basket=42", "theme=dark", "seen=yes"]) {
+            assert!(cookie.starts_with(start), "{name}: in order: {set:?}");
+        }
+        let seen = response.json();
+        assert_eq!((&seen["one"], &seen["two"]), (&"1".into(), &"2".into()), "{name}");
+    }
+}
+
+#[test]
+fn errors_on_demand() {
+    for (name, server) in both() {
+        let mark = server.mark();
+        let mut client = server.client();
+        let response = client.ask(get("/error"));
+        assert_eq!(response.status, 500, "{name}");
+        server.wait_for_log_after(mark, "an error on demand", Duration::from_secs(3));
+        let mut client = server.client();
+        client.send(get("/error-late"));
+        match client.try_response("GET") {
+            Err(Failure::Cut(_) | Failure::Reset(_)) => {}
+            Ok(response) if response.status >= 500 => {}
+            other => panic!("{name}: an answer that is not whole must not look whole: {other:?}\n{client}"),
+        }
+        server.wait_for_log_after(mark, "an error on demand, late", Duration::from_secs(3));
+        // To a 1.0 client, whose body ends with the connection, only a reset says that it was cut.
+        let mut client = server.client();
+        client.send("GET /error-late HTTP/1.0\r\nHost: a\r\n\r\n");
+        match client.try_response("GET") {
+            Err(Failure::Reset(_)) => {}
+            Ok(response) if response.status >= 500 => {}
+            other => panic!("{name}: {other:?}\n{client}"),
+        }
+        assert_eq!(server.ask(get("/")).status, 200, "{name}");
+    }
+}
+
+#[test]
+fn large_answers_and_redirects() {
+    for (name, server) in both() {
+        let mut client = patient(server);
+        let response = client.ask(get("/big?bytes=5000000"));
+        assert_eq!(response.framing, Framing::Length(5_000_000), "{name}");
+        assert!(response.body.chunks(16).all(|block| block == b"0123456789abcdef"), "{name}");
+        let moved = client.ask(get("/moved"));
+        assert_eq!(moved.status, 303, "{name}");
+        assert!(
+            moved.field("location").is_some_and(|to| to == "/" || to == "http://test.example/"),
+            "{name}: {:?}",
+            moved.fields
+        );
+        client.expect_kept("/");
+    }
+}
+
+#[test]
+fn an_early_answer_without_the_body() {
+    for (name, server) in both() {
+        let mut client = server.client();
+        client.send(
+            "POST /early HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5000000\r\n\r\n",
+        );
+        let response = client.response("POST");
+        assert_eq!(response.status, 413, "{name}");
+        assert!(response.says_close(), "{name}");
+        client.expect_eof();
+    }
+}
+
+#[test]
+fn an_upload_that_is_expected_gets_its_100() {
+    let bytes = noise(100_000);
+    let digest = sha256("expected", &bytes);
+    for (name, server) in both() {
+        let mut client = patient(server);
+        client.send(format!(
+            "POST /upload HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+            bytes.len()
+        ));
+        assert_eq!(client.response("POST").status, 100, "{name}");
+        client.send(&bytes);
+        assert_eq!(client.response("POST").json()["sha256"], digest.as_str(), "{name}");
+        client.expect_kept("/");
+    }
+}
+
+#[test]
+fn what_the_application_knows_of_the_request() {
+    let request = "GET /whoami?a=1 HTTP/1.1\r\nHost: shop.example:8443\r\nX-Thing: one\r\n\r\n";
+    let seen = flask().ask(request).json();
+    for (name, value) in [
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ("REQUEST_METHOD", "GET"),
+        ("SCRIPT_NAME", ""),
+        ("PATH_INFO", "/whoami"),
+        ("QUERY_STRING", "a=1"),
+        ("SERVER_NAME", "shop.example"),
+        ("SERVER_PORT", "8443"),
+        ("REMOTE_ADDR", "127.0.0.1"),
+        ("wsgi.url_scheme", "http"),
+    ] {
+        assert_eq!(seen["environ"][name], value, "{name}");
+    }
+    assert_eq!(seen["headers"]["X-Thing"], "one");
+    let seen = starlette().ask(request).json();
+    let scope = &seen["scope"];
+    assert_eq!(
+        (&scope["http_version"], &scope["scheme"], &scope["path"]),
+        (&"1.1".into(), &"http".into(), &"/whoami".into())
+    );
+    assert_eq!(scope["client"][0], "127.0.0.1");
+    assert_eq!(seen["headers"]["x-thing"], "one");
+    let seen = starlette().ask("GET /whoami HTTP/1.0\r\n\r\n").json();
+    assert_eq!(seen["scope"]["http_version"], "1.0");
+}
+
+#[test]
+fn both_workers_serve() {
+    for (name, server) in both() {
+        // Held at the same time, they must be two; ASGI takes many on one, so there it is enough that all are served.
+        let mut clients: Vec<Client> = (0..2).map(|_| patient(server)).collect();
+        let begun = Instant::now();
+        for client in &mut clients {
+            client.send(get("/slow?seconds=0.3"));
+        }
+        for client in &mut clients {
+            assert_eq!(client.response("GET").status, 200, "{name}");
+        }
+        assert!(
+            begun.elapsed() < Duration::from_millis(580),
+            "{name}: one after the other: {:?}",
+            begun.elapsed()
+        );
+    }
+}
+
+#[test]
+fn many_requests_at_once_on_an_asynchronous_application() {
+    let mut clients: Vec<Client> = (0..60).map(|_| patient(starlette())).collect();
+    let begun = Instant::now();
+    for client in &mut clients {
+        client.send(get("/slow?seconds=0.4"));
+    }
+    for client in &mut clients {
+        assert_eq!(client.response("GET").status, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn the_lifespans_state_reaches_every_request() {
+    let first = starlette().ask(get("/state")).json();
+    assert!(first["started"].as_f64().is_some_and(|started| started > 1e9), "{first}");
+    assert!(first["served"].as_u64() >= Some(1));
+}
+
+#[test]
+fn websockets_of_starlette() {
+    let mut client = starlette().client();
+    websocket::open(&mut client, "/echo", "");
+    client.send(websocket::frame(0x81, "gr\u{fc}\u{df}e".as_bytes()));
+    assert_eq!(websocket::message(&mut client), (1, "gr\u{fc}\u{df}e".as_bytes().to_vec()));
+    client.send(websocket::frame(0x82, &[0, 255, 1]));
+    assert_eq!(websocket::message(&mut client), (2, vec![0, 255, 1]));
+    client.send(websocket::frame(0x81, b"close"));
+    let (first, payload) = websocket::read(&mut client);
+    assert_eq!(
+        (first, &payload[..]),
+        (0x88, [&4000_u16.to_be_bytes()[..], b"as you wish"].concat().as_slice())
+    );
+    let mut client = starlette().client();
+    client.send(websocket::opening("/refuse", ""));
+    let response = client.response("GET");
+    assert_eq!((response.status, response.text().as_str()), (401, "not you\n"));
+}
+
+#[test]
+fn a_background_task_runs_after_the_answer() {
+    let server = starlette();
+    assert_eq!(
+        server.ask("GET /background HTTP/1.1\r\nHost: a\r\nX-Request-Id: background-1\r\n\r\n").text(),
+        "later\n"
+    );
+    let file = server.folder().join("count");
+    keepwarm_tests::process::wait_until("the task has run", Duration::from_secs(3), || {
+        std::fs::read_to_string(&file).is_ok_and(|lines| !lines.trim().is_empty())
+    });
+}
