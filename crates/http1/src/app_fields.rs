@@ -124,3 +124,6 @@ impl AppFields {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

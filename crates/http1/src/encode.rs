@@ -46,13 +46,13 @@ pub fn encode_response_head<'a>(
         AnswerFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         AnswerFraming::None | AnswerFraming::UntilClose => {}
     }
-    match plan.connection {
-        ConnectionOption::None if status == 426 => out.extend_from_slice(b"Connection: upgrade\r\n"),
-        ConnectionOption::None => {}
-        ConnectionOption::Close => out.extend_from_slice(b"Connection: close\r\n"),
-        ConnectionOption::KeepAlive => out.extend_from_slice(b"Connection: keep-alive\r\n"),
-        ConnectionOption::Upgrade => out.extend_from_slice(b"Connection: upgrade\r\n"),
-    }
+    let option = match plan.connection {
+        ConnectionOption::None => None,
+        ConnectionOption::Close => Some(b"close".as_slice()),
+        ConnectionOption::KeepAlive => Some(b"keep-alive".as_slice()),
+        ConnectionOption::Upgrade => Some(b"upgrade".as_slice()),
+    };
+    connection(out, [option, (status == 426).then_some(b"upgrade")]);
     if let Some(seconds) = plan.keep_alive_timeout {
         out.extend_from_slice(b"Keep-Alive: timeout=");
         decimal(out, seconds.into());
@@ -182,11 +182,13 @@ fn request_connection(out: &mut Vec<u8>, options: RequestOptions<'_>) {
         field(out, b"Upgrade", protocols);
     }
     // RFC 9110 §7.6.1: TE and Upgrade are named in Connection.
-    let members: [Option<&[u8]>; 3] = [
-        (!options.keep_alive).then_some(b"close"),
-        options.te_trailers.then_some(b"TE"),
-        options.upgrade.map(|_| b"upgrade".as_slice()),
-    ];
+    let close = (!options.keep_alive).then_some(b"close".as_slice());
+    let te = options.te_trailers.then_some(b"TE".as_slice());
+    connection(out, [close, te, options.upgrade.map(|_| b"upgrade".as_slice())]);
+}
+
+/// `Connection` with these members; no field without any.
+fn connection<const N: usize>(out: &mut Vec<u8>, members: [Option<&[u8]>; N]) {
     let mut before: &[u8] = b"Connection: ";
     for member in members.into_iter().flatten() {
         out.extend_from_slice(before);
@@ -242,3 +244,6 @@ fn content_length(out: &mut Vec<u8>, length: u64) {
 fn decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
+
+#[cfg(test)]
+mod tests;

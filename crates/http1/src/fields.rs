@@ -183,3 +183,6 @@ struct Span {
     value: u32,
     value_len: u32,
 }
+
+#[cfg(test)]
+mod tests;

@@ -117,3 +117,6 @@ fn is_protected(lower_name: &[u8]) -> bool {
             | b"cf-connecting-ip"
     ) || lower_name.starts_with(b"x-forwarded-")
 }
+
+#[cfg(test)]
+mod tests;

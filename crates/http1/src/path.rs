@@ -186,3 +186,6 @@ fn checked(bytes: &[u8]) -> Result<(u8, &[u8]), PathFault> {
         found => Ok(found),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use super::*;
+
+fn scan(fields: &[(&str, &str)]) -> Result<AppFields, BadField> {
+    scan_app_fields(fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+}
+
+#[test]
+fn sums_up_in_any_case() {
+    let found = scan(&[
+        ("CONTENT-length", "12"),
+        ("Content-Type", "text/plain"),
+        ("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
+        ("connection", "Close"),
+        ("TRAILER", "x"),
+        ("Set-Cookie", "a=\"b\"; c=\u{e9}"),
+        ("X-Tab", "a\tb"),
+        ("X-Empty", ""),
+    ]);
+    let expected = AppFields {
+        content_length: Some(12),
+        close: true,
+        has_date: true,
+        has_content_type: true,
+        announces_trailers: true,
+        hop_by_hop: None,
+    };
+    assert_eq!(found, Ok(expected));
+    assert_eq!(scan(&[]), Ok(AppFields::default()));
+}
+
+#[test]
+fn the_articles_own_fix_is_honoured_silently() {
+    assert_eq!(scan(&[("Connection", "close")]).unwrap().hop_by_hop, None);
+    for (name, value, warned) in [
+        ("Connection", "keep-alive", "connection"),
+        ("Connection", "close, x", "connection"),
+        ("Keep-Alive", "timeout=5", "keep-alive"),
+        ("Transfer-Encoding", "chunked", "transfer-encoding"),
+        ("Proxy-Connection", "close", "proxy-connection"),
+        ("TE", "trailers", "te"),
+        ("Upgrade", "h2c", "upgrade"),
+    ] {
+        assert_eq!(scan(&[(name, value)]).unwrap().hop_by_hop, Some(warned), "{name}: {value}");
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_names_its_field() {
+    for (name, value, reason) in [
+        ("", "x", BadFieldReason::Name),
+        ("a b", "x", BadFieldReason::Name),
+        ("a:", "x", BadFieldReason::Name),
+        ("a\r\nb", "x", BadFieldReason::Name),
+        ("X-A", "b\r\nSet-Cookie: evil=1", BadFieldReason::Value),
+        ("X-A", "b\nc", BadFieldReason::Value),
+        ("X-A", "b\rc", BadFieldReason::Value),
+        ("X-A", "b\0c", BadFieldReason::Value),
+        ("X-A", "\x7f", BadFieldReason::Value),
+        ("Content-Length", "-1", BadFieldReason::Length),
+        ("Content-Length", "", BadFieldReason::Length),
+        ("Content-Length", "1 2", BadFieldReason::Length),
+        ("Content-Length", "1, 2", BadFieldReason::Lengths),
+    ] {
+        let error = scan(&[("X-Good", "y"), (name, value)]).unwrap_err();
+        assert_eq!(error.reason, reason, "{name}: {value:?}");
+        assert_eq!(error.name, name.escape_default().to_string());
+    }
+    let twice = scan(&[("Content-Length", "1"), ("content-length", "2")]).unwrap_err();
+    assert_eq!(
+        twice.to_string(),
+        "the answer's field \"content-length\" was given twice with different values"
+    );
+    assert_eq!(scan(&[("Content-Length", "1"), ("content-length", "1")]).unwrap().content_length, Some(1));
+    let long = scan(&[("x y".repeat(100).as_str(), "z")]).unwrap_err();
+    assert_eq!(long.name.len(), 64);
+}
