@@ -1,0 +1,1 @@
+"""A small asynchronous application: the things one does, each on a route of its own."""

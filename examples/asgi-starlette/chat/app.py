@@ -1,0 +1,221 @@
+"""The routes."""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import time
+
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocketDisconnect
+
+from chat.counting import count
+
+
+def create_app():
+    """The application; a factory, so that it can be named `chat.app:create_app()` too."""
+    both, post = ["GET", "POST"], ["POST", "PUT"]
+    return Starlette(
+        lifespan=lifespan,
+        routes=[
+            Route("/", index),
+            Route("/products", products),
+            Route("/order", order, methods=["POST"]),
+            Route("/upload", upload, methods=post),
+            Route("/stream", stream),
+            Route("/events", events),
+            Route("/cookies", cookies),
+            Route("/error", error),
+            Route("/error-late", error_late),
+            Route("/slow", slow),
+            Route("/count", counted, methods=both),
+            Route("/big", big),
+            Route("/moved", moved),
+            Route("/early", early, methods=post),
+            Route("/whoami", whoami),
+            Route("/state", state),
+            Route("/background", background),
+            WebSocketRoute("/echo", echo),
+            WebSocketRoute("/refuse", refuse),
+        ],
+    )
+
+
+@contextlib.asynccontextmanager
+async def lifespan(app):
+    """What is opened once for the whole process, and closed when no request will come."""
+    yield {"started": time.time(), "served": []}
+
+
+async def index(request):
+    """The front page."""
+    return HTMLResponse("<!doctype html><title>Chat</title><h1>Chat</h1><p>Warm.</p>\n")
+
+
+async def products(request):
+    """JSON."""
+    return JSONResponse([{"id": 1, "name": "kettle"}, {"id": 2, "name": "teapot"}, {"id": 3, "name": "cup"}])
+
+
+async def order(request):
+    """A form, as URL-encoded fields or multipart: echoes what was ordered."""
+    async with request.form() as form:
+        return JSONResponse({name: form.getlist(name) for name in form})
+
+
+async def upload(request):
+    """A body of any kind: each uploaded file's size and digest, or those of the bare body. Nothing is kept whole in memory."""
+    if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        async with request.form() as form:
+            files, fields = {}, {}
+            for name, value in form.multi_items():
+                if isinstance(value, str):
+                    fields.setdefault(name, []).append(value)
+                else:
+                    files[name] = dict(await digest(file_parts(value)), filename=value.filename)
+            return JSONResponse({"files": files, "fields": fields})
+    return JSONResponse(await digest(request.stream()))
+
+
+async def digest(parts):
+    """The size and the SHA-256 of what comes."""
+    size, sha = 0, hashlib.sha256()
+    async for part in parts:
+        size += len(part)
+        sha.update(part)
+    return {"size": size, "sha256": sha.hexdigest()}
+
+
+async def file_parts(file):
+    """An uploaded file, in pieces."""
+    while part := await file.read(65_536):
+        yield part
+
+
+async def stream(request):
+    """`?parts=N` lines, `?pause=SECONDS` apart, of a length nobody knows beforehand."""
+    parts, pause = int(request.query_params.get("parts", 5)), float(request.query_params.get("pause", 0))
+
+    async def lines():
+        for number in range(parts):
+            if number and pause:
+                await asyncio.sleep(pause)
+            yield f"line {number}\n"
+
+    return StreamingResponse(lines(), media_type="text/plain")
+
+
+async def events(request):
+    """Server-sent events, `?count=N` of them, `?pause=SECONDS` apart."""
+    wanted, pause = int(request.query_params.get("count", 3)), float(request.query_params.get("pause", 0.1))
+
+    async def lines():
+        for number in range(wanted):
+            if number:
+                await asyncio.sleep(pause)
+            yield f"id: {number}\ndata: tick {number}\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-cache"})
+
+
+async def cookies(request):
+    """Several cookies at once, and those that came."""
+    answer = JSONResponse(request.cookies)
+    answer.set_cookie("basket", "42", httponly=True, samesite="lax")
+    answer.set_cookie("theme", "dark", max_age=3600)
+    answer.set_cookie("seen", "yes")
+    return answer
+
+
+async def error(request):
+    """An exception, before anything of the answer has left. (Starlette answers 500 itself, and raises.)"""
+    raise RuntimeError("an error on demand")
+
+
+async def error_late(request):
+    """An exception in the middle of the answer: the client must see that it is not whole."""
+
+    async def lines():
+        yield "this much came\n"
+        raise RuntimeError("an error on demand, late")
+
+    return StreamingResponse(lines(), media_type="text/plain")
+
+
+async def slow(request):
+    """Sleeps `?seconds=S` before it answers."""
+    seconds = float(request.query_params.get("seconds", 1))
+    await asyncio.sleep(seconds)
+    return PlainTextResponse(f"slept {seconds} s\n")
+
+
+async def counted(request):
+    """Writes down `X-Request-Id`, so that a test can tell whether a request came once, twice or not at all."""
+    request_id = request.headers.get("x-request-id", "")
+    count(request_id)
+    return PlainTextResponse(f"{request_id}\n")
+
+
+async def big(request):
+    """`?bytes=N` bytes in one piece."""
+    size = int(request.query_params.get("bytes", 1_048_576))
+    pattern = b"0123456789abcdef" * 64
+    return Response((pattern * (size // len(pattern) + 1))[:size], media_type="application/octet-stream")
+
+
+async def moved(request):
+    """A redirect to the front page."""
+    return RedirectResponse(request.url_for("index"), status_code=303)
+
+
+async def early(request):
+    """Answers without reading the body: 413, as an application with a limit of its own would."""
+    return PlainTextResponse("too much for this chat\n", status_code=413)
+
+
+async def whoami(request):
+    """What the application knows about the request and about itself."""
+    scope = request.scope
+    names = ("http_version", "method", "scheme", "path", "root_path", "server", "client")
+    shown = {name: scope.get(name) for name in names}
+    shown["query_string"] = scope["query_string"].decode("latin-1")
+    return JSONResponse({"pid": os.getpid(), "headers": dict(request.headers), "scope": shown})
+
+
+async def state(request):
+    """What start-up left for every request."""
+    request.state.served.append(1)
+    return JSONResponse({"started": request.state.started, "served": len(request.state.served)})
+
+
+async def background(request):
+    """Writes down `X-Request-Id` after the answer has left."""
+    request_id = request.headers.get("x-request-id", "")
+    return PlainTextResponse("later\n", background=BackgroundTask(count, request_id))
+
+
+async def echo(websocket):
+    """Sends back what comes, as text or as bytes; `close` closes with code 4000."""
+    await websocket.accept(subprotocol=(websocket.scope["subprotocols"] or [None])[0])
+    try:
+        while True:
+            message = await websocket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            if message.get("text") == "close":
+                await websocket.close(4000, "as you wish")
+                return
+            if message.get("text") is not None:
+                await websocket.send_text(message["text"])
+            else:
+                await websocket.send_bytes(message["bytes"])
+    except WebSocketDisconnect:
+        return
+
+
+async def refuse(websocket):
+    """Answers the opening with 401 instead of accepting it."""
+    await websocket.send_denial_response(PlainTextResponse("not you\n", status_code=401))
