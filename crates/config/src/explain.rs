@@ -40,20 +40,19 @@ pub(crate) fn all_keys() -> Vec<Info> {
     all
 }
 
-/// The sections that have a key called so, when they are few: "`[app.NAME]`".
-pub(crate) fn home_of(key: &str, but: &str) -> Option<String> {
-    let mut homes: Vec<String> = all_keys()
-        .iter()
-        .filter(|info| info.name == key && info.served)
-        .filter_map(|info| info.path.rsplit_once('.').map(|(section, _)| section.to_owned()))
-        .filter(|section| section != but && !is_repeated(section))
-        .map(|section| header(&section))
-        .collect();
-    homes.dedup();
+/// The key of any section that is most like a word, and the sections that have it: "`[app.NAME]`". `None` when nothing is
+/// near, or when so many sections have it that it says nothing.
+pub(crate) fn nearest_elsewhere(word: &str) -> Option<(&'static str, String)> {
+    let all = all_keys();
+    let inside =
+        || all.iter().filter(|info| info.served && info.path.contains('.') && !is_repeated(&info.path));
+    let key = inside().map(|info| info.name).find(|name| *name == word);
+    let key = key.or_else(|| nearest(word, inside().map(|info| info.name)).first().copied())?;
+    let sections = inside().filter(|info| info.name == key).filter_map(|info| info.path.rsplit_once('.'));
+    let homes: Vec<String> = sections.map(|(section, _)| format!("`{}`", header(section))).collect();
     match homes.as_slice() {
-        [] => None,
-        [one] => Some(one.clone()),
-        [one, two] => Some(format!("{one} and of {two}")),
+        [one] => Some((key, one.clone())),
+        [one, two] => Some((key, format!("{one} or {two}"))),
         _ => None,
     }
 }
@@ -150,7 +149,8 @@ fn text(info: &Info) -> String {
     row("example:", info.right);
     row("wrong:", info.wrong);
     row("reload:", &info.reload.to_string());
-    if info.children.is_empty() {
+    // A variable has two steps at least.
+    if info.children.is_empty() && info.path.contains('.') {
         row("variable:", &variable(&info.path));
     }
     row("since:", info.since);

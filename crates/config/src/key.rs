@@ -2,6 +2,7 @@
 //! reference page and the JSON schema are all made from these.
 
 use crate::checker::Checker;
+use crate::explain::nearest_elsewhere;
 use crate::json::Json;
 use crate::nearest::{nearest, or_list};
 use crate::raw::{Directive, Entry, Table, Value};
@@ -215,15 +216,15 @@ impl<T> Section<T> {
         let served: Vec<&str> =
             self.keys.iter().filter(|key| !key.value.describe().later()).map(|key| key.name).collect();
         let near = nearest(&entry.key, served.iter().copied());
+        let elsewhere = nearest_elsewhere(&entry.key);
         let mut problem = cx.problem(entry.key_span, message).key(cx.doc());
-        if near.is_empty() {
-            problem = problem.expected(format!("one of {}", or_list(&served)));
-        } else {
-            problem = problem.help(format!("did you mean {}?", or_list(&near)));
-        }
-        if let Some(place) = crate::explain::home_of(&entry.key, &cx.doc()) {
-            problem = problem.help(format!("`{}` is a key of {place}", entry.key));
-        }
+        // The very word in another section says more than a word like it in this one.
+        problem = match elsewhere {
+            Some((key, home)) if key == entry.key => problem.help(format!("`{key}` is a key of {home}")),
+            _ if !near.is_empty() => problem.help(format!("did you mean {}?", or_list(&near))),
+            Some((key, home)) => problem.help(format!("did you mean `{key}` of {home}?")),
+            None => problem.expected(format!("one of {}", or_list(&served))),
+        };
         cx.push(problem);
     }
 

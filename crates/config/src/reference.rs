@@ -111,7 +111,10 @@ fn key(out: &mut String, info: &Info) {
     out.push_str(&format!("\n\n* Type: {}\n* Default: {}\n", info.expected, info.default));
     out.push_str(&format!("* Example: `{}`\n", info.right));
     if info.children.is_empty() {
-        out.push_str(&format!("* Variable: `{}`\n", variable(&info.path)));
+        // A variable has two steps at least.
+        if info.path.contains('.') {
+            out.push_str(&format!("* Variable: `{}`\n", variable(&info.path)));
+        }
     } else {
         let inner = header(&info.path);
         out.push_str(&format!("* Its keys: see `{inner}`\n"));

@@ -142,9 +142,22 @@ impl Problem {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.line, self.numbered) {
-            (0, _) | (_, false) => f.write_str(&self.source),
-            (line, true) => write!(f, "{}:{line}:{}", self.source, self.column),
+            (0, _) | (_, false) => Plain(&self.source).fmt(f),
+            (line, true) => write!(f, "{}:{line}:{}", Plain(&self.source), self.column),
         }
+    }
+}
+
+/// A text that may quote a file: what would speak to the terminal, or begin a new line of a log, is escaped.
+struct Plain<'a>(&'a str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write as _;
+        for c in self.0.chars() {
+            if c.is_control() { write!(f, "{}", c.escape_default())? } else { f.write_char(c)? }
+        }
+        Ok(())
     }
 }
 
@@ -172,26 +185,27 @@ impl Rendered<'_> {
         if let Some(place) = &problem.place {
             write!(f, "{bold}{place}:{off} ")?;
         }
-        writeln!(f, "{loud}{}:{off} {bold}{}{off}", self.kind, problem.message)?;
+        writeln!(f, "{loud}{}:{off} {bold}{}{off}", self.kind, Plain(&problem.message))?;
         let gutter = problem.gutter();
         if let Some(place) = &problem.place {
             self.snippet(f, place, gutter)?;
         }
         for (place, what) in &problem.related {
-            writeln!(f, "{:gutter$} {quiet}::{off} {place}: {what}", "")?;
+            writeln!(f, "{:gutter$} {quiet}::{off} {place}: {}", "", Plain(what))?;
             self.snippet(f, place, gutter)?;
         }
         if let Some(expected) = &problem.expected {
-            writeln!(f, "{:gutter$} {quiet}={off} expected: {expected}", "")?;
+            writeln!(f, "{:gutter$} {quiet}={off} expected: {}", "", Plain(expected))?;
         }
         for help in &problem.help {
-            writeln!(f, "{:gutter$} {quiet}={off} help: {help}", "")?;
+            writeln!(f, "{:gutter$} {quiet}={off} help: {}", "", Plain(help))?;
         }
         Ok(())
     }
 
     fn snippet(&self, f: &mut fmt::Formatter<'_>, place: &Place, gutter: usize) -> fmt::Result {
-        if place.line == 0 {
+        // Nothing could be read, or it must not be shown.
+        if place.line == 0 || place.text.is_empty() {
             return Ok(());
         }
         let Paint { loud, quiet, off, .. } = &self.paint;

@@ -38,6 +38,18 @@ impl Config {
         self.apps.iter().find(|app| app.name == name)
     }
 
+    /// The keys that differ in `new` and that only a new start takes up: what a reload should say it left as it was.
+    pub fn restart_keys(&self, new: &Config) -> Vec<&'static str> {
+        let mut keys = Vec::new();
+        if self.server.threads != new.server.threads {
+            keys.push("server.threads");
+        }
+        if self.server.pid_file != new.server.pid_file {
+            keys.push("server.pid_file");
+        }
+        keys
+    }
+
     /// The listener of this name.
     pub fn listen(&self, name: &str) -> Option<&Listen> {
         self.listens.iter().find(|listen| listen.name == name)

@@ -116,6 +116,11 @@ fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> 
             .help("remove one of the two");
     }
     let (said, expected) = match error.message().split_once(", expected ") {
+        // The parser says so of everything that is no value.
+        Some(("string values must be quoted", _)) => {
+            let empty = texts.slice(span).trim().is_empty();
+            (if empty { "the value is missing" } else { "a string stands in quotes" }, Some(VALUES))
+        }
         Some((said, expected)) => (said, Some(expected)),
         None => (error.message(), None),
     };
@@ -126,6 +131,8 @@ fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> 
     }
     problem
 }
+
+const VALUES: &str = "\"text\", a number, true or false, a [list] or a { table }";
 
 /// The word at `at` when it is a number with letters behind it, such as `30s`.
 fn bare_quantity(text: &str, at: usize) -> Option<&str> {

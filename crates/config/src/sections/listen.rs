@@ -1,8 +1,9 @@
 use super::limits::LIMITS;
 use super::route::{ROUTE, RouteDraft, Routes};
-use crate::key::{Key, Preset, Reload, Section, Set, Sub};
+use crate::checker::Checker;
+use crate::key::{Describe, Field, Key, Preset, Reload, Section, Set, Sub};
 use crate::model::{AccessLog, Bind, Limits, LogFormat};
-use crate::raw::Span;
+use crate::raw::{Directive, Span, Value};
 use crate::shape::{AccessLogs, Binds};
 
 /// `[listen.NAME]` as it was read, with the places later checks point at.
@@ -32,6 +33,31 @@ impl ListenDraft {
     }
 }
 
+/// `limits` of a listener: those of the server, less the one that counts the whole process.
+struct ListenLimits;
+
+const LIMITS_FIELD: Sub<ListenDraft, Limits> = Sub(&LIMITS, |listen| &mut listen.limits);
+
+impl Field<ListenDraft> for ListenLimits {
+    fn set(&self, listen: &mut ListenDraft, directive: &Directive, cx: &mut Checker<'_>) {
+        LIMITS_FIELD.set(listen, directive, cx);
+        let Value::Table(table) = &directive.value else { return };
+        if let Some(entry) = table.entry("connections") {
+            let problem = cx
+                .problem(
+                    entry.key_span,
+                    format!("`{}.connections` is a limit of the whole process", cx.name()),
+                )
+                .help("set it in `[server.limits]`; `connections_per_client` can be set here");
+            cx.push(problem);
+        }
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        &LIMITS
+    }
+}
+
 pub(crate) static LISTEN: Section<ListenDraft> = Section {
     keys: &[
         Key {
@@ -48,13 +74,13 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
         Key {
             name: "limits",
             brief: "What a peer may cost on this listener; keys as in `[server.limits]`",
-            long: "What is not set here is taken from `[server.limits]`.",
+            long: "What is not set here is taken from `[server.limits]`. `connections` can be set only there.",
             default: Preset::Words("those of `[server.limits]`"),
             right: "limits = { body = \"1MiB\" }",
             wrong: "limits = 5",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Sub(&LIMITS, |listen: &mut ListenDraft| &mut listen.limits),
+            value: &ListenLimits,
         },
         Key {
             name: "access_log",

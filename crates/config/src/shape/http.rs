@@ -51,11 +51,13 @@ fn host(text: &str) -> Result<HostPattern, Fault> {
             Fault::new(format!("is `{text}`: a host has no scheme")).help(format!("write \"{host}\""))
         );
     }
-    if let Some(inner) = lower.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        let parsed = inner.parse::<Ipv6Addr>();
-        return match parsed {
-            Ok(_) => Ok(HostPattern::Exact(lower)),
-            Err(_) => Err(Fault::new(format!("is `{text}`, with no IPv6 address in the brackets"))),
+    if let Some(inner) = lower.strip_prefix('[') {
+        let inner = inner.strip_suffix(']').map(str::parse::<Ipv6Addr>);
+        return match inner {
+            Some(Ok(_)) => Ok(HostPattern::Exact(lower)),
+            _ => Err(Fault::new(format!(
+                "is `{text}`: in brackets stands an IPv6 address, and no port behind it"
+            ))),
         };
     }
     if let Some((host, _)) = lower.split_once(':') {
@@ -256,7 +258,9 @@ fn settle<V>(read: Result<V, Fault>, text: &Text, at: &Directive, cx: &mut Check
         Ok(value) => return Some(value),
         Err(fault) => fault,
     };
-    let problem = if text.secret {
+    let problem = if text.text.is_empty() {
+        cx.wrong(at.span, "is an empty string")
+    } else if text.secret {
         cx.wrong(at.span, "has a value that will not do")
     } else {
         let problem = cx.wrong(at.span, &fault.what);

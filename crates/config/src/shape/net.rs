@@ -1,6 +1,6 @@
 //! Addresses to listen on, and blocks of addresses.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::checker::Checker;
 use crate::json::Json;
@@ -38,9 +38,8 @@ impl Shape for Binds {
             cx.push(problem);
             return None;
         }
-        let read: Vec<Option<(Bind, Span)>> =
-            items.iter().map(|item| bind(item, cx).map(|bind| (bind, item.span))).collect();
-        read.into_iter().collect()
+        // Those that hold are given on even when others do not: they may still meet one another.
+        Some(items.iter().filter_map(|item| bind(item, cx).map(|bind| (bind, item.span))).collect())
     }
 }
 
@@ -53,6 +52,11 @@ fn bind(item: &Directive, cx: &mut Checker<'_>) -> Option<Bind> {
         return None;
     }
     let text = cx.text(item)?;
+    if text.text.is_empty() {
+        let problem = cx.wrong(item.span, "is an empty string");
+        cx.push(problem);
+        return None;
+    }
     let read = match text.text.strip_prefix("unix:") {
         Some(path) => unix(path, cx),
         None => tcp(&text.text),
@@ -108,13 +112,13 @@ fn tcp(text: &str) -> Result<Bind, Fault> {
     if text.starts_with('/') {
         return Err(Fault("a Unix socket begins with `unix:`", Some(format!("write \"unix:{text}\""))));
     }
-    if text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6()) {
-        return Err(Fault("an IPv6 address stands in brackets", Some(format!("write \"[{text}]:8080\""))));
+    if let Some(bracketed) = bracketed(text) {
+        return Err(Fault("an IPv6 address stands in brackets", Some(format!("write \"{bracketed}\""))));
     }
     let Some((host, port)) = text.rsplit_once(':') else {
         let help =
             if text.parse::<u16>().is_ok() { format!("127.0.0.1:{text}") } else { format!("{text}:8080") };
-        return Err(Fault("the port is missing", (!text.is_empty()).then(|| format!("write \"{help}\""))));
+        return Err(Fault("the port is missing", Some(format!("write \"{help}\""))));
     };
     if host.is_empty() {
         let help = format!("write \"127.0.0.1:{port}\" for this machine, \"0.0.0.0:{port}\" for all");
@@ -131,6 +135,15 @@ fn tcp(text: &str) -> Result<Bind, Fault> {
         return Err(Fault("this is neither an IP address nor a host name", None));
     }
     Ok(Bind::Host { host: host.to_ascii_lowercase(), port })
+}
+
+/// What an IPv6 address without brackets was probably meant to be.
+fn bracketed(text: &str) -> Option<String> {
+    let is_v6 = |text: &str| text.parse::<Ipv6Addr>().is_ok();
+    match text.rsplit_once(':') {
+        Some((host, port)) if is_v6(host) && port.parse::<u16>().is_ok() => Some(format!("[{host}]:{port}")),
+        _ => is_v6(text).then(|| format!("[{text}]:8080")),
+    }
 }
 
 /// RFC 1123 §2.1, and the underscore that container networks use. Digits and dots alone were meant as an address.

@@ -356,13 +356,20 @@ fn pieces(text: &str) -> Result<Vec<RedirectPiece>, TargetFault> {
     };
     // A request for `//evil.example` must not become a redirect to that host: what a client sends never stands where
     // the authority begins.
-    let no_host = !text.starts_with('/') && (rest.is_empty() || rest.starts_with("$query"));
-    if no_host || rest.starts_with('/') || rest.starts_with("$path") {
-        let help = "`$path` begins with a slash of its own: put a host or a path in front of it";
+    let no_host = !text.starts_with('/')
+        && (rest.is_empty() || rest.starts_with(['/', '$']) && !rest.starts_with("$host"));
+    if no_host {
+        return Err((format!("is `{text}`, a URL without a host"), None));
+    }
+    if text.starts_with("//") {
         return Err((
-            format!("is `{text}`, which leaves the host to the client's path"),
-            Some(help.to_owned()),
+            format!("is `{text}`, a URL without its scheme"),
+            Some(format!("write \"https:{text}\"")),
         ));
+    }
+    if text.starts_with("/$path") {
+        let help = "`$path` begins with a slash of its own: put a host or a path in front of it";
+        return Err((format!("is `{text}`, which leaves the host to the client"), Some(help.to_owned())));
     }
     if text.chars().any(|c| c.is_control() || c == ' ' || !c.is_ascii()) {
         return Err((

@@ -162,3 +162,52 @@ fn golden(report: &str, name: &str) {
     super::golden::compare(&super::golden::folder("bad").join(format!("{name}.txt")), report, &mut faults);
     assert!(faults.is_empty(), "{faults}");
 }
+
+#[test]
+fn byte_order_marks_and_carriage_returns_are_no_fault() {
+    let mut world = World::of("");
+    let text = format!("\u{feff}{}", WHOLE.replace('\n', "\r\n"));
+    world.files.insert(ROOT.to_owned(), text.replace("workers = 2", "workers = 0"));
+    let report = load(&world, ROOT).unwrap_err().to_string();
+    assert!(
+        report.starts_with("keepwarm.toml:6:11: error: `app.my-shop.workers` is too small\n"),
+        "{report}"
+    );
+    world.files.insert(ROOT.to_owned(), text);
+    assert_eq!(config(&world).apps[0].workers, Some(2));
+}
+
+#[test]
+fn a_report_says_nothing_to_the_terminal() {
+    let text = "\"\\u001b[31m\" = 1\n[listen.\"a\\nb\"]\nbind = \"\\u0007:1\"\n";
+    let report = load(&World::of(text), ROOT).unwrap_err().to_string();
+    assert!(!report.chars().any(|c| c.is_control() && c != '\n'), "{report:?}");
+    assert!(report.contains("unknown key `\\u{1b}[31m`"), "{report}");
+}
+
+#[test]
+fn what_cannot_be_read_is_told() {
+    let report = load(&World::default(), "none.toml").unwrap_err().to_string();
+    assert!(report.starts_with("none.toml: error: `none.toml` cannot be read: No such file"), "{report}");
+
+    struct Bytes(World);
+    impl crate::Sources for Bytes {
+        fn read(&self, _: &str) -> std::io::Result<Vec<u8>> {
+            Ok(b"[server]\nthreads = \"\xff\"\n".to_vec())
+        }
+        fn glob(&self, pattern: &str) -> std::io::Result<Vec<String>> {
+            self.0.glob(pattern)
+        }
+        fn look(&self, path: &str) -> crate::Found {
+            self.0.look(path)
+        }
+        fn env(&self) -> std::collections::BTreeMap<String, String> {
+            self.0.env()
+        }
+    }
+    let report = load(&Bytes(World::default()), ROOT).unwrap_err().to_string();
+    assert!(
+        report.starts_with("keepwarm.toml:2:12: error: not TOML: bytes that are not UTF-8\n"),
+        "{report}"
+    );
+}

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::golden::{folder, updating};
 use super::world::{ROOT, World};
 use crate::explain::{all_keys, explain, is_repeated};
-use crate::key::{Info, Preset};
+use crate::key::{Info, Preset, Reload};
 use crate::load;
 
 /// Every key that is served, those of a listener's limits once only.
@@ -166,5 +166,17 @@ fn what_is_not_served_says_so() {
         let report = load(&World::of(&text), ROOT).expect_err(&text).to_string();
         assert!(report.contains("is not served by this version yet"), "{report}");
         assert!(!report.contains("unknown"), "{report}");
+    }
+}
+
+#[test]
+fn what_needs_a_restart_is_told_to_a_reload() {
+    let (old, _) = load(&World::of(&around("server.threads", "")), ROOT).expect("a good file");
+    assert_eq!(old.restart_keys(&old), Vec::<&str>::new());
+    for info in served() {
+        if info.reload == Reload::Restart {
+            let (new, _) = load(&World::of(&around(&info.path, info.right)), ROOT).expect("a good value");
+            assert_eq!(old.restart_keys(&new), [info.path.as_str()]);
+        }
     }
 }
