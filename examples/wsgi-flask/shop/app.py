@@ -42,6 +42,7 @@ def create_app():
         ("/moved", moved, ["GET"]),
         ("/early", early, ["POST", "PUT"]),
         ("/whoami", whoami, ["GET"]),
+        ("/pong", pong, ["GET"]),
     ):
         app.add_url_rule(path, view.__name__, view, methods=methods)
     return app
@@ -166,3 +167,8 @@ def whoami():
     environ = request.environ
     shown = {name: environ.get(name) for name in SHOWN}
     return jsonify(pid=os.getpid(), headers=dict(request.headers), environ=shown)
+
+
+def pong():
+    """Many fields and four bytes: the answer that once left in sixteen packets."""
+    return "pong", {f"X-Field-{number}": "small" for number in range(1, 13)}
