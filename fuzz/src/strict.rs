@@ -88,8 +88,6 @@ fn framing(fields: &[(Vec<u8>, Vec<u8>)], minor: u8) -> Read<Framing> {
     let (codings, lengths) = (all(b"transfer-encoding"), all(b"content-length"));
     match (codings.as_slice(), lengths.as_slice()) {
         ([], []) => Ok(Framing::Neither),
-        // We know one coding, so that one spelling in one field is all there can be.
-        ([coding], []) if coding.eq_ignore_ascii_case(b"chunked") && minor > 0 => Ok(Framing::Chunked),
         ([], lengths) => {
             let joined = lengths.join(&b',');
             let text = std::str::from_utf8(&joined).map_err(|_| No::Malformed)?;
@@ -100,6 +98,15 @@ fn framing(fields: &[(Vec<u8>, Vec<u8>)], minor: u8) -> Read<Framing> {
                 return Err(No::Malformed);
             }
             first.parse().map(Framing::Length).map_err(|_| No::Malformed)
+        }
+        (codings, []) if minor > 0 => {
+            // We know one coding, so that one member is all there can be; empty ones count for nothing (RFC 9110 §5.6.1.2).
+            let joined = codings.join(&b',').to_ascii_lowercase();
+            let mut members = joined.split(|&b| b == b',').map(|member| member.trim_ascii()).filter(|m| !m.is_empty());
+            match (members.next(), members.next()) {
+                (Some(b"chunked"), None) => Ok(Framing::Chunked),
+                _ => Err(No::Malformed),
+            }
         }
         _ => Err(No::Malformed),
     }

@@ -89,11 +89,12 @@ struct Codings {
 
 impl Codings {
     fn add(&mut self, value: &[u8]) -> Result<(), FaultKind> {
-        for member in members(value) {
-            self.any = true;
+        self.any = true;
+        // RFC 9110 §5.6.1.2: empty members are ignored. A field without any other names no coding, and so does not end in chunked.
+        for member in members(value).filter(|member| !member.is_empty()) {
             self.chunked_before |= self.chunked_last;
             self.chunked_last = member.eq_ignore_ascii_case(b"chunked");
-            // transfer-coding = token *( OWS ";" OWS transfer-parameter ). An empty member (`, chunked`) is only ever an attempt to be read in two ways.
+            // transfer-coding = token *( OWS ";" OWS transfer-parameter )
             let name = member.split(|&b| b == b';').next().unwrap_or_default();
             if !is_token(trim(name)) {
                 return Err(FaultKind::BadTransferEncoding);

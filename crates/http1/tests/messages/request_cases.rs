@@ -115,6 +115,12 @@ fn framings() -> Vec<Case> {
             None,
         ),
         server(
+            "empty members of Transfer-Encoding are ignored",
+            b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding:\r\nTransfer-Encoding: , chunked ,\r\n\r\n0\r\n\r\n",
+            &["head: POST / 1.1 @h chunked", "  host: h", "  transfer-encoding: ", "  transfer-encoding: , chunked ,", "end"],
+            None,
+        ),
+        server(
             "chunks as we write them",
             b"PUT /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\
               10\r\n0123456789abcdef\r\n1\r\n!\r\n0\r\nX-Sum: 1\r\n\r\n",
