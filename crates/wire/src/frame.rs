@@ -176,8 +176,7 @@ impl FrameType {
         match self {
             Self::Hello => row(Some(Worker), Names::Connection, 0, 14 + BLOCK, MAX_PAYLOAD),
             Self::Welcome => row(Some(Keepwarm), Names::Connection, 0, 12 + BLOCK, MAX_PAYLOAD),
-            // Eleven strings have ten NULs between them.
-            Self::Request => row(Some(Keepwarm), Names::Stream, 0x3f, 8 + BLOCK + 10, MAX_PAYLOAD),
+            Self::Request => row(Some(Keepwarm), Names::Stream, 0x3f, 8 + BLOCK, MAX_PAYLOAD),
             Self::Data => row(None, Names::Stream, flags::END, 0, MAX_BODY),
             Self::Trailers => row(None, Names::Stream, 0, BLOCK, MAX_PAYLOAD),
             Self::Response => row(Some(Worker), Names::Stream, 0x03, 2 + BLOCK, MAX_PAYLOAD),
@@ -223,7 +222,7 @@ impl FrameHeader {
     /// # Errors
     ///
     /// The first of these that holds: a length over [`MAX_PAYLOAD`], an unknown type, a frame of the other side,
-    /// a flag that the type does not have, a stream that the type cannot name, a length that the type cannot have.
+    /// a flag that the type does not have (or WEBSOCKET without END), a stream that the type cannot name, a length that the type cannot have.
     #[inline]
     pub fn decode(input: &[u8], sender: Sender) -> Result<Option<Self>, WireFault> {
         let Some((&[l0, l1, l2, l3, type_byte, flags, s0, s1, s2, s3], _)) =
@@ -245,7 +244,10 @@ impl FrameHeader {
         if rules.from.is_some_and(|from| from != sender) {
             return Err(fault(FaultKind::Direction, 0));
         }
-        if flags & !rules.flags != 0 {
+        // spec §7: a WebSocket's opening has no body to come.
+        let websocket =
+            frame_type == FrameType::Request && flags & (flags::WEBSOCKET | flags::END) == flags::WEBSOCKET;
+        if flags & !rules.flags != 0 || websocket {
             return Err(fault(FaultKind::Flags, flags.into()));
         }
         if !rules.stream.allows(stream) {

@@ -242,9 +242,6 @@ impl<'a> Request<'a> {
 
     fn payload(mut reader: Reader<'a>) -> Result<Self, WireFault> {
         let FrameHeader { stream, flags, .. } = reader.header;
-        if flags & (flags::WEBSOCKET | flags::END) == flags::WEBSOCKET {
-            return Err(reader.fault(FaultKind::Flags, flags.into())); // spec §7: with END
-        }
         let content_length = Some(reader.u64()?).filter(|length| *length != UNKNOWN_LENGTH);
         let strings = reader.strings()?;
         if strings.len() < FIXED_STRINGS.into() || (strings.len() - usize::from(FIXED_STRINGS)) % 2 != 0 {
