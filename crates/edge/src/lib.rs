@@ -1,1 +1,22 @@
-//! TODO
+//! The front door: which request goes where, under which limits, and what Keepwarm answers itself.
+//!
+//! An [`Edge`] is the [`keepwarm_net::Handler`] of one listener. What it does is a [`Site`]: routes, trusted proxies, access log. A new site can take
+//! the old one's place at any time, and holds from the next request on, on kept connections too.
+//!
+//! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in an answer made when the site was made.
+
+mod answers;
+mod cidr;
+mod edge;
+mod forwarding;
+mod pattern;
+mod route;
+mod site;
+
+pub use answers::{LocationPiece, Redirect, Respond};
+pub use cidr::Cidr;
+pub use edge::Edge;
+pub use forwarding::{Believed, ForwardedFields, believe};
+pub use pattern::{HostPattern, PathPattern};
+pub use route::{Route, Target};
+pub use site::Site;

@@ -1,0 +1,193 @@
+//! The handler of a listener.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use arc_swap::ArcSwap;
+use keepwarm_http1::{RequestBody, RequestHead, normalize_path};
+use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error};
+use keepwarm_telemetry::counters;
+
+use crate::forwarding::{LOCAL, judge, set_fields};
+use crate::pattern::host_of;
+use crate::route::{Found, Route, Target, find};
+use crate::site::Site;
+
+/// Answers the requests of a listener by its [`Site`].
+#[derive(Debug)]
+pub struct Edge {
+    site: ArcSwap<Site>,
+}
+
+impl Edge {
+    /// Answers by `site`.
+    #[must_use]
+    pub fn new(site: Site) -> Self {
+        Self { site: ArcSwap::from_pointee(site) }
+    }
+
+    /// Answers by another site from the next request on, on kept connections too. Requests in work end by the old one.
+    pub fn replace(&self, site: Site) {
+        self.site.store(Arc::new(site));
+    }
+}
+
+impl Handler for Edge {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        match self.site.load().handle(exchange) {
+            // No size, so that its box is no allocation.
+            None => Box::pin(Answered),
+            Some(app) => Box::pin(async move { app.handle(exchange).await }),
+        }
+    }
+
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        // What did not decode left the head of the request before it, or half of one: neither is this request's.
+        exchange.request_mut().head = RequestHead::default();
+        answer_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
+    }
+
+    fn finished(&self, _request: &Request, outcome: &Outcome) {
+        counters::REQUESTS.count(outcome.status);
+        counters::ANSWER_BYTES.add(outcome.body_bytes);
+    }
+}
+
+impl Site {
+    /// Answers, or says who does.
+    fn handle(&self, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
+        let head = &exchange.request().head;
+        if let Some(refusal) = head.refusal {
+            self.refuse_head(exchange, refusal);
+            return None;
+        }
+        if head.is_server_wide() {
+            self.answer_server_wide(exchange);
+            return None;
+        }
+        if !normalize(exchange) {
+            return None;
+        }
+        if !self.trusted_proxies().is_empty() {
+            judge(exchange.request_mut(), self.trusted_proxies());
+        }
+        let request = exchange.request();
+        let host = host_of(request.head.authority());
+        match find(self.routes(), host, request.path(), &request.head.method) {
+            Found::Route(route) => self.follow(route, exchange),
+            Found::WrongMethod(allow) => {
+                let detail = "The method is not served at this path.";
+                let fields = [("Allow", allow.as_bytes())];
+                answer_error(exchange, 405, "method_not_allowed", detail, &fields);
+                None
+            }
+            Found::Nothing => {
+                answer_error(exchange, 404, "no_route", "Nothing is served at this host and path.", &[]);
+                None
+            }
+        }
+    }
+
+    /// A well-framed request that no route may have (`http-rules` §2, §4).
+    fn refuse_head(&self, exchange: &mut Exchange<'_>, refusal: keepwarm_http1::Refusal) {
+        use keepwarm_http1::Refusal::{Connect, Expectation, Trace};
+        let (status, name) = (refusal.status(), refusal.name());
+        match refusal {
+            Connect | Trace => {
+                let detail = "The method is not served here.";
+                answer_error(exchange, status, name, detail, &[("Allow", self.allow().as_bytes())]);
+            }
+            Expectation => {
+                let detail = "The only expectation that can be met is 100-continue.";
+                answer_error(exchange, status, name, detail, &[]);
+            }
+        }
+    }
+
+    /// `OPTIONS *` (RFC 9110 §9.3.7): a ping, with what the listener takes at all.
+    fn answer_server_wide(&self, exchange: &mut Exchange<'_>) {
+        let allow: (&[u8], &[u8]) = (b"Allow", self.allow().as_bytes());
+        match exchange.head(200, Some(0), false, std::iter::once(allow)) {
+            Ok(_) => exchange.end(),
+            Err(_) => exchange.abort("bad_field_in_answer"),
+        }
+    }
+
+    /// Takes the request along its route: limits first, then the answer or whoever gives it.
+    fn follow(&self, route: &Route, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
+        let request = exchange.request_mut();
+        request.target = Some(Arc::clone(route.label()));
+        if let Some((status, name, detail)) = refused(route, request) {
+            request.answer_edits.clone_from(&route.edits);
+            answer_error(exchange, status, name, detail, &[]);
+            return None;
+        }
+        if route.strip_prefix {
+            request.mount = route.path.mount();
+        }
+        match &route.target {
+            Target::App { handler, forwarded, .. } => {
+                request.answer_edits.clone_from(&route.edits);
+                set_fields(request, *forwarded, self.trusted_proxies());
+                exchange.limit_body(route.max_body);
+                if route.abort_on_half_close {
+                    exchange.abort_on_half_close(true);
+                }
+                return Some(Arc::clone(handler));
+            }
+            Target::Respond(respond) => respond.answer(exchange),
+            Target::Redirect(redirect) => redirect.answer(exchange),
+        }
+        None
+    }
+}
+
+/// Normalises the path. `false`: it cannot be, and that was the answer.
+fn normalize(exchange: &mut Exchange<'_>) -> bool {
+    let mut changed = Vec::new();
+    let fault = normalize_path(exchange.request().head.path(), &mut changed).err();
+    match fault {
+        Some(fault) => {
+            answer_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
+            return false;
+        }
+        None if changed.is_empty() => {}
+        None => exchange.request_mut().set_path(changed),
+    }
+    true
+}
+
+/// Why a route does not serve the request it takes.
+fn refused(route: &Route, request: &Request) -> Option<(u16, &'static str, &'static str)> {
+    if (!route.deny.is_empty() || !route.allow.is_empty())
+        && !route.admits(request.client_address().unwrap_or(LOCAL))
+    {
+        return Some((403, "address_denied", "Your address may not use this."));
+    }
+    match (route.max_body, request.head.body) {
+        // At once, without `100 Continue`; a chunked one is counted as it comes.
+        (Some(limit), RequestBody::Length(length)) if length > limit => {
+            Some((413, "body_too_large", "The body of the request is larger than this route takes."))
+        }
+        _ => None,
+    }
+}
+
+/// The text of a fault as a sentence.
+fn sentence(fault: &str) -> String {
+    let mut chars = fault.trim_end_matches('.').chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
+}
+
+/// The future of an answer that is complete already.
+struct Answered;
+
+impl Future for Answered {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}

@@ -1,0 +1,231 @@
+//! Who the client is, when a proxy in between says so (`X-Forwarded-*`; RFC 7239).
+//!
+//! What anybody may write nobody can believe: only a peer among the trusted proxies is listened to.
+//!
+//! * **Who.** Each proxy appends the address it was called from. Read from the right, the first address that is no trusted proxy is the client: what stands
+//!   to the left of it, that client may have written itself. Are all trusted, the leftmost is. Something that is no address (`unknown`, a hidden name) ends
+//!   the search: the trusted proxy to the right of it is all that is known.
+//! * **Which field.** `X-Forwarded-For` where there is one, else `Forwarded`. Most proxies write the first and pass the second on as their client wrote it;
+//!   a proxy that writes `Forwarded` must remove the other.
+//! * **Scheme and host.** `X-Forwarded-Proto`: the value that stands at the client's place if the lists are of one length, else the last, which our peer wrote.
+//!   `X-Forwarded-Host`: the last. `Forwarded`: `proto` and `host` of the client's element.
+//!
+//! What an app learns. From an untrusted peer, every field of the kind is removed ([`Request::drops_field`]). A worker sees the truth in its environment:
+//! `REMOTE_ADDR` is the client, the scheme is the client's. Fields are set, to what is believed and to one value each, by [`ForwardedFields`]: so an app that was
+//! told to trust one proxy reads the right address, whichever end it reads from.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use keepwarm_http1::Fields;
+use keepwarm_net::{Forwarded, Request, Scheme};
+
+use crate::cidr::Cidr;
+
+/// Which requests get `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ForwardedFields {
+    /// Those that came through a trusted proxy. For workers, whose environment says it anyway: without a proxy nothing is added, as for any server that is
+    /// spoken to directly.
+    #[default]
+    FromProxies,
+    /// All. For servers that see nothing but our address.
+    Always,
+}
+
+/// A client on a Unix socket counts as this one.
+pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// What trusted proxies say, as far as it can be believed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Believed<'a> {
+    /// The client's address.
+    pub client: Option<IpAddr>,
+    /// The scheme the client used.
+    pub scheme: Option<Scheme>,
+    /// The host the client asked for.
+    pub host: Option<Cow<'a, [u8]>>,
+}
+
+/// Judges the fields of a request that a trusted peer sent.
+pub fn believe(fields: &Fields, is_trusted: impl Fn(IpAddr) -> bool) -> Believed<'_> {
+    let hops: Vec<&[u8]> = members(fields, "x-forwarded-for").collect();
+    if hops.is_empty() && fields.first("forwarded").is_some() {
+        return believe_elements(fields, is_trusted);
+    }
+    let client = find_client(hops.iter().map(|hop| parse_address(hop)), is_trusted);
+    let schemes = members(fields, "x-forwarded-proto").count();
+    let place = match client {
+        Some((place, _)) if schemes == hops.len() => place,
+        _ => schemes.saturating_sub(1),
+    };
+    Believed {
+        client: client.map(|(_, address)| address),
+        scheme: members(fields, "x-forwarded-proto").nth(place).and_then(parse_scheme),
+        host: members(fields, "x-forwarded-host").last().map(Cow::Borrowed),
+    }
+}
+
+/// The same of `Forwarded`.
+fn believe_elements(fields: &Fields, is_trusted: impl Fn(IpAddr) -> bool) -> Believed<'_> {
+    let elements: Vec<&[u8]> = fields
+        .all("forwarded")
+        .flat_map(|line| split_unquoted(line, b','))
+        .filter(|e| !e.is_empty())
+        .collect();
+    let addresses = elements.iter().map(|element| parse_address(&parameter(element, b"for")?));
+    let client = find_client(addresses, is_trusted);
+    let place = client.map_or(elements.len().saturating_sub(1), |(place, _)| place);
+    let of_client = |name: &[u8]| parameter(elements.get(place)?, name);
+    Believed {
+        client: client.map(|(_, address)| address),
+        scheme: of_client(b"proto").and_then(|proto| parse_scheme(&proto)),
+        host: of_client(b"host").filter(|host| !host.is_empty()),
+    }
+}
+
+/// The client among the addresses that proxies appended, and its place among them.
+fn find_client(
+    hops: impl DoubleEndedIterator<Item = Option<IpAddr>> + ExactSizeIterator,
+    is_trusted: impl Fn(IpAddr) -> bool,
+) -> Option<(usize, IpAddr)> {
+    let mut client = None;
+    for (place, hop) in hops.enumerate().rev() {
+        let Some(address) = hop else { break };
+        client = Some((place, address));
+        if !is_trusted(address) {
+            break;
+        }
+    }
+    client
+}
+
+/// Notes in the request what is believed about its client. `trusted` is not empty.
+pub(crate) fn judge(request: &mut Request, trusted: &[Cidr]) {
+    let is_trusted = |address| Cidr::any_contains(trusted, address);
+    let peer = request.peer.client.map_or(LOCAL, |client| client.ip());
+    request.trusted_peer = is_trusted(peer);
+    if !request.trusted_peer {
+        return;
+    }
+    let believed = believe(&request.head.fields, is_trusted);
+    if believed.client.is_some() || believed.scheme.is_some() {
+        request.forwarded = Some(Box::new(Forwarded {
+            client: believed.client.unwrap_or_else(|| peer.to_canonical()),
+            scheme: believed.scheme.unwrap_or(request.peer.scheme),
+        }));
+    }
+}
+
+/// Adds the fields for the app.
+pub(crate) fn set_fields(request: &mut Request, which: ForwardedFields, trusted: &[Cidr]) {
+    if which == ForwardedFields::FromProxies && !request.trusted_peer {
+        return;
+    }
+    let client = request.client_address().unwrap_or(LOCAL).to_string();
+    let scheme = request.scheme().as_str().as_bytes();
+    let believed_host = match request.trusted_peer {
+        true => believe(&request.head.fields, |address| Cidr::any_contains(trusted, address)).host,
+        false => None,
+    };
+    let host = believed_host.unwrap_or_else(|| Cow::Borrowed(request.head.authority()));
+
+    let mut forwarded = Vec::with_capacity(64);
+    // RFC 7239 §6: an IPv6 address is in brackets, and with its colons in quotes. Writing into memory cannot fail.
+    let _ = match client.contains(':') {
+        true => write!(forwarded, "for=\"[{client}]\""),
+        false => write!(forwarded, "for={client}"),
+    };
+    if is_quotable(&host) && !host.is_empty() {
+        forwarded.extend_from_slice(b";host=\"");
+        forwarded.extend_from_slice(&host);
+        forwarded.push(b'"');
+    }
+    forwarded.extend_from_slice(b";proto=");
+    forwarded.extend_from_slice(scheme);
+
+    let fields = &mut request.extra_fields;
+    fields.push(b"x-forwarded-for", client.as_bytes());
+    fields.push(b"x-forwarded-proto", scheme);
+    if !host.is_empty() {
+        fields.push(b"x-forwarded-host", &host);
+    }
+    fields.push(b"forwarded", &forwarded);
+}
+
+/// Whether it can stand between quotes as it is (RFC 9110 §5.6.4).
+fn is_quotable(value: &[u8]) -> bool {
+    !value.iter().any(|&b| b == b'"' || b == b'\\')
+}
+
+/// The members of a list field, all its lines together; empty ones count for nothing (RFC 9110 §5.6.1).
+fn members<'a>(fields: &'a Fields, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    let members = fields.all(name).flat_map(|line| line.split(|&b| b == b','));
+    members.map(<[u8]>::trim_ascii).filter(|member| !member.is_empty())
+}
+
+/// `address`, `address:port`, `[v6]` or `[v6]:port`.
+fn parse_address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = match bare.parse::<IpAddr>() {
+        Ok(address) => address,
+        Err(_) => text.parse::<SocketAddr>().ok()?.ip(),
+    };
+    Some(address.to_canonical())
+}
+
+fn parse_scheme(text: &[u8]) -> Option<Scheme> {
+    match text {
+        _ if text.eq_ignore_ascii_case(b"http") => Some(Scheme::Http),
+        _ if text.eq_ignore_ascii_case(b"https") => Some(Scheme::Https),
+        _ => None,
+    }
+}
+
+/// The value of a parameter of an element of `Forwarded` (RFC 7239 §4), out of its quotes.
+fn parameter<'a>(element: &'a [u8], name: &[u8]) -> Option<Cow<'a, [u8]>> {
+    let value = split_unquoted(element, b';').find_map(|pair| {
+        let (found, value) = pair.split_at_checked(name.len())?;
+        found.eq_ignore_ascii_case(name).then(|| value.strip_prefix(b"="))?
+    })?;
+    match value {
+        [b'"', inside @ .., b'"'] if is_quotable(inside) => Some(Cow::Borrowed(inside)),
+        [b'"', inside @ .., b'"'] => Some(Cow::Owned(unescape(inside))),
+        token => Some(Cow::Borrowed(token)),
+    }
+}
+
+/// The inside of a quoted string, its quoted pairs resolved (RFC 9110 §5.6.4).
+fn unescape(inside: &[u8]) -> Vec<u8> {
+    let mut escaped = false;
+    let mut out = Vec::with_capacity(inside.len());
+    for &byte in inside {
+        if byte == b'\\' && !escaped {
+            escaped = true;
+        } else {
+            escaped = false;
+            out.push(byte);
+        }
+    }
+    out
+}
+
+/// Splits where `separator` stands outside of quotes; the parts trimmed.
+fn split_unquoted(bytes: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let (mut quoted, mut escaped) = (false, false);
+    bytes
+        .split(move |&byte| {
+            let was_escaped = escaped;
+            escaped = quoted && byte == b'\\' && !was_escaped;
+            if byte == b'"' && !was_escaped {
+                quoted = !quoted;
+            }
+            byte == separator && !quoted
+        })
+        .map(<[u8]>::trim_ascii)
+}
+
+#[cfg(test)]
+mod tests;

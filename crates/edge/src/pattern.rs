@@ -1,0 +1,128 @@
+//! Patterns of hosts and paths.
+
+/// `host` of a route. Case, port and a final dot of the request's host do not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostPattern {
+    /// `example.com`; an IPv6 address is in brackets.
+    Exact(String),
+    /// `*.example.com`, held as `.example.com`: any number of labels in front, at least one.
+    Below(String),
+}
+
+impl HostPattern {
+    /// Whether a host, as [`host_of`] gives it, fits.
+    #[must_use]
+    pub fn matches(&self, host: &[u8]) -> bool {
+        match self {
+            Self::Exact(exact) => host.eq_ignore_ascii_case(exact.as_bytes()),
+            Self::Below(suffix) => {
+                let front = host.len().checked_sub(suffix.len()).filter(|&front| front > 0);
+                front
+                    .and_then(|front| host.get(front..))
+                    .is_some_and(|end| end.eq_ignore_ascii_case(suffix.as_bytes()))
+            }
+        }
+    }
+}
+
+/// `path` of a route, compared byte by byte with the request's normalised path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathPattern {
+    /// Every path.
+    Any,
+    /// `/x`: this path alone.
+    Exact(String),
+    /// `/assets/*`, held as `/assets/`: every path that begins so. `/assets` does not: it is another resource, which an `Exact` route can redirect.
+    Prefix(String),
+}
+
+impl PathPattern {
+    /// Whether a normalised path fits.
+    #[must_use]
+    pub fn matches(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(exact) => path == exact.as_bytes(),
+            Self::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
+        }
+    }
+
+    /// How many bytes of a path that matches are stripped as a prefix: those of `/assets` for `/assets/*`. What is left begins with a slash.
+    #[must_use]
+    pub fn mount(&self) -> usize {
+        match self {
+            Self::Prefix(prefix) => prefix.strip_suffix('/').unwrap_or(prefix).len(),
+            Self::Any | Self::Exact(_) => 0,
+        }
+    }
+}
+
+/// The host of `host[:port]`, without the dot that marks a name as complete (RFC 3986 §3.2.2).
+pub(crate) fn host_of(authority: &[u8]) -> &[u8] {
+    let host = match authority {
+        [b'[', ..] => match memchr::memchr(b']', authority) {
+            Some(end) => authority.get(..=end).unwrap_or(authority),
+            None => authority,
+        },
+        _ => match memchr::memchr(b':', authority) {
+            Some(end) => authority.get(..end).unwrap_or(authority),
+            None => authority,
+        },
+    };
+    host.strip_suffix(b".").unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        let exact = |host: &str| HostPattern::Exact(host.to_owned());
+        let below = |host: &str| HostPattern::Below(host.to_owned());
+        let cases = [
+            (exact("example.com"), "example.com", true),
+            (exact("example.com"), "EXAMPLE.Com:8080", true),
+            (exact("example.com"), "example.com.", true),
+            (exact("example.com"), "example.com.:80", true),
+            (exact("example.com"), "www.example.com", false),
+            (exact("example.com"), "example.com.evil.net", false),
+            (exact("example.com"), "", false),
+            (below(".example.com"), "www.example.com", true),
+            (below(".example.com"), "a.b.EXAMPLE.com:1", true),
+            (below(".example.com"), "example.com", false),
+            (below(".example.com"), ".example.com", false),
+            (below(".example.com"), "badexample.com", false),
+            (exact("[::1]"), "[::1]:8080", true),
+            (exact("[::1]"), "[::1]", true),
+            (exact("[::1]"), "[::2]", false),
+            (exact("127.0.0.1"), "127.0.0.1:80", true),
+        ];
+        for (pattern, authority, expected) in cases {
+            assert_eq!(pattern.matches(host_of(authority.as_bytes())), expected, "{pattern:?} {authority}");
+        }
+    }
+
+    #[test]
+    fn paths() {
+        let exact = PathPattern::Exact("/x".to_owned());
+        let prefix = PathPattern::Prefix("/assets/".to_owned());
+        let cases = [
+            (&PathPattern::Any, "/", true),
+            (&PathPattern::Any, "/a//b", true),
+            (&exact, "/x", true),
+            (&exact, "/x/", false),
+            (&exact, "/X", false),
+            (&prefix, "/assets/", true),
+            (&prefix, "/assets/a/b", true),
+            (&prefix, "/assets", false),
+            (&prefix, "/assetsx", false),
+            (&prefix, "//assets/a", false),
+            (&prefix, "/assets%2Fa", false),
+        ];
+        for (pattern, path, expected) in cases {
+            assert_eq!(pattern.matches(path.as_bytes()), expected, "{pattern:?} {path}");
+        }
+        assert_eq!((PathPattern::Any.mount(), exact.mount(), prefix.mount()), (0, 0, 7));
+    }
+}

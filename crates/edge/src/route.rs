@@ -1,0 +1,236 @@
+//! Routes: which requests they take, and what they do with them.
+
+use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
+
+use http::Method;
+use keepwarm_net::{FieldEdits, Handler};
+
+use crate::cidr::Cidr;
+use crate::pattern::{HostPattern, PathPattern};
+use crate::{ForwardedFields, Redirect, Respond};
+
+/// A route: what it takes, its limits, and where it ends.
+#[derive(Debug)]
+pub struct Route {
+    /// Hosts it takes. Empty: all, and requests that name none.
+    pub hosts: Vec<HostPattern>,
+    /// Normalised paths it takes.
+    pub path: PathPattern,
+    /// Methods it takes; `GET` brings `HEAD` with it. Empty: all.
+    pub methods: Vec<Method>,
+    /// Where it ends.
+    pub target: Target,
+    /// The app sees the path without the pattern's fixed prefix ([`PathPattern::mount`]).
+    pub strip_prefix: bool,
+    /// Bytes of a request's body; more: 413. `None`: no limit.
+    pub max_body: Option<u64>,
+    /// Clients that may use it; others get 403. Empty: all. A client on a Unix socket counts as 127.0.0.1.
+    pub allow: Vec<Cidr>,
+    /// Clients that get 403. Looked at before `allow`.
+    pub deny: Vec<Cidr>,
+    /// Changes to the head of every answer, our own errors on this route included.
+    pub edits: Option<Arc<FieldEdits>>,
+    /// A client that shuts its writing side is gone.
+    pub abort_on_half_close: bool,
+}
+
+/// Where a route ends.
+pub enum Target {
+    /// Another handler answers.
+    App {
+        /// Its name, in the access log.
+        name: Arc<str>,
+        /// Who answers. Options of the route that concern it alone (buffering, early hints) are its own: make one for each route.
+        handler: Arc<dyn Handler>,
+        /// Which fields tell the app about the client.
+        forwarded: ForwardedFields,
+    },
+    /// A fixed answer.
+    Respond(Respond),
+    /// An answer that sends the client elsewhere.
+    Redirect(Redirect),
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::App { name, .. } => f.debug_tuple("App").field(name).finish(),
+            Self::Respond(respond) => respond.fmt(f),
+            Self::Redirect(redirect) => redirect.fmt(f),
+        }
+    }
+}
+
+impl Route {
+    /// A route that takes every request, without limits.
+    #[must_use]
+    pub fn to(target: Target) -> Self {
+        Self {
+            hosts: Vec::new(),
+            path: PathPattern::Any,
+            methods: Vec::new(),
+            target,
+            strip_prefix: false,
+            max_body: None,
+            allow: Vec::new(),
+            deny: Vec::new(),
+            edits: None,
+            abort_on_half_close: false,
+        }
+    }
+
+    /// Makes the edits part of the answers that are known beforehand.
+    pub(crate) fn bake(&mut self) {
+        let Some(edits) = &self.edits else { return };
+        match &mut self.target {
+            Target::App { .. } => {}
+            Target::Respond(respond) => respond.edit(edits),
+            Target::Redirect(redirect) => redirect.edit(edits),
+        }
+    }
+
+    /// What the access log calls it.
+    pub(crate) fn label(&self) -> &Arc<str> {
+        static RESPOND: LazyLock<Arc<str>> = LazyLock::new(|| "respond".into());
+        static REDIRECT: LazyLock<Arc<str>> = LazyLock::new(|| "redirect".into());
+        match &self.target {
+            Target::App { name, .. } => name,
+            Target::Respond(_) => &RESPOND,
+            Target::Redirect(_) => &REDIRECT,
+        }
+    }
+
+    /// Whether it takes requests for that host and path, whatever their method.
+    pub(crate) fn covers(&self, host: &[u8], path: &[u8]) -> bool {
+        (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
+            && self.path.matches(path)
+    }
+
+    pub(crate) fn takes_method(&self, method: &Method) -> bool {
+        self.methods.is_empty()
+            || self.methods.contains(method)
+            || *method == Method::HEAD && self.methods.contains(&Method::GET)
+    }
+
+    pub(crate) fn admits(&self, client: IpAddr) -> bool {
+        !Cidr::any_contains(&self.deny, client)
+            && (self.allow.is_empty() || Cidr::any_contains(&self.allow, client))
+    }
+}
+
+/// What became of looking for a route.
+#[derive(Debug)]
+pub(crate) enum Found<'r> {
+    Route(&'r Route),
+    /// Routes cover the host and the path, none of them the method: these are the methods they take.
+    WrongMethod(String),
+    Nothing,
+}
+
+/// The first route that takes the request.
+pub(crate) fn find<'r>(routes: &'r [Route], host: &[u8], path: &[u8], method: &Method) -> Found<'r> {
+    let mut covers = false;
+    for route in routes.iter().filter(|route| route.covers(host, path)) {
+        if route.takes_method(method) {
+            return Found::Route(route);
+        }
+        covers = true;
+    }
+    match covers {
+        true => Found::WrongMethod(allow(routes.iter().filter(|route| route.covers(host, path)))),
+        false => Found::Nothing,
+    }
+}
+
+/// `Allow` (RFC 9110 §10.2.1) for all that these routes take.
+pub(crate) fn allow<'r>(routes: impl Iterator<Item = &'r Route>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for route in routes {
+        let all = if route.methods.is_empty() { USUAL.as_slice() } else { &[] };
+        let head = route.methods.contains(&Method::GET).then_some(&Method::HEAD);
+        for method in all.iter().chain(&route.methods).chain(head) {
+            if !names.contains(&method.as_str()) {
+                names.push(method.as_str());
+            }
+        }
+    }
+    names.join(", ")
+}
+
+/// What "all methods" is said to be. `TRACE` and `CONNECT` never reach a route.
+const USUAL: [Method; 7] =
+    [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(status: u16, host: &str, path: PathPattern, methods: &[Method]) -> Route {
+        let mut route = Route::to(Target::Respond(Respond::new(status, None, &[], "").unwrap()));
+        route.hosts = match host.strip_prefix('*') {
+            _ if host.is_empty() => Vec::new(),
+            Some(suffix) => vec![HostPattern::Below(suffix.to_owned())],
+            None => vec![HostPattern::Exact(host.to_owned())],
+        };
+        route.path = path;
+        route.methods = methods.to_vec();
+        route
+    }
+
+    fn found(routes: &[Route], host: &str, path: &str, method: Method) -> String {
+        match find(routes, host.as_bytes(), path.as_bytes(), &method) {
+            Found::Route(route) => match &route.target {
+                Target::Respond(respond) => respond.status().to_string(),
+                other => format!("{other:?}"),
+            },
+            Found::WrongMethod(allow) => allow,
+            Found::Nothing => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_first_route_that_takes_all_of_it_is_taken() {
+        let exact = |path: &str| PathPattern::Exact(path.to_owned());
+        let below = |path: &str| PathPattern::Prefix(path.to_owned());
+        let routes = [
+            route(201, "a.example", exact("/x"), &[Method::GET]),
+            route(202, "a.example", exact("/x"), &[Method::POST, Method::GET]),
+            route(203, "*.example", below("/files/"), &[]),
+            route(204, "", exact("/health"), &[Method::GET]),
+            route(205, "b.example", PathPattern::Any, &[]),
+        ];
+        let cases = [
+            ("a.example", "/x", Method::GET, "201"),
+            ("a.example", "/x", Method::HEAD, "201"),
+            ("a.example", "/x", Method::POST, "202"),
+            ("a.example", "/x", Method::PUT, "GET, HEAD, POST"),
+            ("A.EXAMPLE", "/files/1", Method::PUT, "203"),
+            ("c.example", "/files/", Method::DELETE, "203"),
+            ("example", "/files/", Method::GET, "nothing"),
+            ("", "/health", Method::GET, "204"),
+            ("b.example", "/health", Method::GET, "204"),
+            ("b.example", "/health", Method::POST, "205"),
+            ("a.example", "/health", Method::POST, "GET, HEAD"),
+            ("", "/", Method::GET, "nothing"),
+            ("b.example", "/", Method::from_bytes(b"PURGE").unwrap(), "205"),
+        ];
+        for (host, path, method, expected) in cases {
+            let name = method.clone();
+            assert_eq!(found(&routes, host, path, method), expected, "{name} {host} {path}");
+        }
+    }
+
+    #[test]
+    fn denied_comes_before_allowed() {
+        let mut guarded = route(200, "", PathPattern::Any, &[]);
+        let block = |first: &str, prefix| Cidr::new(first.parse().unwrap(), prefix).unwrap();
+        let admits = |route: &Route, client: &str| route.admits(client.parse().unwrap());
+        assert!(admits(&guarded, "203.0.113.1"));
+        guarded.deny = vec![block("10.9.0.0", 16)];
+        assert!(admits(&guarded, "203.0.113.1") && !admits(&guarded, "10.9.1.1"));
+        guarded.allow = vec![block("10.0.0.0", 8)];
+        assert!(!admits(&guarded, "203.0.113.1") && !admits(&guarded, "10.9.1.1"));
+        assert!(admits(&guarded, "10.1.1.1") && admits(&guarded, "::ffff:10.1.1.1"));
+    }
+}

@@ -1,0 +1,37 @@
+//! What a listener does.
+
+use crate::cidr::Cidr;
+use crate::route::{Route, allow};
+
+/// What a listener does with requests.
+#[derive(Debug)]
+pub struct Site {
+    routes: Vec<Route>,
+    trusted_proxies: Vec<Cidr>,
+    /// `Allow` for the listener as a whole.
+    allow: String,
+}
+
+impl Site {
+    /// Tries `routes` in order; the first that takes a request has it, and where none does the answer is 404. What the peers in `trusted_proxies` say
+    /// about their clients is believed; a peer on a Unix socket counts as 127.0.0.1.
+    #[must_use]
+    pub fn new(mut routes: Vec<Route>, trusted_proxies: Vec<Cidr>) -> Self {
+        routes.iter_mut().for_each(Route::bake);
+        let allow = allow(routes.iter());
+        Self { routes, trusted_proxies, allow }
+    }
+
+    pub(crate) fn routes(&self) -> &[Route] {
+        &self.routes
+    }
+
+    pub(crate) fn trusted_proxies(&self) -> &[Cidr] {
+        &self.trusted_proxies
+    }
+
+    /// For `OPTIONS *`, and where a method is refused before a route is looked for.
+    pub(crate) fn allow(&self) -> &str {
+        &self.allow
+    }
+}
