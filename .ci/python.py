@@ -11,6 +11,8 @@ import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SKIPPED = {"target", ".venv", ".git", "__pycache__", ".cache"}
+# Wrong on purpose: what a worker says about an application that cannot be compiled.
+BROKEN = {"adapters/python/tests/apps/odd/syntax.py"}
 OLDEST = (3, 9)
 
 
@@ -19,7 +21,7 @@ def main():
     faults = 0
     for source in sorted(ROOT.rglob("*.py")):
         name = source.relative_to(ROOT)
-        if SKIPPED & set(name.parts):
+        if SKIPPED & set(name.parts) or str(name) in BROKEN:
             continue
         try:
             tree = ast.parse(source.read_bytes(), str(name), feature_version=OLDEST if name.parts[0] == "adapters" else None)
