@@ -14,7 +14,7 @@ import tempfile
 TESTS = pathlib.Path(__file__).resolve().parent
 SOURCE = TESTS.parent / "src"
 APPS = TESTS / "apps"
-PATIENCE = 30.0  # seconds: a worker that says nothing for so long has failed, however slow the machine
+PATIENCE = 10.0  # seconds: a worker that says nothing for so long has failed, however slow the machine
 
 TYPES = {
     0x01: "HELLO", 0x02: "WELCOME", 0x10: "REQUEST", 0x11: "DATA", 0x12: "TRAILERS", 0x13: "RESPONSE", 0x14: "INFORM",

@@ -30,8 +30,12 @@ async def _serve(loop, sock, application, options, pairs):
     if await connection.welcome is None:
         return connection.exit_status
     lifespan = Lifespan(application, options.lifespan)
+    startup = loop.create_task(lifespan.startup())
+    await asyncio.wait((startup, connection.wire_end), return_when=asyncio.FIRST_COMPLETED)
+    if not startup.done():
+        return connection.exit_status
     try:
-        await lifespan.startup()
+        startup.result()
     except LoadError as error:
         log.write(f"keepwarm: {error}")
         return 1

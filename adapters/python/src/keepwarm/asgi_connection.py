@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
             amount = wire.decode_credit(payload)
             if stream is not None:
                 stream.credit = added(stream.credit, amount)
-                stream.wake_sender()
+                stream.wake_senders()
         elif kind == wire.RESET:
             code, _ = wire.decode_reason(payload)
             if stream is not None:
@@ -292,11 +292,11 @@ class Connection(asyncio.Protocol):
         if self._writable is not None:
             await asyncio.shield(self._writable)
             return
-        if not stream.credit:
-            stream.credit_waiter = self.loop.create_future()
-            await stream.credit_waiter
-            return
         waiter = self.loop.create_future()
+        stream.senders.append(waiter)
+        if not stream.credit:
+            await waiter
+            return
         self._credit_waiters.append(waiter)
         self._wake_next()
         try:

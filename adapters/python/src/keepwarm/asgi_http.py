@@ -22,7 +22,7 @@ class HttpStream:
 
     __slots__ = (
         "connection", "number", "flags", "strings", "task", "stage", "gone", "over", "bodiless", "parts", "body_ended",
-        "body_given", "body_lost", "wanted", "free", "allowance", "receiver", "credit", "credit_waiter", "code", "count", "text",
+        "body_given", "body_lost", "wanted", "free", "allowance", "receiver", "credit", "senders", "code", "count", "text",
         "length", "response_flags", "trailers", "trailer_fields", "sent", "__weakref__",
     )  # fmt: skip
 
@@ -39,7 +39,8 @@ class HttpStream:
         self.bodiless = strings[0] == b"HEAD"
         self.free = len(body)  # bytes that came with the REQUEST, which are not under credit (§6)
         self.allowance = Allowance(connection.stream_credit) if not self.body_ended or flags & wire.WEBSOCKET else None
-        self.receiver = self.credit_waiter = self.task = None
+        self.receiver = self.task = None
+        self.senders = []  # what waits for credit
         self.credit = connection.first_credit
 
     # -- the application ----------------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ class HttpStream:
         self.gone = self.body_ended = True
         self._drop_body()
         self._wake_receiver()
-        self.wake_sender()
+        self.wake_senders()
 
     def on_close(self, code, reason):
         """Only a WebSocket is closed like this."""
@@ -161,11 +162,13 @@ class HttpStream:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    def wake_sender(self):
+    def wake_senders(self):
         """There is credit again, or no use in waiting."""
-        waiter, self.credit_waiter = self.credit_waiter, None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        if self.senders:
+            waiters, self.senders = self.senders, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     # -- the answer ---------------------------------------------------------------------------------------------------
 
@@ -220,10 +223,12 @@ class HttpStream:
         end = last and not short and not self.trailers
         if not self.over:
             await self._frames(view, end)
+            if self.gone:
+                raise ClientDisconnected("the client has gone")
         self.stage = BODY
         if not last:
             return
-        if short and not self.gone:
+        if short:
             self._too_short()
         elif self.trailers and not self.over:
             self.stage = TRAILERS

@@ -97,8 +97,9 @@ class WebSocketStream(HttpStream):
             raise Fault("before_response", "a CLOSE before the WebSocket was accepted")
         if self.farewell is None:
             self.farewell = {"type": "websocket.disconnect", "code": code, "reason": reason}
-        if self.open:
-            self._say_close(_NORMAL if code in _NEVER_SENT else code, "")
+        self._say_close(_NORMAL if code in _NEVER_SENT else code, "")
+        self.gone = True
+        self.wake_senders()
 
     def on_reset(self, code):
         self.open = False
@@ -165,6 +166,8 @@ class WebSocketStream(HttpStream):
             raise ClientDisconnected("the client has gone")
         try:
             await self.connection.send_data(self, kind, memoryview(body), True)
+            if self.gone:
+                raise ClientDisconnected("the client has gone")
         except BaseException:  # cancelled with half a message sent, which nothing can follow but the end
             if self.open:
                 self._say_close(_INTERNAL_ERROR, "")

@@ -43,13 +43,17 @@ def exception(error):
 
 
 def own_frames_removed(trace):
-    """The part of a traceback that begins with the application, or all of it when the adapter itself failed."""
-    first = trace
-    while first is not None and _is_own(first):
-        first = first.tb_next
-    return first if first is not None else trace
+    """The part of a traceback that begins with the application.
+
+    None when it never got so far, as with a module that is not there; all of it when the adapter itself failed.
+    """
+    first = last = trace
+    while first is not None and _is_loading(first):
+        first, last = first.tb_next, first
+    failed_here = first is None and last is not None and last.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+    return trace if failed_here else first
 
 
-def _is_own(trace):
+def _is_loading(trace):
     name = trace.tb_frame.f_code.co_filename
     return name.startswith((_PACKAGE, "<frozen importlib")) or name.endswith("importlib/__init__.py")

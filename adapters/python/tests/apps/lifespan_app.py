@@ -1,0 +1,39 @@
+"""An ASGI application whose start-up and shut-down do what BEHAVIOUR says."""
+
+import asyncio
+import json
+import os
+
+BEHAVIOUR = os.environ["BEHAVIOUR"]
+
+
+async def application(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await lifespan(scope, receive, send)
+        return
+    body = json.dumps(scope["state"]).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def lifespan(scope, receive, send):
+    if BEHAVIOUR == "raises":
+        raise ZeroDivisionError("no lifespan here")
+    if BEHAVIOUR == "returns":
+        return
+    await receive()
+    if BEHAVIOUR == "fails":
+        await send({"type": "lifespan.startup.failed", "message": "no database"})
+        return
+    if BEHAVIOUR == "hangs":
+        await asyncio.Event().wait()
+    if BEHAVIOUR == "state":
+        scope["state"]["key"] = "value"
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    if BEHAVIOUR == "fails-late":
+        await send({"type": "lifespan.shutdown.failed", "message": "no goodbye"})
+        return
+    if BEHAVIOUR == "raises-late":
+        raise ZeroDivisionError("late")
+    await send({"type": "lifespan.shutdown.complete"})

@@ -1,0 +1,1 @@
+"""A package with applications in odd places."""

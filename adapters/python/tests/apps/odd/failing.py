@@ -1,0 +1,6 @@
+def deeper():
+    """Fails when it is imported."""
+    return 1 / 0
+
+
+application = deeper()

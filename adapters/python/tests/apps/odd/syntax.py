@@ -1,0 +1,2 @@
+def application(environ, start_response)
+    return []

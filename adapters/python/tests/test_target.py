@@ -1,0 +1,202 @@
+"""Targets, kinds, and what a worker says when the application cannot be had."""
+
+import functools
+import pathlib
+import tempfile
+import unittest
+
+from tests import driver
+from tests.driver import Worker
+
+from keepwarm import target
+from keepwarm.errors import LoadError
+
+
+class Kinds(unittest.TestCase):
+    """Applications told apart by their signature."""
+
+    def test_wsgi(self):
+        def function(environ, start_response): ...
+
+        def loose(*args): ...
+
+        def optional(environ, start_response, extra=None): ...
+
+        class Instance:
+            def __call__(self, environ, start_response): ...
+
+        class Iterable:
+            def __init__(self, environ, start_response): ...
+
+        class Methods:
+            def app(self, environ, start_response): ...
+
+        for application in (
+            function, loose, optional, Instance(), Iterable, Methods().app, functools.partial(optional, extra=1),
+            lambda environ, start_response: [],
+        ):  # fmt: skip
+            self.assertEqual(target.kind_of(application), "wsgi", application)
+
+    def test_asgi(self):
+        async def function(scope, receive, send): ...
+
+        def returns_one(scope, receive, send): ...
+
+        class Instance:
+            async def __call__(self, scope, receive, send): ...
+
+        class Awaitable:
+            def __init__(self, scope, receive, send): ...
+
+        class Methods:
+            async def app(self, scope, receive, send): ...
+
+        async def configured(config, scope, receive, send): ...
+
+        for application in (function, returns_one, Instance(), Awaitable, Methods().app, functools.partial(configured, 1)):
+            self.assertEqual(target.kind_of(application), "asgi", application)
+
+    def test_asgi_2_is_refused_by_name(self):
+        def function(scope): ...
+
+        class Class:
+            def __init__(self, scope): ...
+
+        for application in (function, Class):
+            with self.assertRaisesRegex(LoadError, "ASGI 2"):
+                target.kind_of(application)
+
+    def test_what_is_neither_is_refused(self):
+        async def asynchronous(one): ...
+
+        for application in (lambda: None, asynchronous, lambda a, b, c, d: None):
+            with self.assertRaises(LoadError):
+                target.kind_of(application)
+
+
+class Targets(unittest.TestCase):
+    def check(self, named, *options, kind="wsgi", cwd=driver.APPS):
+        with Worker(named, *options, cwd=cwd) as worker:
+            self.assertIsNotNone(worker.hello, worker.log())
+            about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
+            self.assertEqual(about["kind"], kind)
+            self.assertEqual(worker.get("/").status, 200)
+
+    def test_forms(self):
+        for named in ("wsgi_app:application", "wsgi_app", "wsgi_app.py", "wsgi_app.py:application", "./wsgi_app.py"):
+            self.check(named)
+        self.check("asgi_app:application", kind="asgi")
+        self.check("odd.places:make()")
+        self.check("odd.places:nested.inner")
+        self.check("odd/places.py:make()")
+        self.check("apps/odd/places.py:make()", cwd=driver.TESTS)
+
+    def test_kind_by_option(self):
+        self.check("odd.places:either", "--kind", "asgi", kind="asgi")
+        self.check("odd.places:either", "--kind", "wsgi", kind="wsgi")
+
+    def test_modules_of_the_application_are_not_shadowed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("wire", "log", "target", "fields"):
+                pathlib.Path(folder, f"{name}.py").write_text("MINE = True\n")
+            pathlib.Path(folder, "main.py").write_text(
+                "import wire, log, target, fields\nassert wire.MINE and log.MINE and target.MINE and fields.MINE\n"
+                "def app(environ, start_response):\n    start_response('200 OK', [])\n    return [b'mine']\n"
+            )
+            self.check("main", cwd=folder)
+
+
+class Failures(unittest.TestCase):
+    def log(self, named, *options, env=None):
+        with Worker(named, *options, hello=False, env=env) as worker:
+            self.assertIsNone(worker.read())
+            self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
+            return worker.log()
+
+    def test_a_module_that_is_not_there(self):
+        log = self.log("nowhere:app")
+        self.assertEqual(log, "ModuleNotFoundError: No module named 'nowhere'\n")
+
+    def test_a_module_that_fails(self):
+        log = self.log("odd.failing")
+        self.assertIn("odd/failing.py\", line 3, in deeper", log)
+        self.assertIn("ZeroDivisionError", log)
+        self.assertNotIn("keepwarm/target.py", log)
+
+    def test_a_module_that_leaves(self):
+        self.assertIn("sys.exit(3)", self.log("odd.leaving"))
+
+    def test_a_syntax_error(self):
+        self.assertIn("SyntaxError", self.log("odd.syntax"))
+
+    def test_sentences(self):
+        for named, said in (
+            ("wsgi_app:aplication", "has no attribute 'aplication'. Near names: application"),
+            ("wsgi_app:closed", "it cannot be called"),
+            ("odd.places", "neither 'application' nor 'app'"),
+            ("odd.factory", "write 'odd.factory:create_app()'"),
+            ("odd/nowhere.py", "There is no file 'odd/nowhere.py'"),
+            ("odd.places:two", "ASGI 2"),
+            ("odd.places:make", "call it in the target"),
+            ("wsgi_app:closed()", "cannot be called"),
+        ):
+            log = self.log(named)
+            self.assertIn(said, log)
+            self.assertNotIn("Traceback", log)
+
+    def test_without_keepwarm(self):
+        import subprocess
+        import sys
+
+        environment = {"PYTHONPATH": str(driver.SOURCE), "PATH": "/usr/bin"}
+        done = subprocess.run([sys.executable, "-m", "keepwarm", "wsgi_app"], env=environment, capture_output=True, text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("started by `keepwarm run`", done.stderr)
+
+
+class Lifespan(unittest.TestCase):
+    def start(self, behaviour, *options, hello=True):
+        return Worker("lifespan_app", *options, env={"BEHAVIOUR": behaviour}, hello=hello)
+
+    def test_an_application_without_lifespan(self):
+        for behaviour in ("raises", "returns"):
+            with self.start(behaviour) as worker:
+                self.assertEqual(worker.get("/").body, b"{}")
+                self.assertEqual(worker.drain(), 0)
+                self.assertEqual(worker.log(), "")
+
+    def test_one_that_must_take_part_and_does_not(self):
+        for behaviour, said in (("raises", "ZeroDivisionError"), ("returns", "--lifespan on")):
+            with self.start(behaviour, "--lifespan", "on", hello=False) as worker:
+                self.assertIsNone(worker.read())
+                self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
+                self.assertIn(said, worker.log())
+
+    def test_start_up_that_fails(self):
+        with self.start("fails", hello=False) as worker:
+            self.assertIsNone(worker.read())
+            self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
+            self.assertIn("start-up failed: no database", worker.log())
+
+    def test_shut_down_that_fails_is_logged(self):
+        for behaviour, said in (("fails-late", "no goodbye"), ("raises-late", "ZeroDivisionError")):
+            with self.start(behaviour) as worker:
+                self.assertEqual(worker.drain(), 0)
+                self.assertIn(said, worker.log())
+
+    def test_off(self):
+        with self.start("fails", "--lifespan", "off") as worker:
+            self.assertEqual(worker.get("/").body, b"{}")
+
+    def test_state(self):
+        with self.start("state") as worker:
+            self.assertEqual(worker.get("/").body, b'{"key": "value"}')
+
+    def test_the_end_of_the_wire_during_start_up(self):
+        with self.start("hangs", hello=False) as worker:
+            worker.mine.close()
+            self.assertEqual(worker.process.wait(driver.PATIENCE), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

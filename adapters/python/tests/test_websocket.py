@@ -1,0 +1,206 @@
+"""WebSockets of the ASGI worker, seen from the wire (spec/wire.md §7)."""
+
+import json
+import struct
+import unittest
+
+from tests.driver import END, WEBSOCKET, Worker, pack, pairs, unblock
+
+
+def close(code, reason=""):
+    return struct.pack(">H", code) + reason.encode()
+
+
+class WebSockets(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.worker = Worker("asgi_app")
+        cls.addClassCleanup(cls.worker.stop)
+
+    def setUp(self):
+        self.worker.get("/close-gate")
+        self.worker.get("/was-seen")
+
+    def seen(self):
+        return json.loads(self.worker.get("/was-seen").body)
+
+    def ask(self, path, *fields, **more):
+        return self.worker.request(path, flags=END | WEBSOCKET, fields=[("upgrade", "websocket"), *fields], **more)
+
+    def open(self, path, *fields, **more):
+        """A stream on which the application has accepted."""
+        stream = self.ask(path, *fields, **more)
+        answer = self.worker.take(stream, lambda answer: answer.status)
+        self.assertEqual((answer.status, answer.frames[0].flags), (101, 0))
+        return stream
+
+    def frame(self, stream, number):
+        """The frame of that number on a stream, the 101 being the first; credit does not count."""
+
+        def said(answer):
+            return [frame for frame in answer.frames if frame.name != "CREDIT"]
+
+        return said(self.worker.take(stream, lambda answer: len(said(answer)) > number))[number]
+
+    def say(self, stream, text, end=True):
+        data = text if isinstance(text, bytes) else text.encode()
+        self.worker.send(pack("BINARY" if isinstance(text, bytes) else "TEXT", stream, data, END if end else 0))
+
+    def test_accept_with_a_subprotocol_and_fields(self):
+        stream = self.open("/echo", ("sec-websocket-protocol", "chat, other"))
+        self.assertEqual(self.worker.answers[stream].fields, [("x-ws", "1"), ("sec-websocket-protocol", "chat")])
+
+    def test_the_scope(self):
+        stream = self.open("/echo", ("sec-websocket-protocol", "a,b"), ("sec-websocket-protocol", "c"), scheme="https")
+        self.say(stream, "scope")
+        scope = json.loads(self.frame(stream, 1).payload)
+        self.assertEqual(scope, {"type": "websocket", "scheme": "wss", "path": "/echo", "subprotocols": ["a", "b", "c"]})
+
+    def test_text_and_bytes_and_empty_messages(self):
+        stream = self.open("/echo")
+        for number, message in enumerate(("caf\xe9", b"\0\xff", "", b""), 1):
+            self.say(stream, message)
+            frame = self.frame(stream, number)
+            data = message if isinstance(message, bytes) else message.encode()
+            self.assertEqual((frame.name, frame.payload, frame.end), ("BINARY" if isinstance(message, bytes) else "TEXT", data, True))
+
+    def test_messages_in_several_frames(self):
+        stream = self.open("/echo")
+        encoded = "\u20ac" * 30_000  # three bytes each, so that a frame's border falls inside one
+        data = encoded.encode()
+        for start in range(0, len(data), 40_000):
+            self.worker.send(pack("TEXT", stream, data[start : start + 40_000], END if start + 40_000 >= len(data) else 0))
+        first = self.frame(stream, 1)
+        self.worker.credit(stream, len(data))
+        second = self.frame(stream, 2)
+        self.assertEqual((first.payload + second.payload, first.end, second.end), (data, False, True))
+
+    def test_a_message_larger_than_the_credit_comes_through(self):
+        stream = self.open("/slow")
+        self.worker.get("/open-gate")
+        sent, credit, size, number = 0, 131_072, 1_000_000, 1
+        while sent < size:
+            part = min(credit, 65_536, size - sent)
+            if part:
+                sent, credit = sent + part, credit - part
+                self.worker.send(pack("BINARY", stream, b"m" * part, END if sent == size else 0))
+                continue
+            self.worker.take(stream, lambda answer: len(answer.frames) > number)
+            frame = self.worker.answers[stream].frames[number]
+            number += 1
+            self.assertEqual(frame.name, "CREDIT")
+            credit += struct.unpack(">I", frame.payload)[0]
+        answer = self.worker.take(stream, lambda answer: "TEXT" in answer.names)
+        self.assertEqual(next(frame.payload for frame in answer.frames if frame.name == "TEXT"), b"1000000")
+
+    def test_an_application_that_does_not_read_gets_no_more_than_the_credit(self):
+        stream = self.open("/slow")
+        for _ in range(2):
+            self.say(stream, b"m" * 65_536)
+        self.worker.get("/")
+        self.assertEqual(self.worker.answers[stream].names, ["RESPONSE"])
+        self.worker.get("/open-gate")
+        answer = self.worker.take(stream, lambda answer: answer.names.count("TEXT") == 2)
+        back = sum(struct.unpack(">I", frame.payload)[0] for frame in answer.frames if frame.name == "CREDIT")
+        self.assertEqual(back, 131_072)
+
+    def test_two_tasks_that_send_do_not_mix_their_messages(self):
+        stream = self.open("/push")
+        answer, messages, current = self.worker.answers[stream], [], b""
+        seen = 1
+        while len(messages) < 6:
+            self.worker.take(stream, lambda answer: len(answer.frames) > seen)
+            frame = answer.frames[seen]
+            seen += 1
+            current += frame.payload
+            self.worker.credit(stream, len(frame.payload))
+            self.worker.credit(0, len(frame.payload))
+            if frame.end:
+                messages.append(current)
+                current = b""
+        self.assertEqual(sorted(messages), [b"a" * 100_000] * 3 + [b"b" * 100_000] * 3)
+        self.assertEqual(struct.unpack(">H", self.frame(stream, seen).payload)[0], 1000)  # it returned: an ordinary close
+
+    def test_a_client_that_leaves_while_a_message_waits_for_credit(self):
+        def action():
+            stream = self.open("/push")
+            self.worker.take(stream, lambda answer: len(answer.frames) > 1)
+            self.worker.send(pack("CLOSE", stream, close(1006)))
+            self.worker.answer(stream)
+
+        self.assertEqual(self.worker.log_of(action), "")
+        self.assertEqual(self.seen(), ["ClientDisconnected"])
+
+    def test_the_client_closes(self):
+        stream = self.open("/echo")
+        self.worker.send(pack("CLOSE", stream, close(4005, "bye")))
+        frame = self.frame(stream, 1)
+        self.assertEqual((frame.name, frame.payload), ("CLOSE", close(4005)))
+        self.assertEqual(self.seen(), [[4005, "bye"]])
+
+    def test_the_client_is_lost(self):
+        stream = self.open("/echo")
+        self.worker.send(pack("CLOSE", stream, close(1006)))
+        self.assertEqual(self.frame(stream, 1).name, "CLOSE")
+        self.assertEqual(self.seen(), [[1006, ""]])
+
+    def test_a_reset(self):
+        stream = self.open("/echo")
+        self.worker.reset(stream)
+        self.assertEqual(self.worker.answer(stream).reset[0], 1)
+        self.assertEqual(self.seen(), [[1006, ""]])
+
+    def test_the_application_closes(self):
+        stream = self.open("/echo")
+        self.say(stream, "close")
+        frame = self.frame(stream, 1)
+        self.assertEqual((frame.name, frame.payload), ("CLOSE", close(4001, "as you wish")))
+        self.worker.send(pack("CLOSE", stream, close(4001)))  # Keepwarm's own, which crosses the end of the stream
+        self.assertEqual(self.seen(), ["websocket.disconnect"])
+
+    def test_the_application_returns(self):
+        stream = self.open("/echo")
+        self.say(stream, "return")
+        self.assertEqual(self.frame(stream, 1).payload, close(1000))
+
+    def test_the_application_fails(self):
+        def action():
+            stream = self.open("/echo")
+            self.say(stream, "fail")
+            self.assertEqual(self.frame(stream, 1).payload, close(1011))
+
+        self.assertIn("ZeroDivisionError: in a WebSocket", self.worker.log_of(action))
+
+    def test_the_application_fails_before_it_accepts(self):
+        self.assertEqual(self.worker.answer(self.ask("/fail")).reset[0], 3)
+
+    def test_close_instead_of_accept_is_403(self):
+        answer = self.worker.answer(self.ask("/refuse"))
+        self.assertEqual((answer.status, answer.names), (403, ["RESPONSE"]))
+        self.assertEqual(self.seen(), ["websocket.disconnect"])
+
+    def test_a_denial_with_an_answer(self):
+        answer = self.worker.answer(self.ask("/deny"))
+        self.assertEqual((answer.status, answer.fields, answer.body), (401, [("x-why", "because")], b"not you"))
+
+    def test_frames_that_do_not_belong_are_faults(self):
+        for bad in (
+            lambda stream: pack("DATA", stream, b"x"),
+            lambda stream: pack("TEXT", stream, b"x") + pack("BINARY", stream, b"y", END),
+            lambda stream: pack("TEXT", stream, b"\xff", END),
+            lambda stream: pack("BINARY", stream, b"z" * 65_536, END) * 3,
+        ):
+            with Worker("asgi_app") as worker:
+                stream = worker.request("/slow", flags=END | WEBSOCKET)
+                worker.take(stream, lambda answer: answer.status)
+                worker.send(bad(stream))
+                while True:
+                    frame = worker.read()
+                    if frame is None:
+                        break
+                    self.assertEqual(frame.name, "CREDIT")
+                self.assertIn("fault on the wire", worker.log())
+
+
+if __name__ == "__main__":
+    unittest.main()
