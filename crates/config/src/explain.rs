@@ -1,5 +1,7 @@
 //! `keepwarm explain KEY`.
 
+use std::sync::LazyLock;
+
 use crate::key::Info;
 use crate::nearest::{nearest, or_list};
 use crate::sections::ROOT;
@@ -17,27 +19,31 @@ pub fn explain(key: &str) -> Result<String, String> {
     let all = all_keys();
     // The plainest reading that finds something: a key, then NAME for any name, then a section's name.
     let readings: [fn(&Info, &[&str]) -> bool; 4] = [is_nameless, is_path, is_named_section, ends_so];
-    let found = readings.iter().map(|fits| matching(&all, &steps, *fits)).find(|found| !found.is_empty());
+    let found = readings.iter().map(|fits| matching(all, &steps, *fits)).find(|found| !found.is_empty());
     let found = found.unwrap_or_default();
     if found.is_empty() {
-        return Err(not_found(&asked, &steps, &all));
+        return Err(not_found(&asked, &steps, all));
     }
     let texts: Vec<String> = found.iter().map(|info| text(info)).collect();
     Ok(texts.join("\n"))
 }
 
 /// All keys, sections before what is in them.
-pub(crate) fn all_keys() -> Vec<Info> {
-    fn flatten(infos: Vec<Info>, out: &mut Vec<Info>) {
-        for info in infos {
-            let children = info.children.clone();
-            out.push(info);
-            flatten(children, out);
-        }
+pub(crate) fn all_keys() -> &'static [Info] {
+    static ALL: LazyLock<Vec<Info>> = LazyLock::new(|| {
+        let mut all = Vec::new();
+        flatten(ROOT.infos(""), &mut all);
+        all
+    });
+    &ALL
+}
+
+fn flatten(infos: Vec<Info>, out: &mut Vec<Info>) {
+    for info in infos {
+        let children = info.children.clone();
+        out.push(info);
+        flatten(children, out);
     }
-    let mut all = Vec::new();
-    flatten(ROOT.infos(""), &mut all);
-    all
 }
 
 /// The key of any section that is most like a word, and the sections that have it: "`[app.NAME]`". `None` when nothing is

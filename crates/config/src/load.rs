@@ -123,7 +123,7 @@ fn included(directive: &crate::raw::Directive, root: &str, cx: &mut Checker<'_>)
         for item in cx.items(directive).iter() {
             let Some(text) = cx.text(item) else { continue };
             let pattern = cx.path(&text.text);
-            if !text.text.contains(['*', '?', '[']) {
+            if !text.text.contains(['*', '?']) {
                 paths.push((pattern, item.span));
                 continue;
             }

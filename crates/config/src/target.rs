@@ -27,7 +27,7 @@ impl Config {
     /// at its default. `KEEPWARM_SECTION__NAME__KEY` counts here too; an option of the command line goes before it.
     ///
     /// # Errors
-    /// As [`crate::load`], with `command line` as the place.
+    /// As [`crate::load()`], with `command line` as the place.
     pub fn for_target(sources: &dyn Sources, target: &Target) -> Result<(Config, Vec<Warning>), Report> {
         let mut cx = Checker::new(sources, String::new());
         if target.entry.is_empty() && target.command.is_empty() {

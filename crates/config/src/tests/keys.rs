@@ -10,8 +10,11 @@ use crate::load;
 
 /// Every key that is served, those of a listener's limits once only.
 fn served() -> Vec<Info> {
-    let infos = all_keys();
-    infos.into_iter().filter(|info| info.served && !is_repeated(&format!("{}.", info.path))).collect()
+    all_keys()
+        .iter()
+        .filter(|info| info.served && !is_repeated(&format!("{}.", info.path)))
+        .cloned()
+        .collect()
 }
 
 /// A configuration that is whole but for `line`, which sets (or leaves out, when empty) the key `path`.
@@ -154,7 +157,7 @@ fn every_key_is_documented() {
 
 #[test]
 fn what_is_not_served_says_so() {
-    let later: Vec<Info> = all_keys().into_iter().filter(|info| !info.served).collect();
+    let later: Vec<&Info> = all_keys().iter().filter(|info| !info.served).collect();
     assert!(later.len() > 20);
     for info in later {
         let line = if info.path.contains('.') {
