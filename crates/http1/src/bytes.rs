@@ -7,9 +7,21 @@ const UNRESERVED: u8 = 8;
 
 static CLASSES: [u8; 256] = classes();
 
+/// A `tchar` in lower case; 0 for any other byte.
+static LOWER_TCHAR: [u8; 256] = lower_tchars();
+
 /// `tchar` (RFC 9110 §5.6.2): what names, methods and tokens are made of.
 pub(crate) fn is_tchar(byte: u8) -> bool {
     class(byte) & TOKEN != 0
+}
+
+/// A `tchar` in lower case.
+#[expect(clippy::indexing_slicing, reason = "a table of 256 entries, indexed by a byte")]
+pub(crate) fn lower_tchar(byte: u8) -> Option<u8> {
+    match LOWER_TCHAR[byte as usize] {
+        0 => None,
+        lower => Some(lower),
+    }
 }
 
 /// What we let stand in a request target: RFC 3986's characters, the ones browsers send raw, and 0x80-0xFF. Not `#`, `<`, `>`,
@@ -36,6 +48,18 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
 /// to vector instructions.
 pub(crate) fn is_field_value(bytes: &[u8]) -> bool {
     !bytes.iter().fold(false, |bad, &b| bad | ((b < 0x20) & (b != b'\t')) | (b == 0x7f))
+}
+
+/// Whether the only controls in a block of lines are HTAB and the CR and LF of its line ends, given that a CR stands before every LF: there are
+/// then twice as many controls as LF. One pass over all lines is several times cheaper than one for each, which their short values would be.
+pub(crate) fn has_line_ends_alone(block: &[u8]) -> bool {
+    // 128 bytes at a time, so that a sum fits a byte, and sixteen of them a vector.
+    let (controls, line_feeds) = block.chunks(128).fold((0, 0), |(controls, line_feeds), chunk| {
+        let here = chunk.iter().map(|&b| u8::from(((b < 0x20) & (b != b'\t')) | (b == 0x7f))).sum::<u8>();
+        let lines = chunk.iter().map(|&b| u8::from(b == b'\n')).sum::<u8>();
+        (controls + usize::from(here), line_feeds + usize::from(lines))
+    });
+    controls == 2 * line_feeds
 }
 
 pub(crate) fn is_blank(byte: u8) -> bool {
@@ -103,6 +127,20 @@ const fn classes() -> [u8; 256] {
         }
         if matches!(b, b'!' | b'$' | b'&'..=b',' | b';' | b'=') {
             table[i] |= REG_NAME;
+        }
+        i += 1;
+    }
+    table
+}
+
+#[expect(clippy::indexing_slicing, reason = "evaluated by the compiler, in bounds by the loop's condition")]
+const fn lower_tchars() -> [u8; 256] {
+    let classes = classes();
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        if classes[i] & TOKEN != 0 {
+            table[i] = (i as u8).to_ascii_lowercase();
         }
         i += 1;
     }

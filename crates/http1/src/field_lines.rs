@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use crate::bytes::{is_blank, is_field_value, is_tchar};
+use crate::bytes::{has_line_ends_alone, is_blank, is_field_value};
 use crate::fault::FaultKind;
 use crate::fields::Fields;
 use crate::head::Mended;
@@ -21,6 +21,8 @@ pub(crate) enum Syntax {
 pub(crate) fn parse(block: &[u8], fields: &mut Fields, syntax: Syntax) -> Result<Mended, FaultKind> {
     let mut mended = Mended::default();
     let base = fields.adopt(block);
+    // Where every LF is known to have its CR, one look at the whole block spares one at each value.
+    let is_clean = syntax == Syntax::Strict && has_line_ends_alone(block);
     let mut start = 0;
     while let Some(rest) = block.get(start..)
         && let Some(lf) = memchr(b'\n', rest)
@@ -35,13 +37,14 @@ pub(crate) fn parse(block: &[u8], fields: &mut Fields, syntax: Syntax) -> Result
                     return Err(FaultKind::Folded);
                 }
                 mended.folded = true;
-                let (at, len) = value_of(line, 0)?;
+                let (at, len) = value_of(line, 0, is_clean)?;
                 fields.unfold(base + start + at, base + start + at + len);
             }
             Some(_) => {
-                let (name_len, colon) = name_of(line, syntax)?;
+                let name_len = fields.lower_token(base + start);
+                let colon = colon_of(line, name_len, syntax)?;
                 mended.blank_before_colon |= colon > name_len;
-                let (at, len) = value_of(line, colon + 1)?;
+                let (at, len) = value_of(line, colon + 1, is_clean)?;
                 fields.add(base + start, name_len, base + start + at, len);
             }
         }
@@ -50,16 +53,15 @@ pub(crate) fn parse(block: &[u8], fields: &mut Fields, syntax: Syntax) -> Result
     Ok(mended)
 }
 
-/// Length of the name, and offset of the colon.
-fn name_of(line: &[u8], syntax: Syntax) -> Result<(usize, usize), FaultKind> {
-    let len = line.iter().position(|&b| !is_tchar(b)).ok_or(FaultKind::BadFieldName)?;
-    if len == 0 {
+/// Offset of the colon behind a name of that length.
+fn colon_of(line: &[u8], name_len: usize, syntax: Syntax) -> Result<usize, FaultKind> {
+    if name_len == 0 {
         return Err(if line.first() == Some(&b'\r') { FaultKind::BareCr } else { FaultKind::BadFieldName });
     }
-    let rest = line.get(len..).unwrap_or_default();
+    let rest = line.get(name_len..).unwrap_or_default();
     let blanks = rest.iter().take_while(|&&b| is_blank(b)).count();
     match rest.get(blanks) {
-        Some(b':') if blanks == 0 || syntax == Syntax::Mend => Ok((len, len + blanks)),
+        Some(b':') if blanks == 0 || syntax == Syntax::Mend => Ok(name_len + blanks),
         // RFC 9112 §5.1: a server MUST reject it with 400.
         Some(b':') => Err(FaultKind::BlankBeforeColon),
         Some(b'\r') => Err(FaultKind::BareCr),
@@ -68,9 +70,9 @@ fn name_of(line: &[u8], syntax: Syntax) -> Result<(usize, usize), FaultKind> {
 }
 
 /// Offset and length of what stands from `at` on, without the blanks around it.
-fn value_of(line: &[u8], at: usize) -> Result<(usize, usize), FaultKind> {
+fn value_of(line: &[u8], at: usize, is_clean: bool) -> Result<(usize, usize), FaultKind> {
     let raw = line.get(at..).unwrap_or_default();
-    if !is_field_value(raw) {
+    if !is_clean && !is_field_value(raw) {
         return Err(if raw.contains(&b'\r') { FaultKind::BareCr } else { FaultKind::BadFieldValue });
     }
     let value = raw.trim_ascii_start();

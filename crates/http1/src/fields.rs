@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::bytes::members;
+use crate::bytes::{lower_tchar, members};
 
 /// Field lines in the order they came: one buffer of bytes and one of spans, both reused from message to message.
 ///
@@ -52,7 +52,7 @@ impl Fields {
     /// Adds a line behind the others; the name is lower-cased. Neither is checked.
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         let at = self.bytes.len();
-        self.bytes.extend_from_slice(name);
+        self.bytes.extend(name.iter().map(u8::to_ascii_lowercase));
         self.bytes.extend_from_slice(value);
         self.add(at, name.len(), at + name.len(), value.len());
     }
@@ -93,11 +93,20 @@ impl Fields {
         at
     }
 
-    /// Adds a line whose bytes are in the buffer already; the name is lower-cased where it stands.
-    pub(crate) fn add(&mut self, name: usize, name_len: usize, value: usize, value_len: usize) {
-        if let Some(name) = self.bytes.get_mut(name..name + name_len) {
-            name.make_ascii_lowercase();
+    /// Lower-cases the token at that offset of the buffer where it stands, and gives its length.
+    pub(crate) fn lower_token(&mut self, at: usize) -> usize {
+        let rest = self.bytes.get_mut(at..).unwrap_or_default();
+        let mut len = 0;
+        for byte in rest {
+            let Some(lower) = lower_tchar(*byte) else { break };
+            *byte = lower;
+            len += 1;
         }
+        len
+    }
+
+    /// Adds a line whose bytes are in the buffer already, its name in lower case.
+    pub(crate) fn add(&mut self, name: usize, name_len: usize, value: usize, value_len: usize) {
         // A head of 4 GiB is past every limit, so that offsets fit.
         let span = Span {
             name: name as u32,
