@@ -73,9 +73,11 @@ pub(crate) fn is_repeated(path: &str) -> bool {
     path == "listen.NAME.limits" || path.starts_with("listen.NAME.limits.")
 }
 
-/// `KEEPWARM_APP__NAME__WORKERS`
-pub(crate) fn variable(path: &str) -> String {
-    format!("KEEPWARM_{}", path.to_ascii_uppercase().replace('.', "__"))
+/// `KEEPWARM_APP__NAME__WORKERS`; `None` for what no variable reaches: sections, what stands outside of any (a variable has
+/// two steps at least), and what is inside a list.
+pub(crate) fn variable(info: &Info) -> Option<String> {
+    let reached = info.children.is_empty() && info.path.contains('.') && !info.path.contains(".route.");
+    reached.then(|| format!("KEEPWARM_{}", info.path.to_ascii_uppercase().replace('.', "__")))
 }
 
 fn asked(key: &str) -> String {
@@ -155,9 +157,8 @@ fn text(info: &Info) -> String {
     row("example:", info.right);
     row("wrong:", info.wrong);
     row("reload:", &info.reload.to_string());
-    // A variable has two steps at least.
-    if info.children.is_empty() && info.path.contains('.') {
-        row("variable:", &variable(&info.path));
+    if let Some(variable) = variable(info) {
+        row("variable:", &variable);
     }
     row("since:", info.since);
     if !info.long.is_empty() {

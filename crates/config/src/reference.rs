@@ -52,7 +52,7 @@ KEY` says in a terminal what this page says.
 * **Placeholders** in strings: `${VARIABLE}`, `${VARIABLE:-default}` (also for an empty variable) and `${file:/path}`, whose
   last line break is dropped. `$${` is a plain `${`. What was filled in is never shown in a message.
 * **Variables** go over the file: `KEEPWARM_SERVER__THREADS=2`, `KEEPWARM_APP__SHOP__WORKERS=4`; in upper case, with `__`
-  between the steps and `_` for a `-` in a NAME. A list or a table is written as TOML. Names inside `env` keep their case.
+  between the steps and `_` for a `-` in a NAME. A list or a table is written as TOML; routes are set as one list. Names inside `env` keep their case.
 * **Everything is checked before anything starts or reloads**: unknown keys, types, units, bounds, files that must be there,
   addresses that two listeners share, routes to apps that do not exist. All faults are reported at once.
 * **Reload** says what `keepwarm reload` (SIGHUP) does with a changed value: *live* counts from the next connection or request
@@ -110,14 +110,11 @@ fn key(out: &mut String, info: &Info) {
     }
     out.push_str(&format!("\n\n* Type: {}\n* Default: {}\n", info.expected, info.default));
     out.push_str(&format!("* Example: `{}`\n", info.right));
-    if info.children.is_empty() {
-        // A variable has two steps at least.
-        if info.path.contains('.') {
-            out.push_str(&format!("* Variable: `{}`\n", variable(&info.path)));
-        }
-    } else {
-        let inner = header(&info.path);
-        out.push_str(&format!("* Its keys: see `{inner}`\n"));
+    if let Some(variable) = variable(info) {
+        out.push_str(&format!("* Variable: `{variable}`\n"));
+    }
+    if !info.children.is_empty() {
+        out.push_str(&format!("* Its keys: see `{}`\n", header(&info.path)));
     }
     out.push_str(&format!("* Reload: {}\n* Since: {}\n", info.reload, info.since));
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::golden::{folder, updating};
 use super::world::{ROOT, World};
-use crate::explain::{all_keys, explain, is_repeated};
+use crate::explain::{all_keys, explain, is_repeated, variable};
 use crate::key::{Info, Preset, Reload};
 use crate::load;
 
@@ -182,4 +182,27 @@ fn what_needs_a_restart_is_told_to_a_reload() {
             assert_eq!(old.restart_keys(&new), [info.path.as_str()]);
         }
     }
+}
+
+#[test]
+fn every_key_that_names_a_variable_can_be_set_by_it() {
+    let mut held = 0;
+    for info in served() {
+        let Some(variable) = variable(&info) else { continue };
+        let (_, value) = info.right.split_once(" = ").expect("an example of one line");
+        // What a shell would hand over of a string is the string, of anything else the TOML.
+        let plain = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+        let name = variable.replace("APP__NAME", "APP__SHOP").replace("LISTEN__NAME", "LISTEN__PUBLIC");
+        // Placeholders are filled in files only.
+        if value.contains("${") {
+            continue;
+        }
+        let mut world = World::of(&around(&info.path, ""));
+        world.env.insert(name.clone(), plain.to_owned());
+        let by_variable = load(&world, ROOT).unwrap_or_else(|report| panic!("{name}={plain}\n{report}"));
+        let by_file = load(&World::of(&around(&info.path, info.right)), ROOT).expect("a good file");
+        assert_eq!(by_variable.0, by_file.0, "{name}={plain}");
+        held += 1;
+    }
+    assert!(held > 45, "only {held} variables were tried");
 }
