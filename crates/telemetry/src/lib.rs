@@ -1,7 +1,25 @@
 //! What Keepwarm says about itself: access-log records, log lines, counters and request ids. No listener.
+//!
+//! Nothing here blocks the thread that has something to say: lines go into memory, and a thread of each output writes them ([`Sink`]).
 
+pub mod access;
 pub mod counters;
 pub mod escape;
+pub mod log;
 mod request_id;
+pub mod sink;
+mod timestamp;
 
+pub use access::AccessRecord;
 pub use request_id::RequestId;
+pub use sink::{Output, Sink};
+pub use timestamp::timestamp;
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One line a person can read.
+    Text,
+    /// One JSON object in a line.
+    Json,
+}

@@ -1,0 +1,95 @@
+use std::time::UNIX_EPOCH;
+
+use super::*;
+
+fn record() -> AccessRecord<'static> {
+    AccessRecord {
+        time: UNIX_EPOCH + Duration::from_millis(1_767_225_600_042),
+        client: "203.0.113.7",
+        method: "GET",
+        target: b"/a?b=c",
+        version: "HTTP/1.1",
+        status: 200,
+        body_bytes: 5,
+        elapsed: Duration::from_micros(1_000_213),
+        route: Some("shop"),
+        id: RequestId::new(1),
+        reason: None,
+        referer: None,
+        user_agent: Some(b"curl/8.5.0"),
+    }
+}
+
+fn written(record: &AccessRecord<'_>, format: Format) -> String {
+    let mut out = Vec::new();
+    record.write(format, &mut out);
+    String::from_utf8(out).unwrap().replace(&record.id.to_string(), "ID")
+}
+
+#[test]
+fn a_line_of_text() {
+    assert_eq!(
+        written(&record(), Format::Text),
+        "203.0.113.7 - - [2026-01-01T00:00:00.042Z] \"GET /a?b=c HTTP/1.1\" 200 5 \"-\" \"curl/8.5.0\" \
+         1.000213 shop - ID\n"
+    );
+    let refused = AccessRecord {
+        client: "",
+        target: b"",
+        status: 0,
+        body_bytes: 0,
+        elapsed: Duration::from_micros(7),
+        route: None,
+        reason: Some("head_timeout"),
+        user_agent: None,
+        ..record()
+    };
+    assert_eq!(
+        written(&refused, Format::Text),
+        "- - - [2026-01-01T00:00:00.042Z] \"-\" - 0 \"-\" \"-\" 0.000007 - head_timeout ID\n"
+    );
+}
+
+#[test]
+fn a_line_of_json() {
+    assert_eq!(
+        written(&record(), Format::Json),
+        "{\"time\":\"2026-01-01T00:00:00.042Z\",\"client\":\"203.0.113.7\",\"method\":\"GET\",\"target\":\"/a?b=c\",\
+         \"version\":\"HTTP/1.1\",\"status\":200,\"bytes\":5,\"seconds\":1.000213,\"user_agent\":\"curl/8.5.0\",\
+         \"route\":\"shop\",\"request_id\":\"ID\"}\n"
+    );
+}
+
+#[test]
+fn no_byte_of_a_client_forges_a_line() {
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let hostile = AccessRecord {
+        target: &every_byte,
+        referer: Some(b"\" 200 0 \"forged\"\n{}"),
+        user_agent: Some(b"\x1b]0;title\x07"),
+        ..record()
+    };
+    let text = written(&hostile, Format::Text);
+    assert!(text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\n')), "{text}");
+    assert_eq!(text.matches('\n').count(), 1);
+    assert!(text.contains(r#""\" 200 0 \"forged\"\x0a{}""#), "{text}");
+
+    let json = written(&hostile, Format::Json);
+    assert_eq!(json.matches('\n').count(), 1);
+    assert!(!json.contains('\x1b'));
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["target"], String::from_utf8_lossy(&every_byte).as_ref());
+    assert_eq!(value["referer"], "\" 200 0 \"forged\"\n{}");
+    assert_eq!(value["status"], 200);
+    assert_eq!(value["seconds"], 1.000_213);
+}
+
+#[test]
+fn a_record_that_fits_the_buffer_allocates_nothing() {
+    let mut out = Vec::with_capacity(4096);
+    let at = out.as_ptr();
+    for format in [Format::Text, Format::Json] {
+        record().write(format, &mut out);
+    }
+    assert_eq!((out.as_ptr(), out.capacity()), (at, 4096));
+}

@@ -1,0 +1,263 @@
+//! The process's log: what `tracing` reports, one line each, through a [`Sink`].
+//!
+//! ```text
+//! 2026-01-01T00:00:00.000Z WARN  app=shop worker=2 the worker ended status=1 after=3.2s
+//! ```
+//!
+//! `app` and `worker` stand in front of the message, the other fields behind it. Spans are not recorded: nothing of ours has any.
+
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::io::{self, IsTerminal, Write as _};
+use std::time::SystemTime;
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use crate::escape::{push_json, push_readable};
+use crate::{Format, Output, Sink, timestamp};
+
+/// Sends what the process reports, at `level` and above, to `output`. Once in a process. Gives the sink, for [`Sink::flush`] and [`Sink::reopen`].
+///
+/// Levels are coloured in text on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+///
+/// # Errors
+/// The output cannot be opened, or there is a log already.
+pub fn init(format: Format, level: Level, output: Output) -> io::Result<Sink> {
+    let terminal = match output {
+        Output::Stdout => io::stdout().is_terminal(),
+        Output::Stderr => io::stderr().is_terminal(),
+        Output::File(_) => false,
+    };
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let sink = Sink::open(output, format)?;
+    let log = Log { sink: sink.clone(), format, level: level.into(), colour: terminal && !no_color };
+    tracing::subscriber::set_global_default(log).map_err(io::Error::other)?;
+    Ok(sink)
+}
+
+/// Writes events as lines.
+struct Log {
+    sink: Sink,
+    format: Format,
+    level: LevelFilter,
+    colour: bool,
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= self.level
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        LINE.with(|line| match line.try_borrow_mut() {
+            Ok(mut line) => self.write(event, &mut line),
+            // A value that logs while it is being logged.
+            Err(_) => self.write(event, &mut Line::default()),
+        });
+    }
+
+    fn new_span(&self, _attributes: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &span::Id, _values: &span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &span::Id, _follows: &span::Id) {}
+    fn enter(&self, _span: &span::Id) {}
+    fn exit(&self, _span: &span::Id) {}
+}
+
+impl Log {
+    /// Formats first and appends then, since formatting runs code of others.
+    fn write(&self, event: &Event<'_>, line: &mut Line) {
+        line.clear(self.format);
+        event.record(line);
+        let metadata = event.metadata();
+        let time = timestamp(SystemTime::now());
+        let level = *metadata.level();
+        self.sink.append(|out| match self.format {
+            Format::Text => {
+                out.extend_from_slice(&time);
+                out.push(b' ');
+                push_level(out, level, self.colour);
+                out.extend_from_slice(&line.front);
+                out.push(b' ');
+                out.extend_from_slice(&line.message);
+                out.extend_from_slice(&line.rest);
+                if !metadata.target().starts_with("keepwarm") {
+                    out.extend_from_slice(b" target=");
+                    push_readable(out, metadata.target());
+                }
+                out.push(b'\n');
+            }
+            Format::Json => {
+                out.extend_from_slice(b"{\"time\":\"");
+                out.extend_from_slice(&time);
+                out.extend_from_slice(b"\",\"level\":\"");
+                out.extend_from_slice(word(level).trim_ascii_end().to_ascii_lowercase().as_slice());
+                out.push(b'"');
+                out.extend_from_slice(&line.front);
+                out.extend_from_slice(b",\"message\":\"");
+                out.extend_from_slice(&line.message);
+                out.extend_from_slice(b"\",\"target\":\"");
+                push_json(out, metadata.target().as_bytes());
+                out.push(b'"');
+                out.extend_from_slice(&line.rest);
+                out.extend_from_slice(b"}\n");
+            }
+        });
+    }
+}
+
+fn word(level: Level) -> &'static [u8] {
+    match level {
+        Level::ERROR => b"ERROR",
+        Level::WARN => b"WARN ",
+        Level::INFO => b"INFO ",
+        Level::DEBUG => b"DEBUG",
+        Level::TRACE => b"TRACE",
+    }
+}
+
+fn push_level(out: &mut Vec<u8>, level: Level, colour: bool) {
+    let code: &[u8] = match level {
+        Level::ERROR => b"\x1b[31m",
+        Level::WARN => b"\x1b[33m",
+        Level::INFO => b"\x1b[32m",
+        _ => b"\x1b[2m",
+    };
+    if colour {
+        out.extend_from_slice(code);
+    }
+    out.extend_from_slice(word(level));
+    if colour {
+        out.extend_from_slice(b"\x1b[0m");
+    }
+}
+
+/// An event's fields, formatted, in the three places where they stand.
+#[derive(Default)]
+struct Line {
+    json: bool,
+    front: Vec<u8>,
+    message: Vec<u8>,
+    rest: Vec<u8>,
+    /// A value as its type writes it, before it is escaped.
+    value: String,
+}
+
+impl Line {
+    fn clear(&mut self, format: Format) {
+        self.json = format == Format::Json;
+        self.front.clear();
+        self.message.clear();
+        self.rest.clear();
+    }
+
+    fn push_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            match self.json {
+                true => push_json(&mut self.message, value.as_bytes()),
+                false => push_readable(&mut self.message, value),
+            }
+            return;
+        }
+        let json = self.json;
+        let out = self.begin(field);
+        match json {
+            true => {
+                out.push(b'"');
+                push_json(out, value.as_bytes());
+                out.push(b'"');
+            }
+            false => push_token(out, value),
+        }
+    }
+
+    /// A number or a boolean, which both formats write alike.
+    fn push_bare(&mut self, field: &Field, value: fmt::Arguments<'_>) {
+        // Writing into memory cannot fail.
+        let _ = self.begin(field).write_fmt(value);
+    }
+
+    /// Writes the field's name and gives the place of its value.
+    fn begin(&mut self, field: &Field) -> &mut Vec<u8> {
+        let out = match field.name() {
+            "app" | "worker" => &mut self.front,
+            _ => &mut self.rest,
+        };
+        let name = field.name().as_bytes();
+        let (before, after): (&[u8], &[u8]) = if self.json { (b",\"", b"\":") } else { (b" ", b"=") };
+        for part in [before, name, after] {
+            out.extend_from_slice(part);
+        }
+        out
+    }
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = std::mem::take(&mut self.value);
+        text.clear();
+        let _ = write!(text, "{value:?}");
+        self.push_str(field, &text);
+        self.value = text;
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.push_str(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.push_bare(field, format_args!("{value}"));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.push_bare(field, format_args!("{value}"));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.push_bare(field, format_args!("{value}"));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        match self.json && !value.is_finite() {
+            true => self.push_bare(field, format_args!("null")),
+            false => self.push_bare(field, format_args!("{value}")),
+        }
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+/// A value of a text line: in quotes when its end could not be told otherwise.
+fn push_token(out: &mut Vec<u8>, value: &str) {
+    let is_plain = |c: char| !c.is_whitespace() && !matches!(c, '"' | '=' | '\\');
+    if !value.is_empty() && value.chars().all(is_plain) {
+        return push_readable(out, value);
+    }
+    out.push(b'"');
+    // Each part but the last ends with the one that needs a backslash.
+    for part in value.split_inclusive(['"', '\\']) {
+        let bare = part.trim_end_matches(['"', '\\']);
+        push_readable(out, bare);
+        if let Some(special) = part.as_bytes().get(bare.len()) {
+            out.extend_from_slice(&[b'\\', *special]);
+        }
+    }
+    out.push(b'"');
+}
+
+thread_local! {
+    static LINE: RefCell<Line> = RefCell::default();
+}
+
+#[cfg(test)]
+mod tests;

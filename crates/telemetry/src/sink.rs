@@ -1,0 +1,283 @@
+//! Where lines go: memory at once, an output soon.
+//!
+//! A thread appends to a buffer of its own, which only the sink's writer thread ever wants besides, and that ten times a second at most. The writer collects
+//! the buffers [`GATHER`] after the first line came, or sooner when one is full, writes them, and sleeps for good when there is nothing. An output that takes
+//! nothing blocks the writer alone: up to [`HELD`] bytes wait in memory, then lines are dropped and counted, and one line says how many.
+//!
+//! Nothing is lost when a thread ends (its buffer belongs to the sink as well), nor at the end of the process if that calls [`flush_all`].
+
+#[cfg(test)]
+pub(crate) mod tests;
+mod writer;
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use crate::Format;
+
+/// A thread's buffer is handed over when it holds this many bytes: a write of this size costs no more per byte than a larger one.
+const FULL: usize = 32 * 1024;
+/// Bytes that may wait for an output, besides those in the threads' buffers.
+const HELD: usize = 8 * 1024 * 1024;
+/// How long a line may wait for others.
+const GATHER: Duration = Duration::from_millis(100);
+
+/// What a sink writes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A file, made if there is none, appended to.
+    File(PathBuf),
+}
+
+impl Output {
+    fn open(&self) -> io::Result<File> {
+        match self {
+            Self::Stdout => Ok(io::stdout().as_fd().try_clone_to_owned()?.into()),
+            Self::Stderr => Ok(io::stderr().as_fd().try_clone_to_owned()?.into()),
+            Self::File(path) => OpenOptions::new().append(true).create(true).open(path),
+        }
+    }
+}
+
+/// Lines on their way to an output. Cheap to clone; when the last clone is dropped, what waits is still written.
+#[derive(Debug, Clone)]
+pub struct Sink(Arc<Handle>);
+
+impl Sink {
+    /// The sink of an output: one for each, however often it is asked for, so that lines of two never mix. `format` is that of the line that says how
+    /// many were dropped.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or the system gives no thread.
+    pub fn open(output: Output, format: Format) -> io::Result<Self> {
+        let mut all = all();
+        all.retain(|sink| sink.strong_count() > 0);
+        let same = all.iter().filter_map(Weak::upgrade).find(|sink| sink.0.output.as_ref() == Some(&output));
+        if let Some(handle) = same {
+            return Ok(Self(handle));
+        }
+        let file = output.open()?;
+        let sink = Self::start(Some(output), file, format)?;
+        all.push(Arc::downgrade(&sink.0));
+        Ok(sink)
+    }
+
+    fn start(output: Option<Output>, file: File, format: Format) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            output,
+            format,
+            threads: Mutex::default(),
+            queue: Mutex::default(),
+            urgent: Condvar::new(),
+            written: Condvar::new(),
+            asleep: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+        });
+        let handle = Arc::new(Handle(Arc::clone(&shared)));
+        std::thread::Builder::new()
+            .name("keepwarm-log".to_owned())
+            .spawn(move || writer::run(&shared, file))?;
+        Ok(Self(handle))
+    }
+
+    /// Appends what `write` writes, which is whole lines and ends with a line end. Does not wait for the output. `write` must not log.
+    pub fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut write = Some(write);
+        let mut append = |buffer: &Buffer| {
+            if let Some(write) = write.take() {
+                self.0.0.append(buffer, write);
+            }
+        };
+        // Fails while the thread is ending, when its own buffers are gone.
+        let done = BUFFERS.try_with(|buffers| {
+            if let Some(buffer) = buffers.borrow().find(&self.0.0) {
+                return append(buffer);
+            }
+            let buffer = buffers.borrow_mut().add(&self.0.0);
+            append(&buffer);
+        });
+        if done.is_err() {
+            append(&self.0.0.new_buffer());
+        }
+    }
+
+    /// Writes what was appended before, by any thread, and waits for that; `false` when the output did not take it in time.
+    pub fn flush(&self, wait: Duration) -> bool {
+        let asked = self.0.0.ask_flush();
+        self.0.0.await_flush(asked, Instant::now() + wait)
+    }
+
+    /// Opens the file anew, for a log that was moved away. Lines appended before may go to either.
+    pub fn reopen(&self) {
+        self.0.0.lock_queue().reopen = true;
+        self.0.0.urgent.notify_one();
+    }
+}
+
+/// Writes what was appended to any sink before, as the last thing a process does: at most `wait` in all. `false` when some of it was not taken.
+pub fn flush_all(wait: Duration) -> bool {
+    let until = Instant::now() + wait;
+    let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
+    // All are asked before one is waited for, so that a blocked one does not keep the others.
+    let asked: Vec<_> = sinks.iter().map(|sink| sink.0.ask_flush()).collect();
+    sinks.iter().zip(asked).filter(|(sink, asked)| !sink.0.await_flush(*asked, until)).count() == 0
+}
+
+/// Opens every file anew ([`Sink::reopen`]).
+pub fn reopen_all() {
+    let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
+    sinks.into_iter().for_each(|sink| Sink(sink).reopen());
+}
+
+fn all() -> MutexGuard<'static, Vec<Weak<Handle>>> {
+    static ALL: Mutex<Vec<Weak<Handle>>> = Mutex::new(Vec::new());
+    lock(&ALL)
+}
+
+/// Counts the users of a sink: its writer is none.
+#[derive(Debug)]
+struct Handle(Arc<Shared>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.lock_queue().closed = true;
+        self.0.urgent.notify_one();
+    }
+}
+
+/// What appenders and the writer share.
+#[derive(Debug)]
+struct Shared {
+    output: Option<Output>,
+    format: Format,
+    /// The buffers of all threads that have appended.
+    threads: Mutex<Vec<Arc<Buffer>>>,
+    queue: Mutex<Queue>,
+    /// Something cannot wait for [`GATHER`], or something came while the writer slept.
+    urgent: Condvar,
+    written: Condvar,
+    /// The writer waits for a first line. It says so before it looks at the buffers for the last time, and a line is in its buffer before this is looked at:
+    /// one of both sees the other.
+    asleep: AtomicBool,
+    /// Lines dropped and not yet reported.
+    dropped: AtomicU64,
+}
+
+type Buffer = Mutex<Vec<u8>>;
+
+#[derive(Debug, Default)]
+struct Queue {
+    full: Vec<Vec<u8>>,
+    /// Bytes in `full` and in the writer's hands.
+    held: usize,
+    /// Empty buffers, kept for the next.
+    spare: Vec<Vec<u8>>,
+    closed: bool,
+    reopen: bool,
+    /// Flushes asked for, and served: numbers that grow.
+    asked: u64,
+    served: u64,
+}
+
+impl Queue {
+    fn is_urgent(&self) -> bool {
+        !self.full.is_empty() || self.closed || self.reopen || self.asked > self.served
+    }
+}
+
+impl Shared {
+    fn append(&self, buffer: &Buffer, write: impl FnOnce(&mut Vec<u8>)) {
+        let mut buffer = lock(buffer);
+        if buffer.len() >= FULL && !self.hand_over(&mut buffer) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let is_first = buffer.is_empty();
+        write(&mut buffer);
+        drop(buffer);
+        if is_first && self.asleep.swap(false, Ordering::SeqCst) {
+            // With the lock, or the writer might be between looking and waiting.
+            drop(self.lock_queue());
+            self.urgent.notify_one();
+        }
+    }
+
+    /// `false`: there is no room.
+    fn hand_over(&self, buffer: &mut Vec<u8>) -> bool {
+        let mut queue = self.lock_queue();
+        if queue.held + buffer.len() > HELD {
+            return false;
+        }
+        queue.held += buffer.len();
+        let empty = queue.spare.pop().unwrap_or_else(|| Vec::with_capacity(FULL + FULL / 4));
+        queue.full.push(std::mem::replace(buffer, empty));
+        self.urgent.notify_one();
+        true
+    }
+
+    fn ask_flush(&self) -> u64 {
+        let mut queue = self.lock_queue();
+        queue.asked += 1;
+        self.urgent.notify_one();
+        queue.asked
+    }
+
+    /// `false`: not until then.
+    fn await_flush(&self, asked: u64, until: Instant) -> bool {
+        let mut queue = self.lock_queue();
+        while queue.served < asked {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            queue = self.written.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    fn new_buffer(&self) -> Arc<Buffer> {
+        let buffer = Arc::new(Buffer::default());
+        lock(&self.threads).push(Arc::clone(&buffer));
+        buffer
+    }
+
+    fn lock_queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+}
+
+/// The buffers of a thread, one for each sink it has appended to.
+struct Buffers(Vec<(Weak<Shared>, Arc<Buffer>)>);
+
+impl Buffers {
+    fn find(&self, sink: &Arc<Shared>) -> Option<&Buffer> {
+        // What a Weak points to is not given to others, so that the address tells sinks apart.
+        let own = self.0.iter().find(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(sink)));
+        own.map(|(_, buffer)| &**buffer)
+    }
+
+    fn add(&mut self, sink: &Arc<Shared>) -> Arc<Buffer> {
+        self.0.retain(|(of, _)| of.strong_count() > 0);
+        let buffer = sink.new_buffer();
+        self.0.push((Arc::downgrade(sink), Arc::clone(&buffer)));
+        buffer
+    }
+}
+
+thread_local! {
+    static BUFFERS: RefCell<Buffers> = const { RefCell::new(Buffers(Vec::new())) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

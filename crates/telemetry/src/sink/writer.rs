@@ -1,0 +1,153 @@
+//! The thread that writes.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::{FULL, GATHER, Shared, lock};
+use crate::{Format, counters, timestamp};
+
+/// Empty buffers kept.
+const SPARE: usize = 8;
+/// Before an output that is full, and does not block, is tried again.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Writes until the sink is closed and empty.
+pub(super) fn run(shared: &Shared, mut file: File) {
+    let mut batch = Vec::new();
+    loop {
+        let order = wait(shared);
+        if order.reopen {
+            reopen(shared, &mut file);
+        }
+        collect(shared, &mut batch);
+        let bytes: usize = batch.iter().map(Vec::len).sum();
+        for lines in &batch {
+            write(shared, &mut file, lines);
+        }
+        report_dropped(shared, &mut file);
+        put_back(shared, &mut batch, order.serves);
+        if order.close && bytes == 0 {
+            return;
+        }
+    }
+}
+
+/// What to do now.
+struct Order {
+    serves: u64,
+    reopen: bool,
+    close: bool,
+}
+
+/// Waits for a first line, then for others to come along with it.
+fn wait(shared: &Shared) -> Order {
+    shared.asleep.store(true, Ordering::SeqCst);
+    let has_lines = lock(&shared.threads).iter().any(|buffer| !lock(buffer).is_empty());
+    let mut queue = shared.lock_queue();
+    if has_lines {
+        shared.asleep.store(false, Ordering::SeqCst);
+    }
+    while shared.asleep.load(Ordering::SeqCst) && !queue.is_urgent() {
+        queue = shared.urgent.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    }
+    shared.asleep.store(false, Ordering::SeqCst);
+    let until = Instant::now() + GATHER;
+    while !queue.is_urgent() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        queue = shared.urgent.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    Order { serves: queue.asked, reopen: std::mem::take(&mut queue.reopen), close: queue.closed }
+}
+
+/// Takes everything there is: full buffers first, since the lines of a thread stay in order so.
+fn collect(shared: &Shared, batch: &mut Vec<Vec<u8>>) {
+    let buffers = lock(&shared.threads).clone();
+    let mut queue = shared.lock_queue();
+    batch.append(&mut queue.full);
+    drop(queue);
+    for buffer in &buffers {
+        let mut buffer = lock(buffer);
+        if !buffer.is_empty() {
+            let mut queue = shared.lock_queue();
+            // Those that were handed over since.
+            batch.append(&mut queue.full);
+            let empty = queue.spare.pop().unwrap_or_default();
+            drop(queue);
+            batch.push(std::mem::replace(&mut buffer, empty));
+        }
+    }
+    // Buffers of threads that have ended.
+    drop(buffers);
+    lock(&shared.threads)
+        .retain(|buffer| std::sync::Arc::strong_count(buffer) > 1 || !lock(buffer).is_empty());
+}
+
+/// The batch is written: it is held no more, and its buffers can be used again.
+fn put_back(shared: &Shared, batch: &mut Vec<Vec<u8>>, serves: u64) {
+    let mut queue = shared.lock_queue();
+    queue.held = queue.full.iter().map(Vec::len).sum();
+    queue.served = serves;
+    for mut lines in batch.drain(..) {
+        if queue.spare.len() < SPARE && lines.capacity() <= 4 * FULL {
+            lines.clear();
+            queue.spare.push(lines);
+        }
+    }
+    shared.written.notify_all();
+}
+
+fn write(shared: &Shared, file: &mut File, lines: &[u8]) {
+    let mut rest = lines;
+    while !rest.is_empty() {
+        match file.write(rest) {
+            Ok(0) => break,
+            Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A terminal or pipe that somebody else has set to non-blocking.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(RETRY),
+            Err(_) => break,
+        }
+    }
+    let lost = rest.iter().filter(|&&b| b == b'\n').count();
+    shared.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+}
+
+/// Says how many lines were dropped; when that cannot be written either, the next time.
+fn report_dropped(shared: &Shared, file: &mut File) {
+    let dropped = shared.dropped.swap(0, Ordering::Relaxed);
+    if dropped == 0 {
+        return;
+    }
+    let time = timestamp(SystemTime::now());
+    let time = std::str::from_utf8(&time).unwrap_or_default();
+    let message = "log lines were dropped: the output did not take them";
+    let line = match shared.format {
+        Format::Text => format!("{time} WARN  {message} lines={dropped}\n"),
+        Format::Json => {
+            format!(
+                "{{\"time\":\"{time}\",\"level\":\"warn\",\"message\":\"{message}\",\"lines\":{dropped}}}\n"
+            )
+        }
+    };
+    match file.write_all(line.as_bytes()) {
+        Ok(()) => counters::LOG_LINES_DROPPED.add(dropped),
+        Err(_) => {
+            shared.dropped.fetch_add(dropped, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A file that cannot be opened leaves the old one in use.
+fn reopen(shared: &Shared, file: &mut File) {
+    let Some(output) = &shared.output else { return };
+    match output.open() {
+        Ok(opened) => *file = opened,
+        Err(error) => tracing::warn!(?output, %error, "a log file cannot be opened anew"),
+    }
+}
