@@ -1,4 +1,4 @@
-//! How an answer is framed, and whether its connection is kept: http-rules §1, RFC 9112 §6 and §9.3.
+//! How an answer is framed, and whether its connection is kept: `spec/http.md` §1, RFC 9112 §6 and §9.3.
 //!
 //! Pure functions of facts. Close is decided here, when the head is written, and never after.
 

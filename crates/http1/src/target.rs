@@ -145,6 +145,9 @@ fn is_port(port: &[u8]) -> bool {
 }
 
 fn is_host(host: &[u8]) -> bool {
+    if host.iter().all(|&b| is_reg_name(b)) {
+        return true;
+    }
     if let [b'[', literal @ .., b']'] = host {
         return std::str::from_utf8(literal).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok());
     }

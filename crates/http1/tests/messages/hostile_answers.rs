@@ -1,4 +1,4 @@
-//! http-rules §5: what an upstream can do wrong about where its answer ends. What is mended instead is in the case table.
+//! `spec/http.md` §5: what an upstream can do wrong about where its answer ends. What is mended instead is in the case table.
 
 use http::Method;
 use keepwarm_http1::{Limits, ResponseDecoder, ResponseHead};

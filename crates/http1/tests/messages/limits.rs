@@ -1,4 +1,4 @@
-//! The h1 rows of http-rules §8: at the limit passes, one over is refused, whatever the cut and before the rest has come.
+//! The h1 rows of `spec/http.md` §8: at the limit passes, one over is refused, whatever the cut and before the rest has come.
 
 use http::Method;
 use keepwarm_http1::{Event, Limits, RequestDecoder, RequestHead};

@@ -4,6 +4,7 @@ mod answer_cases;
 mod cases;
 mod hostile_answers;
 mod hostile_requests;
+mod hostile_targets;
 mod httparse_twin;
 mod limits;
 mod persistence;

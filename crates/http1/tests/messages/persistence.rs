@@ -1,4 +1,4 @@
-//! http-rules §1 as a full product: version x Connection x length x status x method x app's close x listener x trailers, each combination from the
+//! `spec/http.md` §1 as a full product: version x Connection x length x status x method x app's close x listener x trailers, each combination from the
 //! bytes of a request to the bytes of its answer, which a client then reads. Judged by an oracle written as the table reads.
 
 use http::Method;
