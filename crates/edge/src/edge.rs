@@ -49,9 +49,12 @@ impl Handler for Edge {
         answer_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
     }
 
-    fn finished(&self, _request: &Request, outcome: &Outcome) {
+    fn finished(&self, request: &Request, outcome: &Outcome) {
         counters::REQUESTS.count(outcome.status);
         counters::ANSWER_BYTES.add(outcome.body_bytes);
+        if let Some(log) = self.site.load().access_log() {
+            log.record(request, outcome);
+        }
     }
 }
 

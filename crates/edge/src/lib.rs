@@ -5,6 +5,7 @@
 //!
 //! Nothing here knows what an app is: a route ends in another handler ([`Target::App`]) or in an answer made when the site was made.
 
+mod access;
 mod answers;
 mod cidr;
 mod edge;
@@ -13,6 +14,7 @@ mod pattern;
 mod route;
 mod site;
 
+pub use access::AccessLog;
 pub use answers::{LocationPiece, Redirect, Respond};
 pub use cidr::Cidr;
 pub use edge::Edge;

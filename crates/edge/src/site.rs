@@ -1,5 +1,6 @@
 //! What a listener does.
 
+use crate::access::AccessLog;
 use crate::cidr::Cidr;
 use crate::route::{Route, allow};
 
@@ -8,6 +9,7 @@ use crate::route::{Route, allow};
 pub struct Site {
     routes: Vec<Route>,
     trusted_proxies: Vec<Cidr>,
+    access_log: Option<AccessLog>,
     /// `Allow` for the listener as a whole.
     allow: String,
 }
@@ -19,7 +21,14 @@ impl Site {
     pub fn new(mut routes: Vec<Route>, trusted_proxies: Vec<Cidr>) -> Self {
         routes.iter_mut().for_each(Route::bake);
         let allow = allow(routes.iter());
-        Self { routes, trusted_proxies, allow }
+        Self { routes, trusted_proxies, access_log: None, allow }
+    }
+
+    /// Records every request.
+    #[must_use]
+    pub fn with_access_log(mut self, log: AccessLog) -> Self {
+        self.access_log = Some(log);
+        self
     }
 
     pub(crate) fn routes(&self) -> &[Route] {
@@ -28,6 +37,10 @@ impl Site {
 
     pub(crate) fn trusted_proxies(&self) -> &[Cidr] {
         &self.trusted_proxies
+    }
+
+    pub(crate) fn access_log(&self) -> Option<&AccessLog> {
+        self.access_log.as_ref()
     }
 
     /// For `OPTIONS *`, and where a method is refused before a route is looked for.
