@@ -4,6 +4,8 @@
 //! keeps one worker with that command until it is killed, prints `ready` when the worker is, and what the worker prints after
 //! `stdout: `.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic is this program's way to fail")]
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
@@ -12,6 +14,7 @@ use keepwarm_workers::supervisor::{
     AppSpec, GUARDIAN, LAUNCH, Options, Supervisor, guardian_main, launcher_main,
 };
 
+#[expect(dead_code, reason = "the tests use more of it")]
 #[path = "../tests/supervisor/fake.rs"]
 mod fake;
 

@@ -121,6 +121,8 @@ enum Fate {
     Unplanned,
     /// It is to end, and not to be replaced.
     Planned,
+    /// Its wire has ended, and it is expected to end by itself: how it does says more than this.
+    Closed(String),
     /// It failed in a way that was seen before its end.
     Faulted(String),
     /// The dispatching side had it killed while it served.
@@ -226,7 +228,7 @@ impl Generation {
     /// The wire has ended.
     pub(super) fn handle_closed(&mut self, id: WorkerId, reason: &str, now: Instant) {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.is_wanted()) {
-            worker.fate = Fate::Faulted(reason.to_owned());
+            worker.fate = Fate::Closed(reason.to_owned());
             worker.enter(WorkerState::Stopping, Some(now + CLOSED_KILL_AFTER), now);
         }
     }
@@ -395,6 +397,9 @@ impl Generation {
                 }
                 WorkerState::Draining => (StopSignal::Term, "did not finish in time".to_owned()),
                 WorkerState::Ready | WorkerState::Stopping | WorkerState::Dead => {
+                    if let Fate::Closed(reason) = &worker.fate {
+                        worker.fate = Fate::Faulted(format!("{reason} and did not end"));
+                    }
                     (StopSignal::Kill, "did not end in time".to_owned())
                 }
             };
@@ -533,7 +538,7 @@ impl Worker {
         match (&self.fate, end) {
             (_, End::NotSpawned(error)) => format!("could not be spawned: {error}"),
             (Fate::Faulted(why) | Fate::Killed(why), End::Exited(exit)) => format!("{why}; {exit}"),
-            (Fate::Unplanned | Fate::Planned, End::Exited(exit)) => exit.to_string(),
+            (Fate::Unplanned | Fate::Planned | Fate::Closed(_), End::Exited(exit)) => exit.to_string(),
         }
     }
 }

@@ -12,6 +12,8 @@ use std::process::exit;
 use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::descriptors::close_inherited;
+
 /// The hidden sub-command that calls [`guardian_main`].
 pub const GUARDIAN: &str = "__guardian";
 
@@ -32,6 +34,7 @@ pub fn guardian_main() -> ! {
 }
 
 fn guard() -> io::Result<()> {
+    close_inherited();
     // Not among the processes that Ctrl-C or the end of a terminal reaches, and no hold on a directory.
     setsid()?;
     std::env::set_current_dir("/")?;

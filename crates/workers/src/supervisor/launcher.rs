@@ -14,6 +14,8 @@ use std::process::{Command, exit};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 
+use super::descriptors::close_inherited;
+
 /// The hidden sub-command that calls [`launcher_main`].
 pub const LAUNCH: &str = "__launch";
 
@@ -50,6 +52,7 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     let (Some(parent), Some(directory), Some(program)) = (parent, args.next(), args.next()) else {
         return Failure { message: format!("{LAUNCH} is not for use by hand"), status: CANNOT_EXECUTE };
     };
+    close_inherited();
     if let Err(failure) = detach(parent) {
         return failure;
     }

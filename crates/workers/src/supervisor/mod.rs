@@ -16,6 +16,7 @@
 mod api;
 mod app;
 mod control;
+mod descriptors;
 mod exit;
 mod guardian;
 mod guardian_watch;

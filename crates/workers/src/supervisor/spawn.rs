@@ -157,6 +157,10 @@ impl Thread {
     /// Returns the process of a guardian that guards.
     fn start_guardian(&mut self) -> io::Result<OwnedFd> {
         let (ours, theirs) = wire_pair()?;
+        let mut socket = UnixStream::from(ours);
+        // In the socket before the guardian is there: it reads them even if this process is killed at once.
+        let groups: String = self.groups.iter().map(|&group| guardian_line('+', group)).collect();
+        socket.write_all(groups.as_bytes())?;
         let process = Command::new(&self.executable)
             .arg(GUARDIAN)
             .stdin(Stdio::from(theirs))
@@ -164,10 +168,8 @@ impl Thread {
             .stderr(Stdio::null())
             .spawn()?;
         let pidfd = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
-        let mut guardian = Guardian { process, socket: UnixStream::from(ours) };
-        let guards = guardian
-            .wait_ready()
-            .and_then(|()| self.groups.iter().try_for_each(|&group| guardian.tell('+', group)));
+        let mut guardian = Guardian { process, socket };
+        let guards = guardian.wait_ready();
         let pidfd = guards.and(pidfd.map_err(io::Error::from));
         self.guardian = Some(guardian);
         if pidfd.is_err() {
@@ -194,8 +196,12 @@ impl Guardian {
     }
 
     fn tell(&mut self, sign: char, group: Pid) -> io::Result<()> {
-        self.socket.write_all(format!("{sign}{}\n", group.as_raw_nonzero()).as_bytes())
+        self.socket.write_all(guardian_line(sign, group).as_bytes())
     }
+}
+
+fn guardian_line(sign: char, group: Pid) -> String {
+    format!("{sign}{}\n", group.as_raw_nonzero())
 }
 
 fn wire_pair() -> io::Result<(OwnedFd, OwnedFd)> {

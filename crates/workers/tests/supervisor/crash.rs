@@ -139,7 +139,7 @@ async fn a_worker_that_the_dispatching_side_condemns_is_killed_and_replaced() {
     .await;
     let told =
         records("condemned").into_iter().filter_map(|record| record.field("reason").map(str::to_owned));
-    assert_eq!(told.last().unwrap(), "request timed out; killed by signal 9 (SIGKILL)");
+    assert_eq!(told.collect::<Vec<_>>().last().unwrap(), "request timed out; killed by signal 9 (SIGKILL)");
     bench.stop().await;
 }
 

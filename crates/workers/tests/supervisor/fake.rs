@@ -1,7 +1,6 @@
 //! The dispatching side as the tests need it, and a log that can be read.
 //!
 //! A fake wire: whatever a worker writes first is its HELLO; DRAIN is the end of what Keepwarm writes.
-#![allow(dead_code, reason = "two binaries use different parts of it")]
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

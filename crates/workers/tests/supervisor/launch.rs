@@ -7,7 +7,6 @@ use crate::harness::{Bench, SERVE, sh, wait_printed};
 
 #[tokio::test]
 async fn a_worker_has_four_descriptors_and_the_wire_is_one_of_them() {
-    // `ls` itself opens the directory it lists: descriptor 4 here.
     let python = "import os, sys\n\
         wire = int(os.environ['KEEPWARM_FD'])\n\
         fds = []\n\

@@ -3,14 +3,17 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::harness::{Process, SERVE, supervised};
+use crate::harness::{BOUND, Process, SERVE, supervised};
 
 /// A supervisor of its own, killed at the end of the test.
 struct Supervised {
     process: Child,
     lines: BufReader<ChildStdout>,
+    /// Lines that were read before somebody waited for them.
+    skipped: Vec<String>,
 }
 
 impl Supervised {
@@ -22,19 +25,33 @@ impl Supervised {
             .spawn()
             .unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap());
-        Self { process, lines }
+        Self { process, lines, skipped: Vec::new() }
     }
 
-    /// The rest of the first line that begins like this.
+    /// The rest of the first line that begins like this and was not given yet.
     fn wait_line(&mut self, beginning: &str) -> String {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it ended without {beginning:?}");
-            if let Some(rest) = line.strip_prefix(beginning) {
-                return rest.trim().to_owned();
+        let found = self.skipped.iter().position(|line| line.starts_with(beginning));
+        let line = found.map(|index| self.skipped.remove(index)).unwrap_or_else(|| {
+            loop {
+                let line = self.read_line();
+                if line.starts_with(beginning) {
+                    break line;
+                }
+                self.skipped.push(line);
             }
+        });
+        line[beginning.len()..].trim().to_owned()
+    }
+
+    fn read_line(&mut self) -> String {
+        if self.lines.buffer().is_empty() {
+            let mut fds = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
+            let time = Timespec { tv_sec: BOUND.as_secs().cast_signed(), tv_nsec: 0 };
+            assert_eq!(poll(&mut fds, Some(&time)).unwrap(), 1, "silence after {:?}", self.skipped);
         }
+        let mut line = String::new();
+        assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it ended after {:?}", self.skipped);
+        line
     }
 
     fn wait_process(&mut self, beginning: &str) -> Process {
@@ -108,7 +125,7 @@ fn a_guardian_that_is_killed_is_replaced_by_one_that_knows_the_old_groups() {
     supervised.wait_line("ready");
     let old = supervised.guardian();
     kill(old, Signal::KILL);
-    let deadline = std::time::Instant::now() + crate::harness::BOUND;
+    let deadline = std::time::Instant::now() + BOUND;
     // Nothing tells the outside that the new one guards: a look at the process list does.
     while !guards_anew(&supervised, old) {
         assert!(std::time::Instant::now() < deadline, "no new guardian");
@@ -145,7 +162,8 @@ fn the_guardian_holds_no_descriptor_of_a_worker() {
     let guardian = supervised.guardian();
     for fd in std::fs::read_dir(format!("/proc/{guardian}/fd")).unwrap() {
         let target = std::fs::read_link(fd.unwrap().path()).unwrap();
-        assert!(!target.starts_with("pipe:"), "{}", target.display());
+        let target = target.to_string_lossy();
+        assert!(!target.starts_with("pipe:"), "{target}");
     }
 }
 
