@@ -1,1 +1,78 @@
-fn main() {}
+//! Keepwarm: the server in front of and behind an application.
+
+mod adapter;
+mod assemble;
+mod cli;
+mod control;
+mod reload;
+mod run;
+mod sources;
+mod watch;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use keepwarm_workers::supervisor::{GUARDIAN, LAUNCH, guardian_main, launcher_main};
+
+/// Exit statuses; the table for operators is in `docs/operate/`.
+mod exit {
+    /// An app could not be started, or a reload failed.
+    pub(crate) const FAILED: u8 = 1;
+    /// The command line or the configuration is wrong.
+    pub(crate) const USAGE: u8 = 2;
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    // Other processes of ours, which are this binary again.
+    match arguments.next() {
+        Some(first) if first == LAUNCH => launcher_main(arguments),
+        Some(first) if first == GUARDIAN => guardian_main(),
+        _ => {}
+    }
+    match Cli::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Reload(options) => reload::reload(&options),
+        Command::Explain { key } => explain(key.as_deref()),
+        Command::Reference { schema } => {
+            let text = match schema {
+                true => keepwarm_config::json_schema(),
+                false => keepwarm_config::reference_markdown(),
+            };
+            print(&text)
+        }
+    }
+}
+
+fn explain(key: Option<&str>) -> ExitCode {
+    match keepwarm_config::explain(key.unwrap_or_default()) {
+        Ok(text) => print(&text),
+        Err(message) => {
+            complain(&message);
+            ExitCode::from(exit::USAGE)
+        }
+    }
+}
+
+/// Writes to standard output; a reader that has left early (`| head`) is no error.
+fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    if !text.ends_with('\n') {
+        let _ = out.write_all(b"\n");
+    }
+    let _ = out.flush();
+    ExitCode::SUCCESS
+}
+
+/// Says what is wrong.
+pub(crate) fn complain(message: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "keepwarm: {}", message.trim_end());
+}
+
+/// Whether standard error takes colours: a terminal, and no wish against them (`NO_COLOR`).
+pub(crate) fn colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}

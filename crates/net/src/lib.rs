@@ -25,7 +25,11 @@ pub use field_edits::FieldEdits;
 pub use h1::{Message, WebSocketLimits};
 pub use handler::{Forwarded, Handler, Outcome, Peer, Request, Scheme};
 pub use io::Io;
-pub use listener::{BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, bind, serve};
+pub use keepwarm_http1::Limits as SyntaxLimits;
+pub use listener::{
+    BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
+    serve, stop_listening,
+};
 pub use reactor::watch;
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use keepwarm_http1::Limits;
 use rustix::net::SocketFlags;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use tokio::io::Interest;
-use tokio::sync::Notify;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{Notify, watch};
 
 use crate::{Handler, Io, Peer, Scheme, h1};
 
@@ -85,6 +86,8 @@ static REQUESTS: AtomicU64 = AtomicU64::new(1);
 #[derive(Debug)]
 pub struct OpenConnections {
     count: AtomicUsize,
+    /// Those that are reading or answering a request.
+    busy: AtomicUsize,
     limit: usize,
     closed: Notify,
     by_client: Mutex<HashMap<IpAddr, usize>>,
@@ -93,7 +96,13 @@ pub struct OpenConnections {
 impl OpenConnections {
     /// At most `limit` connections at once.
     pub fn new(limit: usize) -> Self {
-        Self { count: AtomicUsize::new(0), limit, closed: Notify::new(), by_client: Mutex::default() }
+        Self {
+            count: AtomicUsize::new(0),
+            busy: AtomicUsize::new(0),
+            limit,
+            closed: Notify::new(),
+            by_client: Mutex::default(),
+        }
     }
 
     /// How many there are.
@@ -103,16 +112,34 @@ impl OpenConnections {
 
     /// Waits until there is none.
     pub async fn none(&self) {
-        self.below(1).await;
+        self.until(|| self.count() == 0).await;
     }
 
-    async fn below(&self, limit: usize) {
+    /// Waits, while the process drains, until none has a request.
+    pub async fn none_busy(&self) {
+        self.until(|| self.busy.load(Ordering::Relaxed) == 0).await;
+    }
+
+    async fn until(&self, reached: impl Fn() -> bool) {
         loop {
-            let closed = self.closed.notified();
-            if self.count() < limit {
+            let mut changed = std::pin::pin!(self.closed.notified());
+            // Before the look, or a change between the two would be missed.
+            changed.as_mut().enable();
+            if reached() {
                 return;
             }
-            closed.await;
+            changed.await;
+        }
+    }
+
+    pub(crate) fn begin_request(&self) {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_request(&self, draining: bool) {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+        if draining {
+            self.closed.notify_waiters();
         }
     }
 
@@ -169,6 +196,24 @@ impl Bound {
     /// No descriptor is left.
     pub fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { fd: self.fd.try_clone()?, address: self.address })
+    }
+
+    /// From now on clients that would connect are ignored: their first packet is dropped, so that they try again and then learn that nobody
+    /// listens. Closing the socket instead would reset those that are connected and not yet accepted.
+    pub fn refuse_new(&self) {
+        // Classic BPF on a TCP segment: byte 13 holds the flags, 0x02 is SYN. A listening socket sees no segment of accepted connections.
+        const LOAD_BYTE: u16 = 0x30;
+        const JUMP_IF_SET: u16 = 0x45;
+        const RETURN: u16 = 0x06;
+        let drop_syn = [
+            SockFilter::new(LOAD_BYTE, 0, 0, 13),
+            SockFilter::new(JUMP_IF_SET, 0, 1, 0x02),
+            SockFilter::new(RETURN, 0, 0, 0),
+            SockFilter::new(RETURN, 0, 0, u32::MAX),
+        ];
+        if self.address.is_some() {
+            let _ = SockRef::from(&self.fd).attach_filter(&drop_syn);
+        }
     }
 }
 
@@ -234,33 +279,89 @@ fn unix_bound(listener: UnixListener) -> io::Result<Bound> {
     Ok(Bound { fd: listener.into(), address: None })
 }
 
-/// Accepts on this thread until `stop` says so. All threads share one socket: with `SO_REUSEPORT` each would have a
+/// A way to end one [`serve`].
+#[derive(Debug)]
+pub struct StopListening(watch::Sender<Stop>);
+
+/// What [`StopListening`] says, for [`serve`].
+#[derive(Debug)]
+pub struct StopSignal(watch::Receiver<Stop>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    NotYet,
+    HandOver,
+    AcceptRest,
+}
+
+/// A pair: one end for who stops, one for who serves.
+pub fn stop_listening() -> (StopListening, StopSignal) {
+    let (sender, receiver) = watch::channel(Stop::NotYet);
+    (StopListening(sender), StopSignal(receiver))
+}
+
+impl StopListening {
+    /// Stop at once: somebody else accepts from this socket.
+    pub fn hand_over(&self) {
+        self.0.send_replace(Stop::HandOver);
+    }
+
+    /// Accept what has connected before, then stop (see [`Bound::refuse_new`]).
+    pub fn accept_rest(&self) {
+        self.0.send_replace(Stop::AcceptRest);
+    }
+}
+
+/// Without a new connection for this long, those that had connected before are all accepted.
+const REST: Duration = Duration::from_millis(50);
+
+/// Accepts on this thread until it is told to stop. All threads share one socket: with `SO_REUSEPORT` each would have a
 /// queue of its own, which a busy thread leaves waiting and a closed one resets.
-pub async fn serve(bound: Bound, context: Arc<ListenerContext>, stop: Arc<Notify>) {
-    let address = bound.address;
-    let socket = match crate::watch(bound.fd, Interest::READABLE) {
-        Ok(socket) => socket,
+pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSignal) {
+    let listener = match crate::watch(bound.fd, Interest::READABLE) {
+        Ok(socket) => Listener { socket, address: bound.address, context },
         Err((_, error)) => {
             tracing::error!(%error, "a listening socket cannot be watched");
             return;
         }
     };
-    let accepting = async {
+    tokio::select! {
+        () = listener.accept_all() => {}
+        stopped = stop.0.wait_for(|stop| *stop != Stop::NotYet) => {
+            if !stopped.is_ok_and(|stop| *stop == Stop::AcceptRest) {
+                return;
+            }
+        }
+    }
+    while tokio::time::timeout(REST, listener.accept_one()).await.is_ok() {}
+}
+
+struct Listener {
+    socket: AsyncFd<OwnedFd>,
+    address: Option<SocketAddr>,
+    context: Arc<ListenerContext>,
+}
+
+impl Listener {
+    async fn accept_all(&self) {
+        let open = &self.context.open;
         loop {
-            context.open.below(context.open.limit).await;
-            match socket.readable().await {
+            open.until(|| open.count() < open.limit).await;
+            self.accept_one().await;
+        }
+    }
+
+    async fn accept_one(&self) {
+        loop {
+            match self.socket.readable().await {
                 Ok(mut guard) => match guard.try_io(|socket| accept(socket.get_ref())) {
-                    Ok(Ok((fd, client))) => begin(fd, client, address, &context),
+                    Ok(Ok((fd, client))) => return begin(fd, client, self.address, &self.context),
                     Ok(Err(error)) => recover(&error).await,
                     Err(_would_block) => {}
                 },
                 Err(error) => recover(&error).await,
             }
         }
-    };
-    tokio::select! {
-        () = accepting => {}
-        () = stop.notified() => {}
     }
 }
 

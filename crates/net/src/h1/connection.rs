@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
     loop {
         let next = stream.next_request().await;
         let handler = Arc::clone(&stream.context.handler);
+        let _busy = Busy::new(&stream.context);
         match next {
             Next::Request => handler.handle(&mut Exchange { stream: &mut stream }).await,
             Next::Refused(refusal) => stream.refuse(&*handler, &refusal),
@@ -34,6 +36,22 @@ pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
         }
     }
     stream.rest();
+}
+
+/// Counts a request that is under way.
+struct Busy(Arc<ListenerContext>);
+
+impl Busy {
+    fn new(context: &Arc<ListenerContext>) -> Self {
+        context.open.begin_request();
+        Self(Arc::clone(context))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.open.end_request(self.0.draining.load(Ordering::Relaxed));
+    }
 }
 
 /// What comes next on a connection.
@@ -53,7 +71,8 @@ enum After {
 
 impl Stream {
     async fn next_request(&mut self) -> Next {
-        if !self.awake || self.storage.read.is_empty() && !poll_fn(|cx| self.poll_first_bytes(cx)).await {
+        let quiet = !self.awake || self.storage.read.is_empty();
+        if quiet && !poll_fn(|cx| self.poll_first_bytes(cx)).await {
             return Next::Over;
         }
         self.request.received = Instant::now();

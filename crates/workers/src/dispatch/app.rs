@@ -50,6 +50,8 @@ pub struct App {
     /// Requests whose worker may be waiting for a client's body.
     expecting: AtomicUsize,
     warned_hop_by_hop: AtomicBool,
+    /// What its workers say about themselves.
+    about: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,7 @@ impl App {
             cgi_names: AtomicBool::new(true),
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
+            about: Mutex::default(),
         })
     }
 
@@ -97,6 +100,11 @@ impl App {
         self.state().queue.waiting()
     }
 
+    /// The kind of app and the language, as its workers say (`wsgi, CPython 3.11.7`).
+    pub fn about(&self) -> Option<String> {
+        self.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(super) fn is_blocking(&self) -> bool {
         self.blocking.load(Ordering::Relaxed)
     }
@@ -106,7 +114,9 @@ impl App {
     }
 
     /// A worker is ready.
-    pub(super) fn welcome_worker(&self, link: &Arc<Link>, streams: usize, kind: &str) {
+    pub(super) fn welcome_worker(&self, link: &Arc<Link>, streams: usize, kind: &str, language: &str) {
+        let about = format!("{}, {language}", kind.to_uppercase());
+        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(about);
         self.blocking.store(streams == 1, Ordering::Relaxed);
         self.cgi_names.store(kind != "asgi", Ordering::Relaxed);
         let mut state = self.state();

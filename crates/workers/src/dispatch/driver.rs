@@ -194,7 +194,7 @@ fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
 fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let text = |name: &str| String::from_utf8_lossy(hello.about(name).unwrap_or(b"unknown")).into_owned();
     let kind = text("kind");
-    app.welcome_worker(link, hello.streams as usize, &kind);
+    app.welcome_worker(link, hello.streams as usize, &kind, &text("language"));
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: text("adapter"),

@@ -1,0 +1,245 @@
+//! A checked configuration as running parts: what the edge, the workers and the listeners are given.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, Program};
+use keepwarm_edge::{
+    Cidr, Edge, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route, Site,
+    Target,
+};
+use keepwarm_net::{ConnectionLimits, FieldEdits, WebSocketLimits};
+use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
+use keepwarm_workers::supervisor::AppSpec;
+
+/// How the workers of all apps are run.
+///
+/// # Errors
+/// The adapter could not be put in its place.
+pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
+    let adapter = crate::adapter::python()?;
+    Ok(config.apps.iter().map(|app| spec(app, &adapter)).collect())
+}
+
+fn spec(app: &App, adapter: &Path) -> AppSpec {
+    let mut env: Vec<(OsString, OsString)> =
+        app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let python_path =
+        app.env.get("PYTHONPATH").map(OsString::from).or_else(|| std::env::var_os("PYTHONPATH"));
+    env.push(("PYTHONPATH".into(), path_before(adapter, python_path)));
+    AppSpec {
+        name: app.name.as_str().into(),
+        command: command(app),
+        directory: app.directory.clone(),
+        env,
+        workers: workers(app),
+        boot_timeout: app.boot_timeout,
+        drain_timeout: app.drain_timeout,
+        start_retries: app.start_retries,
+    }
+}
+
+fn path_before(first: &Path, rest: Option<OsString>) -> OsString {
+    let mut path = first.as_os_str().to_owned();
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}
+
+fn command(app: &App) -> Vec<OsString> {
+    let mut command = vec![interpreter(app).into_os_string()];
+    command.extend(app.options.iter().map(OsString::from));
+    command.extend(["-m", "keepwarm"].map(OsString::from));
+    if let Program::Entry(entry) = &app.program {
+        command.push(entry.into());
+    }
+    if let Some(kind) = app.kind {
+        let kind = match kind {
+            AppKind::Wsgi => "wsgi",
+            AppKind::Asgi => "asgi",
+        };
+        command.extend(["--kind", kind].map(OsString::from));
+    }
+    command
+}
+
+/// As configured; else that of an active or a local virtual environment; else `python3`.
+fn interpreter(app: &App) -> PathBuf {
+    if let Some(interpreter) = &app.interpreter {
+        return interpreter.clone();
+    }
+    let active = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
+    let local = Path::new(".venv/bin/python");
+    match active {
+        Some(active) if active.exists() => active,
+        _ if app.directory.join(local).exists() => {
+            std::path::absolute(app.directory.join(local)).unwrap_or_else(|_| local.into())
+        }
+        _ => "python3".into(),
+    }
+}
+
+/// An app as the first lines of a run name it.
+pub(crate) fn title(app: &App) -> String {
+    match &app.program {
+        Program::Entry(entry) => entry.clone(),
+        Program::Command(command) => command.join(" "),
+    }
+}
+
+/// What answers the requests of a listener.
+pub(crate) fn edge(site: Site, _listen: &Listen) -> Edge {
+    Edge::new(site)
+}
+
+/// What writes the log.
+pub(crate) struct Logging;
+
+impl Logging {
+    /// Writes what is still to be written.
+    pub(crate) fn finish(self) {}
+}
+
+pub(crate) fn start_logging(_config: &Config) -> Result<Logging, String> {
+    Ok(Logging)
+}
+
+/// As configured, or one per core.
+pub(crate) fn workers(app: &App) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    app.workers.map_or_else(cores, |workers| workers as usize)
+}
+
+/// How an app's requests are treated.
+pub(crate) fn policy(app: &App, limits: &Limits) -> AppPolicy {
+    AppPolicy {
+        queue: app.queue as usize,
+        queue_timeout: app.queue_timeout,
+        request_timeout: app.request_timeout,
+        response_buffer: limits.response_buffer,
+        workers: workers(app),
+        websocket: WebSocketLimits {
+            frame: size(limits.websocket_frame),
+            message: size(limits.websocket_message),
+            idle: limits.websocket_idle,
+        },
+    }
+}
+
+/// What clients may do on a listener's connections.
+pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
+    const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let rate = |rate: Option<u64>| rate.map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX));
+    ConnectionLimits {
+        syntax: keepwarm_net::SyntaxLimits {
+            request_line: size(limits.request_line),
+            header_block: size(limits.header_block),
+            fields: size(limits.header_fields),
+            trailer_block: size(limits.trailer_block),
+            trailer_fields: size(limits.trailer_fields),
+            chunk_extensions: size(limits.chunk_extensions),
+        },
+        head_timeout: limits.head_timeout,
+        body_rate: rate(limits.body_rate),
+        body_grace: limits.body_grace,
+        drain_rate: rate(limits.drain_rate),
+        idle: limits.idle_timeout,
+        requests: limits.connection_requests.unwrap_or(u64::MAX),
+        age: limits.connection_age.unwrap_or(FOREVER),
+        write_timeout: limits.write_timeout,
+        per_client: limits.connections_per_client.map_or(0, size),
+    }
+}
+
+/// What a listener does with requests.
+///
+/// # Errors
+/// A field of a route that cannot be sent; the configuration has checked them before.
+pub(crate) fn site(config: &Config, listen: &Listen, links: &Links) -> Result<Site, String> {
+    let routes =
+        listen.routes.iter().map(|route| self::route(config, route, links)).collect::<Result<_, _>>()?;
+    Ok(Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect()))
+}
+
+fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Result<Route, String> {
+    let rules = &route.headers;
+    let edits = match rules.remove.is_empty() && rules.set.is_empty() {
+        true => None,
+        false => {
+            let set = rules.set.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            let remove = rules.remove.iter().map(String::as_str);
+            Some(Arc::new(FieldEdits::new(remove, set).map_err(|bad| bad.to_string())?))
+        }
+    };
+    Ok(Route {
+        hosts: route.hosts.iter().map(host).collect(),
+        path: path(&route.path),
+        methods: route.methods.iter().filter_map(|method| method.parse().ok()).collect(),
+        target: target(config, &route.action, links)?,
+        strip_prefix: route.strip_prefix,
+        max_body: route.max_body,
+        allow: route.allow.iter().filter_map(cidr).collect(),
+        deny: route.deny.iter().filter_map(cidr).collect(),
+        edits,
+        abort_on_half_close: route.abort_on_half_close,
+    })
+}
+
+fn target(config: &Config, action: &Action, links: &Links) -> Result<Target, String> {
+    Ok(match action {
+        Action::App(name) => {
+            let app = config.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
+            let app = links.set_app(name, policy(app, &config.server.limits));
+            Target::App {
+                name: Arc::clone(&app.name),
+                handler: Arc::new(AppHandler(app)),
+                forwarded: ForwardedFields::FromProxies,
+            }
+        }
+        Action::Respond(respond) => Target::Respond(
+            Respond::new(respond.status, respond.content_type.as_deref(), &respond.headers, &respond.body)
+                .map_err(|bad| bad.to_string())?,
+        ),
+        Action::Redirect(redirect) => {
+            let to = redirect.to.iter().map(piece).collect();
+            Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
+        }
+    })
+}
+
+fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {
+    match piece {
+        keepwarm_config::RedirectPiece::Text(text) => LocationPiece::Text(text.clone()),
+        keepwarm_config::RedirectPiece::Host => LocationPiece::Host,
+        keepwarm_config::RedirectPiece::Path => LocationPiece::Path,
+        keepwarm_config::RedirectPiece::Query => LocationPiece::Query,
+    }
+}
+
+fn host(pattern: &keepwarm_config::HostPattern) -> HostPattern {
+    match pattern {
+        keepwarm_config::HostPattern::Exact(host) => HostPattern::Exact(host.clone()),
+        keepwarm_config::HostPattern::Below(suffix) => HostPattern::Below(suffix.clone()),
+    }
+}
+
+fn path(pattern: &keepwarm_config::PathPattern) -> PathPattern {
+    match pattern {
+        keepwarm_config::PathPattern::Any => PathPattern::Any,
+        keepwarm_config::PathPattern::Exact(path) => PathPattern::Exact(path.clone()),
+        keepwarm_config::PathPattern::Prefix(prefix) => PathPattern::Prefix(prefix.clone()),
+    }
+}
+
+fn cidr(block: &keepwarm_config::Cidr) -> Option<Cidr> {
+    Cidr::new(block.address, block.prefix)
+}
+
+fn size(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

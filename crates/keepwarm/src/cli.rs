@@ -1,0 +1,91 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// What was asked for.
+#[derive(Debug, Parser)]
+#[command(
+    name = "keepwarm",
+    version,
+    about = "Serves an application from long-lived workers, with HTTP exactly right.",
+    after_help = "Examples:\n  keepwarm run shop.wsgi:application            serve a Python app (WSGI or ASGI) on 127.0.0.1:8080\n  \
+                  keepwarm run shop.wsgi:application --bind 0.0.0.0:80 --workers 4\n  \
+                  keepwarm run                                  serve what keepwarm.toml says\n  \
+                  keepwarm run --dry-run                        only check the configuration\n  \
+                  keepwarm reload                               new configuration, new workers, no request lost\n  \
+                  keepwarm explain app.workers                  what a key of the configuration means",
+    disable_help_subcommand = true
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve an application
+    Run(Run),
+    /// Have the running Keepwarm read its configuration again and replace its workers, losing no request
+    Reload(Reload),
+    /// Explain a key of the configuration, or list the keys of a section
+    Explain {
+        /// The key, for example `app.workers`, `queue_timeout` or `listen`
+        key: Option<String>,
+    },
+    /// Write the reference of the configuration: a page or a JSON schema
+    Reference {
+        /// Print the JSON schema instead of the page
+        #[arg(long)]
+        schema: bool,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Run {
+    /// What to serve: `module:attribute` or `path/file.py:attribute` for Python (WSGI and ASGI are told apart). Without it, the
+    /// configuration file says
+    pub(crate) target: Option<String>,
+    /// The configuration file
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "target",
+        help = "The configuration file [default: keepwarm.toml]"
+    )]
+    pub(crate) config: Option<PathBuf>,
+    /// Where to listen: HOST:PORT or unix:PATH; may be given several times
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        help = "Where to listen: HOST:PORT or unix:PATH; may be repeated [default: 127.0.0.1:8080]"
+    )]
+    pub(crate) bind: Vec<String>,
+    /// How many worker processes
+    #[arg(long, value_name = "N", help = "How many worker processes [default: one per core]")]
+    pub(crate) workers: Option<String>,
+    /// Replace the workers when a source file of the app changes (for development)
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Check the configuration and the files it names, and exit
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// A program that serves HTTP on the port in the variable PORT
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reload {
+    /// The configuration file of the Keepwarm that is meant
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "The configuration file of the Keepwarm that is meant [default: the one started in this directory]"
+    )]
+    pub(crate) config: Option<PathBuf>,
+    /// The process id of the Keepwarm that is meant
+    #[arg(long, value_name = "PID", conflicts_with = "config")]
+    pub(crate) pid: Option<u32>,
+}

@@ -1,0 +1,115 @@
+//! How a running Keepwarm is spoken to by another process of the same user: an abstract Unix socket, which leaves no file behind.
+//!
+//! The name says whose it is, what it serves and which process it is: `keepwarm/UID/HASH/PID`. One line comes in (`reload`), one line of JSON
+//! goes out.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot};
+
+/// A request to reload, and where its outcome goes.
+pub(crate) type ReloadRequest = oneshot::Sender<Result<String, String>>;
+
+/// What a Keepwarm serves, as far as telling it from others goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity(u64);
+
+impl Identity {
+    /// That of a configuration file.
+    pub(crate) fn of_config(file: &Path) -> Self {
+        Self::of("config", &file.canonicalize().unwrap_or_else(|_| file.to_path_buf()))
+    }
+
+    /// That of a target started in a directory.
+    pub(crate) fn of_directory(directory: &Path) -> Self {
+        Self::of("directory", &directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf()))
+    }
+
+    fn of(kind: &str, path: &Path) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (kind, path).hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// Takes requests until the process ends.
+///
+/// # Errors
+/// The socket cannot be made.
+pub(crate) fn listen(identity: Identity, reloads: mpsc::UnboundedSender<ReloadRequest>) -> io::Result<()> {
+    let name = format!("{}{:016x}/{}", prefix(), identity.0, std::process::id());
+    let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // An abstract socket has no permissions: look who it is.
+            let user = stream.peer_cred().map(|peer| peer.uid());
+            if user.is_ok_and(|user| user == 0 || user == rustix::process::geteuid().as_raw()) {
+                tokio::spawn(serve(stream, reloads.clone()));
+            }
+        }
+    });
+    Ok(())
+}
+
+async fn serve(stream: tokio::net::UnixStream, reloads: mpsc::UnboundedSender<ReloadRequest>) {
+    let mut stream = tokio::io::BufReader::new(stream);
+    let mut line = String::new();
+    if stream.read_line(&mut line).await.is_err() {
+        return;
+    }
+    let answer = match line.trim_end() {
+        "reload" => {
+            let (reply, outcome) = oneshot::channel();
+            let _ = reloads.send(reply);
+            match outcome.await {
+                Ok(Ok(message)) => json!({ "ok": true, "message": message }),
+                Ok(Err(message)) => json!({ "ok": false, "message": message }),
+                Err(_) => json!({ "ok": false, "message": "Keepwarm is stopping." }),
+            }
+        }
+        other => json!({ "ok": false, "message": format!("unknown request {other:?}") }),
+    };
+    let _ = stream.write_all(format!("{answer}\n").as_bytes()).await;
+}
+
+/// The process ids of the Keepwarms of this user that fit.
+pub(crate) fn find(identity: Option<Identity>, pid: Option<u32>) -> io::Result<Vec<(u32, String)>> {
+    let sockets = std::fs::read_to_string("/proc/net/unix")?;
+    let prefix = prefix();
+    let mut found: Vec<(u32, String)> = Vec::new();
+    for name in sockets.lines().filter_map(|line| line.rsplit(' ').next()?.strip_prefix('@')) {
+        let Some((hash, process)) = name.strip_prefix(&prefix).and_then(|rest| rest.split_once('/')) else {
+            continue;
+        };
+        let Ok(process) = process.parse() else { continue };
+        let fits = identity.is_none_or(|identity| hash == format!("{:016x}", identity.0))
+            && pid.is_none_or(|pid| pid == process);
+        if fits && !found.iter().any(|(seen, _)| *seen == process) {
+            found.push((process, name.to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// Asks one of them to reload; the outcome in words.
+pub(crate) fn ask_to_reload(name: &str) -> io::Result<Result<String, String>> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    stream.write_all(b"reload\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let answer: Value = serde_json::from_str(&line).map_err(io::Error::other)?;
+    let message = answer.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Ok(if answer.get("ok") == Some(&Value::Bool(true)) { Ok(message) } else { Err(message) })
+}
+
+fn prefix() -> String {
+    format!("keepwarm/{}/", rustix::process::geteuid().as_raw())
+}

@@ -1,0 +1,98 @@
+//! `keepwarm run`: from the command line to a serving process, and to its end.
+//!
+//! The main thread is the control thread: it runs the supervisor, signals and reloads. The data plane has threads of its own.
+
+mod listeners;
+mod server;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use keepwarm_config::{Config, Report, Target, Warning};
+
+use crate::control::Identity;
+use crate::sources::World;
+use crate::{cli, colours, complain, exit};
+
+/// The configuration file that is looked for.
+const DEFAULT_FILE: &str = "keepwarm.toml";
+
+/// Runs until a signal ends it.
+pub(crate) fn run(options: &cli::Run) -> ExitCode {
+    let source = match Source::of(options) {
+        Ok(source) => source,
+        Err(message) => {
+            complain(&message);
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    let config = match source.load() {
+        Ok((config, warnings)) => {
+            warnings.iter().for_each(|warning| complain(&warning.to_string()));
+            config
+        }
+        Err(report) => {
+            eprintln!("{}", report.coloured(colours()));
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    if options.dry_run {
+        return crate::print(&format!("{}: the configuration is good", source.name()));
+    }
+    server::serve(source, config)
+}
+
+/// Where the configuration comes from, at the start and at every reload.
+#[derive(Debug)]
+pub(crate) enum Source {
+    File(PathBuf),
+    CommandLine(Target),
+}
+
+impl Source {
+    fn of(options: &cli::Run) -> Result<Self, String> {
+        if options.target.is_some() || !options.command.is_empty() {
+            return Ok(Self::CommandLine(Target {
+                entry: options.target.clone().unwrap_or_default(),
+                command: options.command.clone(),
+                bind: options.bind.clone(),
+                workers: options.workers.clone(),
+                watch: options.watch,
+            }));
+        }
+        if !options.bind.is_empty() || options.workers.is_some() || options.watch {
+            return Err("--bind, --workers and --watch go with a TARGET; with a configuration file they are its keys `bind`, \
+                        `workers` and `watch`"
+                .to_owned());
+        }
+        match &options.config {
+            Some(file) => Ok(Self::File(file.clone())),
+            None if Path::new(DEFAULT_FILE).exists() => Ok(Self::File(DEFAULT_FILE.into())),
+            None => Err(format!(
+                "there is nothing to run: no TARGET was given, and no {DEFAULT_FILE} is here\n\
+                 for example: keepwarm run shop.wsgi:application"
+            )),
+        }
+    }
+
+    pub(crate) fn load(&self) -> Result<(Config, Vec<Warning>), Report> {
+        match self {
+            Self::File(file) => keepwarm_config::load(&World, &file.to_string_lossy()),
+            Self::CommandLine(target) => Config::for_target(&World, target),
+        }
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        match self {
+            Self::File(file) => Identity::of_config(file),
+            Self::CommandLine(_) => Identity::of_directory(Path::new(".")),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::File(file) => file.display().to_string(),
+            Self::CommandLine(_) => "command line".to_owned(),
+        }
+    }
+}
