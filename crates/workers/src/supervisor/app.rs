@@ -10,8 +10,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use keepwarm_policy::backoff::Backoff;
+mod worker;
 
+use self::worker::{Fate, Place, Worker};
 use super::{AppSpec, Exit, WorkerState};
 
 /// From SIGTERM to SIGKILL.
@@ -85,48 +86,6 @@ pub(super) struct Generation {
     workers: BTreeMap<WorkerId, Worker>,
     next_id: u64,
     actions: VecDeque<Action>,
-}
-
-/// Where a worker is kept.
-struct Place {
-    number: u32,
-    backoff: Backoff,
-    /// Failures in a row that count towards giving up.
-    strikes: u32,
-    /// Workers started here.
-    starts: u64,
-    /// When the next worker is started.
-    spawn_at: Option<Instant>,
-    given_up: bool,
-    /// Since when nobody is here.
-    empty_since: Instant,
-}
-
-struct Worker {
-    number: u32,
-    state: WorkerState,
-    since: Instant,
-    ready_at: Option<Instant>,
-    /// When it has taken too long at what it does.
-    deadline: Option<Instant>,
-    /// Asked to be replaced.
-    leaving: bool,
-    fate: Fate,
-}
-
-/// Why a worker that ends, ends.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Fate {
-    /// Nobody wanted it to.
-    Unplanned,
-    /// It is to end, and not to be replaced.
-    Planned,
-    /// Its wire has ended, and it is expected to end by itself: how it does says more than this.
-    Closed(String),
-    /// It failed in a way that was seen before its end.
-    Faulted(String),
-    /// The dispatching side had it killed while it served.
-    Killed(String),
 }
 
 /// One line of a snapshot.
@@ -465,81 +424,6 @@ impl Generation {
 
     fn place(&mut self, number: u32) -> Option<&mut Place> {
         self.places.iter_mut().find(|place| place.number == number)
-    }
-}
-
-impl Place {
-    fn new(number: u32, now: Instant) -> Self {
-        let backoff = Backoff::default();
-        Self {
-            number,
-            backoff,
-            strikes: 0,
-            starts: 0,
-            spawn_at: Some(now),
-            given_up: false,
-            empty_since: now,
-        }
-    }
-}
-
-impl Worker {
-    fn new(number: u32, now: Instant, boot_timeout: Duration) -> Self {
-        Self {
-            number,
-            state: WorkerState::Starting,
-            since: now,
-            ready_at: None,
-            deadline: Some(now + boot_timeout),
-            leaving: false,
-            fate: Fate::Unplanned,
-        }
-    }
-
-    fn enter(&mut self, state: WorkerState, deadline: Option<Instant>, now: Instant) {
-        if self.state != state {
-            self.state = state;
-            self.since = now;
-        }
-        self.deadline = deadline;
-    }
-
-    /// Starting or serving.
-    fn is_wanted(&self) -> bool {
-        matches!(self.state, WorkerState::Starting | WorkerState::Ready)
-    }
-
-    /// Ready, and stays.
-    fn serves(&self, number: u32) -> bool {
-        self.number == number && self.state == WorkerState::Ready && !self.leaving
-    }
-
-    fn retire(&mut self, id: WorkerId, deadline: Instant, now: Instant, actions: &mut VecDeque<Action>) {
-        match self.state {
-            WorkerState::Ready => {
-                self.enter(WorkerState::Draining, Some(deadline), now);
-                actions.push_back(Action::Retire { id });
-            }
-            WorkerState::Draining => {
-                self.deadline = Some(self.deadline.map_or(deadline, |old| old.min(deadline)))
-            }
-            WorkerState::Starting => {
-                self.enter(WorkerState::Stopping, Some(now + KILL_AFTER), now);
-                let why = "is not needed any more".to_owned();
-                actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
-            }
-            // It has its deadline already, or was killed.
-            WorkerState::Stopping | WorkerState::Dead => {}
-        }
-        self.fate = Fate::Planned;
-    }
-
-    fn reason(&self, end: &End) -> String {
-        match (&self.fate, end) {
-            (_, End::NotSpawned(error)) => format!("could not be spawned: {error}"),
-            (Fate::Faulted(why) | Fate::Killed(why), End::Exited(exit)) => format!("{why}; {exit}"),
-            (Fate::Unplanned | Fate::Planned | Fate::Closed(_), End::Exited(exit)) => exit.to_string(),
-        }
     }
 }
 

@@ -1,0 +1,131 @@
+//! One place of an app, and one worker in it: what [`Generation`](super::Generation) keeps about them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use keepwarm_policy::backoff::Backoff;
+
+use super::{Action, End, KILL_AFTER, StopSignal, WorkerId, WorkerState};
+
+/// Where a worker is kept.
+pub(super) struct Place {
+    pub(super) number: u32,
+    pub(super) backoff: Backoff,
+    /// Failures in a row that count towards giving up.
+    pub(super) strikes: u32,
+    /// Workers started here.
+    pub(super) starts: u64,
+    /// When the next worker is started.
+    pub(super) spawn_at: Option<Instant>,
+    pub(super) given_up: bool,
+    /// Since when nobody is here.
+    pub(super) empty_since: Instant,
+}
+
+pub(super) struct Worker {
+    pub(super) number: u32,
+    pub(super) state: WorkerState,
+    pub(super) since: Instant,
+    pub(super) ready_at: Option<Instant>,
+    /// When it has taken too long at what it does.
+    pub(super) deadline: Option<Instant>,
+    /// Asked to be replaced.
+    pub(super) leaving: bool,
+    pub(super) fate: Fate,
+}
+
+/// Why a worker that ends, ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// Nobody wanted it to.
+    Unplanned,
+    /// It is to end, and not to be replaced.
+    Planned,
+    /// Its wire has ended, and it is expected to end by itself: how it does says more than this.
+    Closed(String),
+    /// It failed in a way that was seen before its end.
+    Faulted(String),
+    /// The dispatching side had it killed while it served.
+    Killed(String),
+}
+
+impl Place {
+    pub(super) fn new(number: u32, now: Instant) -> Self {
+        let backoff = Backoff::default();
+        Self {
+            number,
+            backoff,
+            strikes: 0,
+            starts: 0,
+            spawn_at: Some(now),
+            given_up: false,
+            empty_since: now,
+        }
+    }
+}
+
+impl Worker {
+    pub(super) fn new(number: u32, now: Instant, boot_timeout: Duration) -> Self {
+        Self {
+            number,
+            state: WorkerState::Starting,
+            since: now,
+            ready_at: None,
+            deadline: Some(now + boot_timeout),
+            leaving: false,
+            fate: Fate::Unplanned,
+        }
+    }
+
+    pub(super) fn enter(&mut self, state: WorkerState, deadline: Option<Instant>, now: Instant) {
+        if self.state != state {
+            self.state = state;
+            self.since = now;
+        }
+        self.deadline = deadline;
+    }
+
+    /// Starting or serving.
+    pub(super) fn is_wanted(&self) -> bool {
+        matches!(self.state, WorkerState::Starting | WorkerState::Ready)
+    }
+
+    /// Ready, and stays.
+    pub(super) fn serves(&self, number: u32) -> bool {
+        self.number == number && self.state == WorkerState::Ready && !self.leaving
+    }
+
+    pub(super) fn retire(
+        &mut self,
+        id: WorkerId,
+        deadline: Instant,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
+        match self.state {
+            WorkerState::Ready => {
+                self.enter(WorkerState::Draining, Some(deadline), now);
+                actions.push_back(Action::Retire { id });
+            }
+            WorkerState::Draining => {
+                self.deadline = Some(self.deadline.map_or(deadline, |old| old.min(deadline)))
+            }
+            WorkerState::Starting => {
+                self.enter(WorkerState::Stopping, Some(now + KILL_AFTER), now);
+                let why = "is not needed any more".to_owned();
+                actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
+            }
+            // It has its deadline already, or was killed.
+            WorkerState::Stopping | WorkerState::Dead => {}
+        }
+        self.fate = Fate::Planned;
+    }
+
+    pub(super) fn reason(&self, end: &End) -> String {
+        match (&self.fate, end) {
+            (_, End::NotSpawned(error)) => format!("could not be spawned: {error}"),
+            (Fate::Faulted(why) | Fate::Killed(why), End::Exited(exit)) => format!("{why}; {exit}"),
+            (Fate::Unplanned | Fate::Planned | Fate::Closed(_), End::Exited(exit)) => exit.to_string(),
+        }
+    }
+}
