@@ -116,7 +116,9 @@ mod tests {
             list.handle_bytes(&[byte]);
         }
         assert_eq!(whole, list.groups, "the same byte by byte");
-        whole.into_iter().map(|pid| pid.as_raw_nonzero().get()).collect()
+        let mut numbers: Vec<_> = whole.into_iter().map(|pid| pid.as_raw_nonzero().get()).collect();
+        numbers.sort_unstable();
+        numbers
     }
 
     #[test]
