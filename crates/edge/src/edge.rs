@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
-use keepwarm_http1::{RequestBody, RequestHead, normalize_path};
+use keepwarm_http1::{RequestBody, normalize_path};
 use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error};
 use keepwarm_telemetry::counters;
 
@@ -44,8 +44,6 @@ impl Handler for Edge {
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        // What did not decode left the head of the request before it, or half of one: neither is this request's.
-        exchange.request_mut().head = RequestHead::default();
         answer_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
     }
 

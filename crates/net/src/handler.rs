@@ -16,7 +16,8 @@ pub trait Handler: Send + Sync {
     /// Answers one request. When the future ends without [`Exchange::end`] the client's connection is cut.
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-    /// Answers what is no request, or came too slowly: writes a short answer, whole and at once. The connection ends after it.
+    /// Answers what is no request, or came too slowly: writes a short answer, whole and at once. The connection ends after it. The request's head is
+    /// the empty default.
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
 
     /// Called once when a request's answer has been written or its connection was lost.

@@ -45,10 +45,9 @@ impl Stream {
         let Some(edits) = self.request.answer_edits.take() else {
             return self.begin_answer(status, length, close, fields);
         };
-        let mut edited = Fields::new();
-        edits.apply(fields).for_each(|(name, value)| edited.push(name, value));
+        let begun = self.begin_answer(status, length, close, edits.apply(fields));
         self.request.answer_edits = Some(edits);
-        self.begin_answer(status, length, close, edited.iter())
+        begun
     }
 
     fn begin_answer<'a>(

@@ -143,6 +143,9 @@ impl Stream {
 
     /// Answers what is no request.
     fn refuse(&mut self, handler: &dyn Handler, refusal: &Refusal) {
+        // What did not decode left the head of the request before it, or half of one: neither is this request's, and were it HEAD, its refusal
+        // would be empty.
+        self.request.head = keepwarm_http1::RequestHead::default();
         self.begin();
         self.state.refused = true;
         // Where its body would end is unknown, and so is whether it has one.

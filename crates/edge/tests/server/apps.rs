@@ -1,0 +1,168 @@
+//! What an app behind a route is told.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use keepwarm_edge::{ForwardedFields, Route, Site, Target};
+use keepwarm_net::{BodyProgress, Exchange, FieldEdits, Handler, Refusal, answer_error};
+
+use crate::harness::{Server, at, block, status_of};
+
+/// Reads the body and says what it was told.
+struct Mirror;
+
+impl Handler for Mirror {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            let mut body = Vec::new();
+            loop {
+                match poll_fn(|cx| exchange.poll_body(cx, &mut body, 1 << 16)).await {
+                    Ok(BodyProgress::More) => {}
+                    Ok(BodyProgress::Done) => break,
+                    Err(error) => {
+                        if let Some(refusal) = error.refusal() {
+                            answer_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+                        }
+                        return;
+                    }
+                }
+            }
+            let told = told(exchange, body.len());
+            let fields: [(&[u8], &[u8]); 2] = [(b"Server", b"mirror"), (b"X-App", b"1")];
+            exchange.head(200, Some(told.len() as u64), false, fields.into_iter()).unwrap();
+            exchange.data(told.as_bytes());
+            exchange.end();
+        })
+    }
+
+    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
+        unreachable!("the edge refuses");
+    }
+}
+
+fn told(exchange: &Exchange<'_>, body: usize) -> String {
+    let request = exchange.request();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let client = request.client_address().map_or(String::new(), |client| client.to_string());
+    let (script, path) = request.path().split_at(request.mount);
+    let mut lines = vec![
+        format!("client={client} scheme={}", request.scheme().as_str()),
+        format!("script={} path={} body={body}", text(script), text(path)),
+    ];
+    let kept = request.head.fields.iter().filter(|(name, _)| !request.drops_field(name));
+    let told = kept.filter(|(name, _)| !matches!(*name, b"host" | b"connection" | b"content-length"));
+    lines.extend(told.map(|(name, value)| format!("{}: {}", text(name), text(value))));
+    lines.extend(
+        request.extra_fields.iter().map(|(name, value)| format!("+ {}: {}", text(name), text(value))),
+    );
+    lines.join("\n")
+}
+
+fn mirror(forwarded: ForwardedFields) -> Target {
+    Target::App { name: "mirror".into(), handler: Arc::new(Mirror), forwarded }
+}
+
+fn body_of(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or(answer, |(_, body)| body)
+}
+
+const SPOOFED: &str = "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n\
+                       X-Forwarded-Prefix: /evil\r\nX-Real-IP: 9.9.9.9\r\nForwarded: for=9.9.9.9\r\nX-Mine: 1\r\n";
+
+#[test]
+fn a_stranger_cannot_say_who_it_is() {
+    let site = Site::new(vec![Route::to(mirror(ForwardedFields::FromProxies))], vec![block("10.0.0.0", 8)]);
+    let answer = Server::start(site).get("/p", SPOOFED);
+    assert_eq!(body_of(&answer), "client=127.0.0.1 scheme=http\nscript= path=/p body=0\nx-mine: 1");
+}
+
+#[test]
+fn a_trusted_proxy_can_and_the_app_sees_one_value_of_each() {
+    let site = || vec![Route::to(mirror(ForwardedFields::FromProxies))];
+    let server = Server::start(Site::new(site(), vec![block("127.0.0.0", 8)]));
+    let lines = "X-Forwarded-For: 9.9.9.9, 203.0.113.7, 127.0.0.9\r\nX-Forwarded-Proto: https\r\n\
+                 X-Forwarded-Host: shop.example\r\nForwarded: for=8.8.8.8\r\nX-Forwarded-Prefix: /shop\r\n";
+    assert_eq!(
+        body_of(&server.get("/p", lines)),
+        "client=203.0.113.7 scheme=https\nscript= path=/p body=0\nx-forwarded-prefix: /shop\n\
+         + x-forwarded-for: 203.0.113.7\n+ x-forwarded-proto: https\n+ x-forwarded-host: shop.example\n\
+         + forwarded: for=203.0.113.7;host=\"shop.example\";proto=https"
+    );
+    let v6 = "Forwarded: for=\"[2001:db8::7]:99\";proto=https;host=h.example\r\n";
+    assert_eq!(
+        body_of(&server.get("/p", v6)),
+        "client=2001:db8::7 scheme=https\nscript= path=/p body=0\n\
+         + x-forwarded-for: 2001:db8::7\n+ x-forwarded-proto: https\n+ x-forwarded-host: h.example\n\
+         + forwarded: for=\"[2001:db8::7]\";host=\"h.example\";proto=https"
+    );
+    // A check of the proxy itself: it forwards for nobody.
+    assert!(body_of(&server.get("/p", "")).starts_with("client=127.0.0.1 scheme=http\n"));
+}
+
+#[test]
+fn a_server_that_sees_only_us_is_always_told() {
+    let site = Site::new(vec![Route::to(mirror(ForwardedFields::Always))], Vec::new());
+    assert_eq!(
+        body_of(&Server::start(site).get("/p", SPOOFED)),
+        "client=127.0.0.1 scheme=http\nscript= path=/p body=0\nx-mine: 1\n\
+         + x-forwarded-for: 127.0.0.1\n+ x-forwarded-proto: http\n+ x-forwarded-host: a.example\n\
+         + forwarded: for=127.0.0.1;host=\"a.example\";proto=http"
+    );
+}
+
+#[test]
+fn findings_of_one_request_are_not_those_of_the_next() {
+    use std::io::Write;
+    let site = Site::new(vec![Route::to(mirror(ForwardedFields::FromProxies))], vec![block("127.0.0.0", 8)]);
+    let server = Server::start(site);
+    let mut stream = server.connect();
+    stream.write_all(b"GET /%61 HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n").unwrap();
+    assert!(crate::harness::read_answer(&mut stream).contains("client=203.0.113.7"));
+    stream.write_all(b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let second = crate::harness::read_answer(&mut stream);
+    assert!(body_of(&second).starts_with("client=127.0.0.1 scheme=http\nscript= path=/b body=0"), "{second}");
+    assert!(!second.contains("203.0.113.7"), "{second}");
+}
+
+#[test]
+fn a_prefix_stays_unless_it_is_stripped() {
+    let mut stripped = at("/admin/*", mirror(ForwardedFields::FromProxies));
+    stripped.strip_prefix = true;
+    let routes = vec![stripped, at("/shop/*", mirror(ForwardedFields::FromProxies))];
+    let server = Server::start(Site::new(routes, Vec::new()));
+    for (path, expected) in [
+        ("/admin/", "script=/admin path=/ "),
+        ("/x/../admin/u%7e/%2F", "script=/admin path=/u~/%2F "),
+        ("/shop/cart", "script= path=/shop/cart "),
+    ] {
+        let answer = server.get(path, "");
+        assert!(body_of(&answer).contains(expected), "{path}: {answer}");
+    }
+}
+
+#[test]
+fn a_body_is_limited_also_when_it_does_not_say_its_length() {
+    let mut route = Route::to(mirror(ForwardedFields::FromProxies));
+    route.max_body = Some(10);
+    let server = Server::start(Site::new(vec![route], Vec::new()));
+    let chunked = |body: &str| {
+        server.says(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{body}0\r\n\r\n"
+        ))
+    };
+    assert!(body_of(&chunked("a\r\n0123456789\r\n")).contains(" body=10"));
+    let refused = chunked("a\r\n0123456789\r\n1\r\nx\r\n");
+    assert_eq!(status_of(&refused), "413", "{refused}");
+}
+
+#[test]
+fn a_routes_edits_change_the_apps_answer() {
+    let mut route = Route::to(mirror(ForwardedFields::FromProxies));
+    let edits = FieldEdits::new(["server"], [("Strict-Transport-Security", "max-age=1"), ("x-app", "2")]);
+    route.edits = Some(Arc::new(edits.unwrap()));
+    let answer = Server::start(Site::new(vec![route], Vec::new())).get("/", "");
+    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("\r\nStrict-Transport-Security: max-age=1\r\nx-app: 2"), "{head}");
+    assert!(!head.contains("mirror") && !head.contains("X-App"), "{head}");
+}
