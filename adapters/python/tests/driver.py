@@ -251,11 +251,8 @@ class Worker:
     def stop(self):
         """Ends the worker, whatever it does."""
         self.mine.close()
-        try:
-            self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.wait()
         self.log_file.close()
 
 

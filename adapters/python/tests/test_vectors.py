@@ -310,7 +310,7 @@ async def quietly(call):
 
 async def settle():
     """Lets everything that is ready run."""
-    for _ in range(5):
+    for _ in range(20):
         await asyncio.sleep(0)
 
 

@@ -22,7 +22,12 @@ class WebSockets(unittest.TestCase):
         self.worker.get("/was-seen")
 
     def seen(self):
-        return json.loads(self.worker.get("/was-seen").body)
+        """What the application noted; it may need some turns of its loop to come to it."""
+        for _ in range(1_000):
+            noted = json.loads(self.worker.get("/was-seen").body)
+            if noted:
+                return noted
+        return []
 
     def ask(self, path, *fields, **more):
         return self.worker.request(path, flags=END | WEBSOCKET, fields=[("upgrade", "websocket"), *fields], **more)
