@@ -17,6 +17,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::Fields;
 use keepwarm_net::{Forwarded, Request, Scheme};
@@ -120,8 +121,11 @@ pub(crate) fn judge(request: &mut Request, trusted: &[Cidr]) {
 
 /// Adds the fields for the app.
 pub(crate) fn set_fields(request: &mut Request, which: ForwardedFields, trusted: &[Cidr]) {
-    if which == ForwardedFields::FromProxies && !request.trusted_peer {
-        return;
+    if !request.trusted_peer {
+        tell_of_unheard_proxy(request);
+        if which == ForwardedFields::FromProxies {
+            return;
+        }
     }
     let client = request.client_address().unwrap_or(LOCAL).to_string();
     let scheme = request.scheme().as_str().as_bytes();
@@ -152,6 +156,26 @@ pub(crate) fn set_fields(request: &mut Request, which: ForwardedFields, trusted:
         fields.push(b"x-forwarded-host", &host);
     }
     fields.push(b"forwarded", &forwarded);
+}
+
+/// An app behind a proxy that nobody told us of takes every client for the proxy and `https` for `http`, and nothing fails: said once in a process,
+/// and only of peers that can be such a proxy, since any client can send the field.
+fn tell_of_unheard_proxy(request: &Request) {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if TOLD.load(Ordering::Relaxed) || request.head.fields.first("x-forwarded-for").is_none() {
+        return;
+    }
+    let peer = request.peer.client.map_or(LOCAL, |client| client.ip().to_canonical());
+    let is_near = match peer {
+        IpAddr::V4(v4) => v4.is_private() || v4.is_loopback(),
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_loopback(),
+    };
+    if is_near && !TOLD.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            %peer,
+            "a peer sends X-Forwarded-For and is not believed: if it is your proxy, add it to server.trusted_proxies"
+        );
+    }
 }
 
 /// Whether it can stand between quotes as it is (RFC 9110 §5.6.4).

@@ -9,10 +9,7 @@ use std::sync::OnceLock;
 ///
 /// Not a secret: who has seen one id can guess others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestId {
-    process: u64,
-    number: u64,
-}
+pub struct RequestId(u64);
 
 impl RequestId {
     /// Digits of an id.
@@ -21,31 +18,37 @@ impl RequestId {
     /// The id of this process's request of that number.
     #[must_use]
     pub fn new(number: u64) -> Self {
-        Self { process: process(), number }
+        Self(number)
     }
 
     /// The id's digits. Allocates nothing.
     #[must_use]
     pub fn digits(self) -> [u8; Self::LEN] {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let all = u128::from(self.process) << 64 | u128::from(self.number);
-        std::array::from_fn(|place| {
-            let nibble = (all >> (124 - 4 * place)) as usize & 0xf;
-            DIGITS.get(nibble).copied().unwrap_or(b'0')
-        })
+        let mut all = [0; Self::LEN];
+        let (front, back) = all.split_at_mut(16);
+        front.copy_from_slice(process());
+        back.copy_from_slice(&hex(self.0));
+        all
     }
 }
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}{:016x}", self.process, self.number)
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 
 /// Random for each process: the standard library seeds its hash maps from the system's random numbers.
-fn process() -> u64 {
-    static PROCESS: OnceLock<u64> = OnceLock::new();
-    *PROCESS.get_or_init(|| RandomState::new().hash_one("keepwarm"))
+fn process() -> &'static [u8; 16] {
+    static PROCESS: OnceLock<[u8; 16]> = OnceLock::new();
+    PROCESS.get_or_init(|| hex(RandomState::new().hash_one("keepwarm")))
+}
+
+fn hex(number: u64) -> [u8; 16] {
+    std::array::from_fn(|place| match (number >> (60 - 4 * place)) as u8 & 0xf {
+        digit @ 0..=9 => b'0' + digit,
+        letter => b'a' + letter - 10,
+    })
 }
 
 #[cfg(test)]
@@ -54,10 +57,11 @@ mod tests {
 
     #[test]
     fn an_id_is_the_process_and_the_number_in_fixed_width() {
-        let id = RequestId::new(0xabc);
+        let id = RequestId::new(0x0fed_cba9_8765_4321);
         let text = id.to_string();
         assert_eq!(text.as_bytes(), id.digits());
-        assert!(text.ends_with("0000000000000abc"), "{text}");
+        assert!(text.ends_with("0fedcba987654321"), "{text}");
+        assert!(text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{text}");
         assert_eq!(text.get(..16), RequestId::new(u64::MAX).to_string().get(..16));
     }
 }

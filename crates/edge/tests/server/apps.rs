@@ -7,7 +7,7 @@ use std::sync::Arc;
 use keepwarm_edge::{ForwardedFields, Route, Site, Target};
 use keepwarm_net::{BodyProgress, Exchange, FieldEdits, Handler, Refusal, answer_error};
 
-use crate::harness::{Server, at, block, status_of};
+use crate::harness::{Server, at, block, body, status_of};
 
 /// Reads the body and says what it was told.
 struct Mirror;
@@ -59,12 +59,8 @@ fn told(exchange: &Exchange<'_>, body: usize) -> String {
     lines.join("\n")
 }
 
-fn mirror(forwarded: ForwardedFields) -> Target {
+pub(crate) fn mirror(forwarded: ForwardedFields) -> Target {
     Target::App { name: "mirror".into(), handler: Arc::new(Mirror), forwarded }
-}
-
-fn body_of(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").map_or(answer, |(_, body)| body)
 }
 
 const SPOOFED: &str = "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n\
@@ -74,7 +70,7 @@ const SPOOFED: &str = "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\nX
 fn a_stranger_cannot_say_who_it_is() {
     let site = Site::new(vec![Route::to(mirror(ForwardedFields::FromProxies))], vec![block("10.0.0.0", 8)]);
     let answer = Server::start(site).get("/p", SPOOFED);
-    assert_eq!(body_of(&answer), "client=127.0.0.1 scheme=http\nscript= path=/p body=0\nx-mine: 1");
+    assert_eq!(body(&answer), "client=127.0.0.1 scheme=http\nscript= path=/p body=0\nx-mine: 1");
 }
 
 #[test]
@@ -84,27 +80,27 @@ fn a_trusted_proxy_can_and_the_app_sees_one_value_of_each() {
     let lines = "X-Forwarded-For: 9.9.9.9, 203.0.113.7, 127.0.0.9\r\nX-Forwarded-Proto: https\r\n\
                  X-Forwarded-Host: shop.example\r\nForwarded: for=8.8.8.8\r\nX-Forwarded-Prefix: /shop\r\n";
     assert_eq!(
-        body_of(&server.get("/p", lines)),
+        body(&server.get("/p", lines)),
         "client=203.0.113.7 scheme=https\nscript= path=/p body=0\nx-forwarded-prefix: /shop\n\
          + x-forwarded-for: 203.0.113.7\n+ x-forwarded-proto: https\n+ x-forwarded-host: shop.example\n\
          + forwarded: for=203.0.113.7;host=\"shop.example\";proto=https"
     );
     let v6 = "Forwarded: for=\"[2001:db8::7]:99\";proto=https;host=h.example\r\n";
     assert_eq!(
-        body_of(&server.get("/p", v6)),
+        body(&server.get("/p", v6)),
         "client=2001:db8::7 scheme=https\nscript= path=/p body=0\n\
          + x-forwarded-for: 2001:db8::7\n+ x-forwarded-proto: https\n+ x-forwarded-host: h.example\n\
          + forwarded: for=\"[2001:db8::7]\";host=\"h.example\";proto=https"
     );
     // A check of the proxy itself: it forwards for nobody.
-    assert!(body_of(&server.get("/p", "")).starts_with("client=127.0.0.1 scheme=http\n"));
+    assert!(body(&server.get("/p", "")).starts_with("client=127.0.0.1 scheme=http\n"));
 }
 
 #[test]
 fn a_server_that_sees_only_us_is_always_told() {
     let site = Site::new(vec![Route::to(mirror(ForwardedFields::Always))], Vec::new());
     assert_eq!(
-        body_of(&Server::start(site).get("/p", SPOOFED)),
+        body(&Server::start(site).get("/p", SPOOFED)),
         "client=127.0.0.1 scheme=http\nscript= path=/p body=0\nx-mine: 1\n\
          + x-forwarded-for: 127.0.0.1\n+ x-forwarded-proto: http\n+ x-forwarded-host: a.example\n\
          + forwarded: for=127.0.0.1;host=\"a.example\";proto=http"
@@ -121,7 +117,7 @@ fn findings_of_one_request_are_not_those_of_the_next() {
     assert!(crate::harness::read_answer(&mut stream).contains("client=203.0.113.7"));
     stream.write_all(b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let second = crate::harness::read_answer(&mut stream);
-    assert!(body_of(&second).starts_with("client=127.0.0.1 scheme=http\nscript= path=/b body=0"), "{second}");
+    assert!(body(&second).starts_with("client=127.0.0.1 scheme=http\nscript= path=/b body=0"), "{second}");
     assert!(!second.contains("203.0.113.7"), "{second}");
 }
 
@@ -137,7 +133,7 @@ fn a_prefix_stays_unless_it_is_stripped() {
         ("/shop/cart", "script= path=/shop/cart "),
     ] {
         let answer = server.get(path, "");
-        assert!(body_of(&answer).contains(expected), "{path}: {answer}");
+        assert!(body(&answer).contains(expected), "{path}: {answer}");
     }
 }
 
@@ -146,12 +142,12 @@ fn a_body_is_limited_also_when_it_does_not_say_its_length() {
     let mut route = Route::to(mirror(ForwardedFields::FromProxies));
     route.max_body = Some(10);
     let server = Server::start(Site::new(vec![route], Vec::new()));
-    let chunked = |body: &str| {
+    let chunked = |chunks: &str| {
         server.says(format!(
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{body}0\r\n\r\n"
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{chunks}0\r\n\r\n"
         ))
     };
-    assert!(body_of(&chunked("a\r\n0123456789\r\n")).contains(" body=10"));
+    assert!(body(&chunked("a\r\n0123456789\r\n")).contains(" body=10"));
     let refused = chunked("a\r\n0123456789\r\n1\r\nx\r\n");
     assert_eq!(status_of(&refused), "413", "{refused}");
 }

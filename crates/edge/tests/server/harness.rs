@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use keepwarm_edge::{Cidr, Edge, HostPattern, PathPattern, Respond, Route, Site, Target};
@@ -23,6 +23,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(site: Site) -> Self {
+        LazyLock::force(&crate::log::LOG);
         let edge = Arc::new(Edge::new(site));
         let context = Arc::new(ListenerContext {
             handler: Arc::clone(&edge) as _,
@@ -47,11 +48,16 @@ impl Server {
 
     /// Everything the server says to these bytes before it closes.
     pub(crate) fn says(&self, bytes: impl AsRef<[u8]>) -> String {
+        masked(&self.exchange(bytes))
+    }
+
+    /// The same with ids and dates as they are.
+    pub(crate) fn exchange(&self, bytes: impl AsRef<[u8]>) -> String {
         let mut stream = self.connect();
         stream.write_all(bytes.as_ref()).unwrap();
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
-        masked(&String::from_utf8(answer).unwrap())
+        String::from_utf8(answer).unwrap()
     }
 
     /// The answer to `GET path` with these further lines.
@@ -103,6 +109,10 @@ pub(crate) fn read_answer(stream: &mut TcpStream) -> String {
     stream.read_exact(&mut body).unwrap();
     read.extend(body);
     String::from_utf8(read).unwrap()
+}
+
+pub(crate) fn body(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").map_or(answer, |(_, body)| body)
 }
 
 pub(crate) fn status_of(answer: &str) -> &str {

@@ -10,3 +10,5 @@ mod errors;
 mod fixed;
 #[cfg(test)]
 mod harness;
+#[cfg(test)]
+mod log;
