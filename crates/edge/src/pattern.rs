@@ -10,7 +10,7 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
-    /// Whether a host, as [`host_of`] gives it, fits.
+    /// Whether a host, without port and final dot, fits.
     #[must_use]
     pub fn matches(&self, host: &[u8]) -> bool {
         match self {

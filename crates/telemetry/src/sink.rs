@@ -1,8 +1,8 @@
 //! Where lines go: memory at once, an output soon.
 //!
 //! A thread appends to a buffer of its own, which only the sink's writer thread ever wants besides, and that ten times a second at most. The writer collects
-//! the buffers [`GATHER`] after the first line came, or sooner when one is full, writes them, and sleeps for good when there is nothing. An output that takes
-//! nothing blocks the writer alone: up to [`HELD`] bytes wait in memory, then lines are dropped and counted, and one line says how many.
+//! the buffers 100 ms after the first line came, or sooner when one is full, writes them, and sleeps for good when there is nothing. An output that takes
+//! nothing blocks the writer alone: up to 8 MiB wait in memory, then lines are dropped and counted, and one line says how many.
 //!
 //! Nothing is lost when a thread ends (its buffer belongs to the sink as well), nor at the end of the process if that calls [`flush_all`].
 
