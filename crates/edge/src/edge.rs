@@ -131,6 +131,7 @@ impl Site {
         match &route.target {
             Target::App { handler, forwarded, .. } => {
                 request.answer_edits.clone_from(&route.edits);
+                request.passing = route.passing;
                 set_fields(request, *forwarded, self.trusted_proxies());
                 exchange.limit_body(route.max_body);
                 if route.abort_on_half_close {

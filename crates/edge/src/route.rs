@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 use http::Method;
-use keepwarm_net::{FieldEdits, Handler};
+use keepwarm_net::{FieldEdits, Handler, Passing};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
@@ -33,6 +33,8 @@ pub struct Route {
     pub edits: Option<Arc<FieldEdits>>,
     /// A client that shuts its writing side is gone.
     pub abort_on_half_close: bool,
+    /// How messages are passed on to an app.
+    pub passing: Passing,
 }
 
 /// Where a route ends.
@@ -77,6 +79,7 @@ impl Route {
             deny: Vec::new(),
             edits: None,
             abort_on_half_close: false,
+            passing: Passing::default(),
         }
     }
 

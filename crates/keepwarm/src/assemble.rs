@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, Program};
+use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program};
 use keepwarm_edge::{
-    Cidr, Edge, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route, Site,
-    Target,
+    AccessLog, Cidr, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route,
+    Site, Target,
 };
-use keepwarm_net::{ConnectionLimits, FieldEdits, WebSocketLimits};
+use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Passing, WebSocketLimits};
+use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
 use keepwarm_workers::supervisor::AppSpec;
 
@@ -71,7 +72,11 @@ fn command(app: &App) -> Vec<OsString> {
 /// As configured; else that of an active or a local virtual environment; else `python3`.
 fn interpreter(app: &App) -> PathBuf {
     if let Some(interpreter) = &app.interpreter {
-        return interpreter.clone();
+        // A path is relative to the configuration, as every other; a worker starts in the app's directory. A name is looked up in PATH.
+        return match interpreter.components().nth(1) {
+            Some(_) => std::path::absolute(interpreter).unwrap_or_else(|_| interpreter.clone()),
+            None => interpreter.clone(),
+        };
     }
     let active = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
     let local = Path::new(".venv/bin/python");
@@ -92,21 +97,55 @@ pub(crate) fn title(app: &App) -> String {
     }
 }
 
-/// What answers the requests of a listener.
-pub(crate) fn edge(site: Site, _listen: &Listen) -> Edge {
-    Edge::new(site)
-}
-
 /// What writes the log.
+#[derive(Debug)]
 pub(crate) struct Logging;
 
 impl Logging {
     /// Writes what is still to be written.
-    pub(crate) fn finish(self) {}
+    pub(crate) fn finish(self) {
+        keepwarm_telemetry::flush_all(Duration::from_secs(2));
+    }
 }
 
-pub(crate) fn start_logging(_config: &Config) -> Result<Logging, String> {
-    Ok(Logging)
+/// Opens the log.
+pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
+    let log = &config.server.log;
+    let level = match log.level {
+        LogLevel::Error => tracing::Level::ERROR,
+        LogLevel::Warn => tracing::Level::WARN,
+        LogLevel::Info => tracing::Level::INFO,
+        LogLevel::Debug => tracing::Level::DEBUG,
+        LogLevel::Trace => tracing::Level::TRACE,
+    };
+    let output = log.file.clone().map_or(Output::Stderr, Output::File);
+    match keepwarm_telemetry::log::init(format(log.format), level, output) {
+        Ok(_) => Ok(Logging),
+        Err(error) => Err(format!("the log {} cannot be opened: {error}", file_name(log.file.as_deref()))),
+    }
+}
+
+fn access_log(listen: &Listen) -> Result<Option<AccessLog>, String> {
+    let Some(log) = &listen.access_log else { return Ok(None) };
+    let format = format(log.format);
+    let output = log.file.clone().map_or(Output::Stdout, Output::File);
+    match Sink::open(output, format) {
+        Ok(sink) => Ok(Some(AccessLog { sink, format })),
+        Err(error) => {
+            Err(format!("the access log {} cannot be opened: {error}", file_name(log.file.as_deref())))
+        }
+    }
+}
+
+fn format(format: LogFormat) -> Format {
+    match format {
+        LogFormat::Text => Format::Text,
+        LogFormat::Json => Format::Json,
+    }
+}
+
+fn file_name(file: Option<&Path>) -> String {
+    file.map_or_else(|| "on the terminal".to_owned(), |file| file.display().to_string())
 }
 
 /// As configured, or one per core.
@@ -116,18 +155,12 @@ pub(crate) fn workers(app: &App) -> usize {
 }
 
 /// How an app's requests are treated.
-pub(crate) fn policy(app: &App, limits: &Limits) -> AppPolicy {
+pub(crate) fn policy(app: &App) -> AppPolicy {
     AppPolicy {
         queue: app.queue as usize,
         queue_timeout: app.queue_timeout,
         request_timeout: app.request_timeout,
-        response_buffer: limits.response_buffer,
         workers: workers(app),
-        websocket: WebSocketLimits {
-            frame: size(limits.websocket_frame),
-            message: size(limits.websocket_message),
-            idle: limits.websocket_idle,
-        },
     }
 }
 
@@ -153,6 +186,12 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
         age: limits.connection_age.unwrap_or(FOREVER),
         write_timeout: limits.write_timeout,
         per_client: limits.connections_per_client.map_or(0, size),
+        response_buffer: limits.response_buffer,
+        websocket: WebSocketLimits {
+            frame: size(limits.websocket_frame),
+            message: size(limits.websocket_message),
+            idle: limits.websocket_idle,
+        },
     }
 }
 
@@ -163,7 +202,11 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
 pub(crate) fn site(config: &Config, listen: &Listen, links: &Links) -> Result<Site, String> {
     let routes =
         listen.routes.iter().map(|route| self::route(config, route, links)).collect::<Result<_, _>>()?;
-    Ok(Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect()))
+    let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
+    Ok(match access_log(listen)? {
+        Some(log) => site.with_access_log(log),
+        None => site,
+    })
 }
 
 fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Result<Route, String> {
@@ -187,6 +230,15 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
         deny: route.deny.iter().filter_map(cidr).collect(),
         edits,
         abort_on_half_close: route.abort_on_half_close,
+        passing: Passing {
+            buffer_request: route.buffer_request,
+            buffer_response: route.buffer_response,
+            early_hints: match route.early_hints {
+                keepwarm_config::EarlyHints::Auto => EarlyHints::Auto,
+                keepwarm_config::EarlyHints::Always => EarlyHints::Always,
+                keepwarm_config::EarlyHints::Never => EarlyHints::Never,
+            },
+        },
     })
 }
 
@@ -194,11 +246,11 @@ fn target(config: &Config, action: &Action, links: &Links) -> Result<Target, Str
     Ok(match action {
         Action::App(name) => {
             let app = config.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
-            let app = links.set_app(name, policy(app, &config.server.limits));
+            let app = links.set_app(name, policy(app));
             Target::App {
                 name: Arc::clone(&app.name),
                 handler: Arc::new(AppHandler(app)),
-                forwarded: ForwardedFields::FromProxies,
+                forwarded: ForwardedFields::Always,
             }
         }
         Action::Respond(respond) => Target::Respond(

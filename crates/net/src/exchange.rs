@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::h1;
 use crate::h1::{Message, WebSocketLimits};
-use crate::{Deadlines, Request};
+use crate::{ConnectionLimits, Deadlines, Request};
 
 /// One request and the means to answer it, whatever version of HTTP it came by.
 ///
@@ -30,6 +30,11 @@ impl Exchange<'_> {
     /// The request, to note a route's findings in it.
     pub fn request_mut(&mut self) -> &mut Request {
         &mut self.stream.request
+    }
+
+    /// What clients of this listener may do.
+    pub fn limits(&self) -> &ConnectionLimits {
+        self.stream.limits()
     }
 
     /// The deadlines of this connection's task; [`crate::Wait::Answer`] belongs to the handler.

@@ -47,10 +47,35 @@ pub struct Request {
     pub extra_fields: keepwarm_http1::Fields,
     /// Changes the route makes to the head of the answer.
     pub answer_edits: Option<std::sync::Arc<crate::FieldEdits>>,
+    /// How the route wants the bodies to be passed on.
+    pub passing: Passing,
     /// Set by whoever answers, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
+}
+
+/// How a route wants messages to be passed between a client and an app.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Passing {
+    /// Whether the request's body is read before the app is called; `None`: as the kind of app wants it.
+    pub buffer_request: Option<bool>,
+    /// Whether an answer is taken from the app faster than the client takes it; `None`: as the kind of app wants it.
+    pub buffer_response: Option<bool>,
+    /// Which clients get `103 Early Hints`.
+    pub early_hints: EarlyHints,
+}
+
+/// Which clients get `103 Early Hints` of an app.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EarlyHints {
+    /// Those that say that they navigate (RFC 8297 §3: others may take it for the answer).
+    #[default]
+    Auto,
+    /// All of HTTP/1.1.
+    Always,
+    /// None.
+    Never,
 }
 
 /// The client as a trusted proxy names it.
@@ -75,6 +100,7 @@ impl Request {
             trusted_peer: false,
             extra_fields: keepwarm_http1::Fields::new(),
             answer_edits: None,
+            passing: Passing::default(),
             target: None,
             reason: None,
         }
@@ -88,6 +114,7 @@ impl Request {
         self.trusted_peer = false;
         self.extra_fields.clear();
         self.answer_edits = None;
+        self.passing = Passing::default();
         self.target = None;
         self.reason = None;
     }

@@ -18,7 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, watch};
 
-use crate::{Handler, Io, Peer, Scheme, h1};
+use crate::{Handler, Io, Peer, Scheme, WebSocketLimits, h1};
 
 /// What connections of a listener share.
 pub struct ListenerContext {
@@ -55,6 +55,10 @@ pub struct ConnectionLimits {
     pub write_timeout: Duration,
     /// Connections of one client address; 0: no limit.
     pub per_client: usize,
+    /// Bytes of an answer held for a slow client before its app has to wait.
+    pub response_buffer: u64,
+    /// Of WebSockets.
+    pub websocket: WebSocketLimits,
 }
 
 impl Default for ConnectionLimits {
@@ -70,6 +74,8 @@ impl Default for ConnectionLimits {
             age: Duration::from_secs(3600),
             write_timeout: Duration::from_secs(30),
             per_client: 0,
+            response_buffer: 1 << 30,
+            websocket: WebSocketLimits::default(),
         }
     }
 }
@@ -246,8 +252,9 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Bound> {
     socket.set_reuse_address(true)?;
     // Accepted sockets inherit it: one system call less for each.
     socket.set_tcp_nodelay(true)?;
-    if let SocketAddr::V6(v6) = address {
-        socket.set_only_v6(!v6.ip().is_unspecified())?;
+    if address.is_ipv6() {
+        // `[::]` beside `0.0.0.0` is two listeners, wherever `net.ipv6.bindv6only` stands.
+        socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

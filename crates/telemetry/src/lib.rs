@@ -12,7 +12,7 @@ mod timestamp;
 
 pub use access::AccessRecord;
 pub use request_id::RequestId;
-pub use sink::{Output, Sink};
+pub use sink::{Output, Sink, flush_all, reopen_all};
 pub use timestamp::timestamp;
 
 /// How lines are written.

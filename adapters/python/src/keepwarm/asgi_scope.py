@@ -15,6 +15,19 @@ _EXTENSIONS = {
 }
 
 
+class _Texts(dict):
+    """Bytes that come again and again -> their text."""
+
+    def __missing__(self, raw):
+        text = raw.decode("latin-1")
+        if len(self) < 256:  # clients choose some of them, so they must not fill the memory
+            self[raw] = text
+        return text
+
+
+_text_of = _Texts().__getitem__
+
+
 def http(strings, flags, state):
     """The scope of an HTTP request from a REQUEST's strings (spec/wire.md §4)."""
     method, protocol, scheme, path, raw_path, query, script, name, port, address, address_port = strings[:11]
@@ -25,15 +38,15 @@ def http(strings, flags, state):
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.5"},
         "http_version": _VERSIONS.get(protocol, "1.1"),
-        "method": method.decode("latin-1"),
-        "scheme": scheme.decode("latin-1"),
-        "path": (script + path).decode("utf-8", "replace"),
+        "method": _text_of(method),
+        "scheme": _text_of(scheme),
+        "path": (script + path if script else path).decode("utf-8", "replace"),
         "raw_path": raw_path,
         "query_string": query,
-        "root_path": script.decode("utf-8", "replace"),
+        "root_path": script.decode("utf-8", "replace") if script else "",
         "headers": headers,
-        "server": (name.decode("latin-1"), int(port or 0)),
-        "client": (address.decode("latin-1"), int(address_port or 0)) if address else None,
+        "server": (_text_of(name), int(port or 0)),
+        "client": (_text_of(address), int(address_port or 0)) if address else None,
         "state": state.copy(),
         "extensions": _EXTENSIONS[flags & _EXTENSION_FLAGS].copy(),
     }

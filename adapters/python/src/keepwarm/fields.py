@@ -99,8 +99,7 @@ def bytes_block(headers):
 
 def content_length(value):
     """The number that a `Content-Length` says (RFC 9110 §8.6: digits and nothing else)."""
-    digits = value if isinstance(value, str) else value.decode("latin-1")
-    if not (digits.isascii() and digits.isdigit()):
+    if not (value.isdigit() and value.isascii()):
         raise ValueError(f"not a Content-Length: {value!r}")
     return int(digits)
 

@@ -67,9 +67,9 @@ class Worker:
             return False
         length, kind, flags, stream, content_length, count, text_length = REQUEST_HEAD.unpack_from(data)
         text_end = 24 + text_length
-        if kind != REQUEST or length + 10 != size or text_end > size:
+        if kind != REQUEST or length + 10 != size or size > MAX_PAYLOAD or not 0 <= size - text_end <= MAX_CHUNK:
             return False
-        if length > MAX_PAYLOAD or flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not stream or size - text_end > MAX_CHUNK:
+        if flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not stream:
             return False  # the other way finds the words for it
         strings = data[24:text_end].decode("latin-1").split("\0")
         if len(strings) != count:
@@ -89,7 +89,7 @@ class Worker:
     # -- a request ----------------------------------------------------------------------------------------------------
 
     def _serve(self, flags, stream, strings, body):
-        connection = self.connection
+        connection, answer = self.connection, self.answer
         connection.begin_stream(stream)
         environ = self.base.copy()
         environment.fill(environ, strings, flags)
@@ -98,10 +98,9 @@ class Worker:
             self.body = None
         else:
             connection.expect_body()
-            self.body = wsgi_input.Body(connection, self.answer, body, flags & EXPECT)
+            self.body = wsgi_input.Body(connection, answer, body, flags & EXPECT)
             environ["wsgi.input"] = self.body.buffered()
         self.request_flags = flags
-        answer = self.answer
         answer.begin(stream, strings[0] == "HEAD")
         try:
             copy_context().run(self._run, environ)  # what a request leaves in context variables goes with it

@@ -76,7 +76,7 @@ impl Listeners {
                         self.serving.insert(bind.clone(), serving);
                     }
                     (None, Some(bounds)) => {
-                        let edge = Arc::new(assemble::edge(site, listen));
+                        let edge = Arc::new(Edge::new(site));
                         let serving = self.start(bounds, edge, listen)?;
                         self.serving.insert(bind.clone(), serving);
                     }

@@ -182,6 +182,8 @@ impl Server {
 
     /// Reads the configuration again and replaces the workers; on any error what ran goes on running.
     async fn reload(&mut self, request: Option<ReloadRequest>) {
+        // A log that was moved away is opened anew, whatever becomes of the rest.
+        keepwarm_telemetry::reopen_all();
         tracing::info!("reloading");
         let outcome = self.try_reload().await;
         match &outcome {
@@ -200,7 +202,7 @@ impl Server {
         let specs = assemble::specs(&config).map_err(|error| error.to_string())?;
         // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
         for app in config.apps.iter().filter(|app| self.config.app(&app.name).is_none()) {
-            self.links.set_app(&app.name, assemble::policy(app, &config.server.limits));
+            self.links.set_app(&app.name, assemble::policy(app));
         }
         let report = self.supervisor.reload(specs).await.map_err(|failure| {
             let mut text = Vec::new();
@@ -272,7 +274,7 @@ enum Ending {
 
 fn set_apps(config: &Config, links: &Links) {
     for app in &config.apps {
-        links.set_app(&app.name, assemble::policy(app, &config.server.limits));
+        links.set_app(&app.name, assemble::policy(app));
     }
 }
 

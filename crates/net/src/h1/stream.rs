@@ -167,6 +167,10 @@ impl Stream {
             || self.state.body_failed
     }
 
+    pub(crate) fn limits(&self) -> &crate::ConnectionLimits {
+        &self.context.limits
+    }
+
     pub(crate) fn answered(&self) -> bool {
         !matches!(self.state.answer, Answer::None)
     }

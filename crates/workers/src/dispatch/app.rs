@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use keepwarm_net::{Exchange, Handler, Refusal, WebSocketLimits};
+use keepwarm_net::{Exchange, Handler, Refusal};
 use keepwarm_policy::RetryBudget;
 
 use super::call::{Call, Item};
@@ -28,12 +28,8 @@ pub struct AppPolicy {
     pub queue_timeout: Duration,
     /// How long the app may take before it begins its answer, and between two parts of it. Time spent on the client does not count.
     pub request_timeout: Duration,
-    /// Bytes of an answer that Keepwarm holds for a slow client before the worker has to wait.
-    pub response_buffer: u64,
     /// How many worker processes the app has.
     pub workers: usize,
-    /// WebSocket limits.
-    pub websocket: WebSocketLimits,
 }
 
 /// An app. Lives as long as the process; its workers come and go.

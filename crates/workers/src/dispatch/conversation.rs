@@ -72,6 +72,8 @@ pub(super) struct Conversation<'a, 'c> {
     given: u8,
     /// When it was last given, or left to wait.
     since: Instant,
+    /// The answer is taken from the worker faster than the client takes it.
+    buffers_answer: bool,
     /// The answer, as far as the client has not taken it.
     spool: Option<Spool>,
     /// The worker has said all of its answer.
@@ -86,8 +88,10 @@ pub(super) struct Conversation<'a, 'c> {
 
 impl<'a, 'c> Conversation<'a, 'c> {
     fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>) -> Self {
+        let wanted = exchange.request().passing.buffer_response;
         Self {
             app,
+            buffers_answer: wanted.unwrap_or(app.is_blocking()),
             exchange,
             call: Arc::default(),
             source: Source::Client,
@@ -111,7 +115,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         let opening = Opening {
             body: self.source.opening(),
             websocket: self.websocket,
-            expects: self.expecting.is_some() || (!self.app.is_blocking() && self.exchange.awaits_continue()),
+            expects: self.exchange.awaits_continue(),
             cgi_names: self.app.builds_cgi_names(),
         };
         let mut frame = Vec::with_capacity(1024);

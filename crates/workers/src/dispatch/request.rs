@@ -1,7 +1,7 @@
 //! A request as a REQUEST frame (`spec/wire.md` §4).
 
 use keepwarm_http1::{HopByHop, RequestBody, Version, cgi_safe_name, percent_decode};
-use keepwarm_net::Request;
+use keepwarm_net::{EarlyHints, Request};
 use keepwarm_wire::encode::{EncodeError, RequestWriter};
 use keepwarm_wire::frame::{Fixed, flags};
 
@@ -39,8 +39,14 @@ pub(super) fn encode_request(
         frame.body(body);
         bits |= flags::END;
     }
+    let navigates =
+        || head.fields.first("sec-fetch-mode").is_some_and(|mode| mode.eq_ignore_ascii_case(b"navigate"));
     let hints = head.version >= Version::Http11
-        && head.fields.first("sec-fetch-mode").is_some_and(|mode| mode.eq_ignore_ascii_case(b"navigate"));
+        && match request.passing.early_hints {
+            EarlyHints::Auto => navigates(),
+            EarlyHints::Always => true,
+            EarlyHints::Never => false,
+        };
     for (bit, set) in [
         (flags::WEBSOCKET, opening.websocket),
         (flags::EXPECT, opening.expects),

@@ -22,8 +22,10 @@ impl Conversation<'_, '_> {
     /// Room for one more part of the answer: in the buffer towards the client, or, so that a blocking worker is soon free, in the spool.
     fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
         let room = match &mut self.spool {
-            Some(spool) => spool.poll_ready(cx).is_ready() && spool.len() < self.app.policy().response_buffer,
-            None => self.app.is_blocking() || self.exchange.unsent() < UNSENT_ENOUGH,
+            Some(spool) => {
+                spool.poll_ready(cx).is_ready() && spool.len() < self.exchange.limits().response_buffer
+            }
+            None => self.buffers_answer || self.exchange.unsent() < UNSENT_ENOUGH,
         };
         if !room {
             // The application waits for the client.
@@ -106,7 +108,7 @@ impl Conversation<'_, '_> {
         }
         self.application_works();
         self.complete = over;
-        let spools = self.app.is_blocking() && self.exchange.unsent() >= UNSENT_ENOUGH;
+        let spools = self.buffers_answer && self.exchange.unsent() >= UNSENT_ENOUGH;
         if spools || self.spool.is_some() {
             self.spool.get_or_insert_with(|| Spool::new(SPOOL_MEMORY)).push(bytes);
             return;

@@ -45,7 +45,8 @@ impl Conversation<'_, '_> {
             self.source = Source::Frame(Vec::new());
             return Ok(());
         }
-        if !self.app.is_blocking() {
+        let wanted = self.exchange.request().passing.buffer_request;
+        if !wanted.unwrap_or(self.app.is_blocking()) {
             return Ok(());
         }
         if self.exchange.awaits_continue() {

@@ -71,7 +71,7 @@ fn wants_websocket(exchange: &Exchange<'_>) -> bool {
 
 /// The worker has accepted.
 pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
-    let limits = talk.app.policy().websocket;
+    let limits = talk.exchange.limits().websocket;
     match talk.exchange.accept_websocket(response.fields.pairs(), limits) {
         Ok(()) => {
             talk.exchange.deadlines().set(Wait::Answer, None);
@@ -142,8 +142,8 @@ impl Conversation<'_, '_> {
             link.release(stream, bytes.len());
         }
         let Some(messages) = &mut self.messages else { return };
-        if messages.outgoing.len() + bytes.len() > self.app.policy().websocket.message {
-            tracing::error!(app = %self.app.name, "a message of the application exceeds websocket_message");
+        if messages.outgoing.len() + bytes.len() > self.exchange.limits().websocket.message {
+            tracing::error!(app = %self.app.name, "a message of the application exceeds limits.websocket_message");
             self.stop_waiting_for(ResetCode::CANCELLED, "the message is too long");
             self.exchange.send_message(Message::Close(1011, "the application failed".to_owned()));
             self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
