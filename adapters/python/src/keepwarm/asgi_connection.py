@@ -350,7 +350,7 @@ def starter(loop):
     def start(coroutine):
         before = len(ready)
         task = loop.create_task(coroutine)
-        if len(ready) == before + 1:
+        if len(ready) == before + 1 and asyncio.current_task(loop) is None:
             ready.pop()._run()
         return task
 

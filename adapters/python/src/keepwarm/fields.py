@@ -101,7 +101,7 @@ def content_length(value):
     """The number that a `Content-Length` says (RFC 9110 §8.6: digits and nothing else)."""
     if not (value.isdigit() and value.isascii()):
         raise ValueError(f"not a Content-Length: {value!r}")
-    return int(digits)
+    return int(value)
 
 
 def without_hop_by_hop(headers, names):
