@@ -172,8 +172,7 @@ class Answers(Shared):
     def test_sizes_around_a_frame_arrive_whole(self):
         for size in (0, 1, 65_535, 65_536, 65_537, 131_072, 300_001):
             answer = self.get("/big", query=str(size))
-            self.assertEqual(len(answer.body), size)
-            self.assertEqual(answer.body[-257:-1], (bytes(range(256)) * 2000 + b"")[: 0] or answer.body[-257:-1])
+            self.assertEqual(answer.body, bytes(range(256)) * (size // 256) + b"e" * (size % 256))
             self.assertIsNone(answer.reset)
 
     def test_a_big_stream_waits_for_credit(self):
@@ -292,7 +291,6 @@ class Bodies(Shared):
     def test_a_body_in_pieces(self):
         body = os.urandom(300_000)
         stream = self.worker.request("/digest", method="POST", body=body[:50_000], length=len(body), flags=0)
-        sent, credit = 50_000, 262_144
         for start in range(50_000, len(body), 60_000):
             self.worker.data(stream, body[start : start + 60_000], end=start + 60_000 >= len(body))
         answer = self.worker.answer(stream)
