@@ -17,7 +17,7 @@ lint: ## format, clippy, architecture, licences
 	.ci/architecture.py
 	.ci/licences.py
 
-bench: ## Keepwarm and its peers side by side (about ten minutes)
+bench: ## Keepwarm and its peers side by side (about ten minutes; nothing else should run)
 	@scripts/setup bench
 	cargo build --release --locked -p keepwarm
 	bench/.venv/bin/python bench/load/run.py
@@ -26,5 +26,8 @@ fuzz: ## every fuzz target for a minute
 	@scripts/setup fuzz
 	fuzz/run 60
 
-docs: ## the crates' documentation, warnings refused; then docs/reference from the definitions
+docs: ## the crates' documentation, and docs/reference from the definitions of the keys
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+	cargo run --quiet --locked -p keepwarm -- reference >target/configuration.md
+	cargo run --quiet --locked -p keepwarm -- reference --schema >target/keepwarm.schema.json
+	mv target/configuration.md target/keepwarm.schema.json docs/reference/
