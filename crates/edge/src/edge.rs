@@ -97,6 +97,8 @@ impl Site {
         let (status, name) = (refusal.status(), refusal.name());
         match refusal {
             Connect | Trace => {
+                // What follows a CONNECT was meant for a tunnel.
+                exchange.close_after();
                 let detail = "The method is not served here.";
                 answer_error(exchange, status, name, detail, &[("Allow", self.allow().as_bytes())]);
             }
@@ -122,6 +124,9 @@ impl Site {
         request.target = Some(Arc::clone(route.label()));
         if let Some((status, name, detail)) = refused(route, request) {
             request.answer_edits.clone_from(&route.edits);
+            if status == 413 {
+                exchange.close_after();
+            }
             answer_error(exchange, status, name, detail, &[]);
             return None;
         }
@@ -152,6 +157,7 @@ fn normalize(exchange: &mut Exchange<'_>) -> bool {
     let fault = normalize_path(exchange.request().head.path(), &mut changed).err();
     match fault {
         Some(fault) => {
+            exchange.close_after();
             answer_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
             return false;
         }

@@ -53,6 +53,11 @@ impl Exchange<'_> {
         self.stream.state.body_limit = limit;
     }
 
+    /// The connection ends with the answer, whatever the request said: what follows on it is not to be trusted, or not wanted.
+    pub fn close_after(&mut self) {
+        self.stream.state.refused = true;
+    }
+
     /// A client that shuts its writing side counts as gone on this route.
     pub fn abort_on_half_close(&mut self, yes: bool) {
         self.stream.state.half_close_is_gone = yes;

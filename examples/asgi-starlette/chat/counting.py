@@ -4,8 +4,8 @@ import os
 
 
 def count(request_id):
-    """Appends one line to the file that KEEPWARM_COUNT_FILE names; one write, so that workers can share the file."""
-    path = os.environ.get("KEEPWARM_COUNT_FILE")
+    """Appends one line to the file that COUNT_FILE names; one write, so that workers can share the file."""
+    path = os.environ.get("COUNT_FILE")
     if path and request_id:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:

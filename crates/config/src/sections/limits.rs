@@ -20,7 +20,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             wrong: "request_line = \"8KB\"",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(Size { min: 512, max: 1 << 20 }, |limits: &mut Limits, value| {
+            value: &Set(Size { min: 16, max: 1 << 20 }, |limits: &mut Limits, value| {
                 limits.request_line = value
             }),
         },
@@ -30,10 +30,10 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             long: "All fields together, without the request line. Held in memory for each request in work, so a listener's worst case is this times its connections. Precedents: nginx 4 times 8 KiB, Node 16 KiB, HAProxy 16 KiB with the line.",
             default: Preset::Value("\"32KiB\""),
             right: "header_block = \"64KiB\"",
-            wrong: "header_block = 100",
+            wrong: "header_block = 10",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(Size { min: 1024, max: 16 << 20 }, |limits: &mut Limits, value| {
+            value: &Set(Size { min: 64, max: 16 << 20 }, |limits: &mut Limits, value| {
                 limits.header_block = value
             }),
         },
@@ -46,7 +46,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             wrong: "header_fields = 1_000_000",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(Count { min: 8, max: 65_536 }, |limits: &mut Limits, value| {
+            value: &Set(Count { min: 1, max: 65_536 }, |limits: &mut Limits, value| {
                 limits.header_fields = u64::from(value)
             }),
         },
@@ -59,7 +59,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             wrong: "head_timeout = 10",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(Time { min: Duration::from_millis(100), max: HOUR }, |limits: &mut Limits, value| {
+            value: &Set(Time { min: Duration::from_millis(1), max: HOUR }, |limits: &mut Limits, value| {
                 limits.head_timeout = value
             }),
         },
@@ -166,7 +166,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             wrong: "idle_timeout = \"0s\"",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(Time { min: Duration::from_secs(1), max: DAY }, |limits: &mut Limits, value| {
+            value: &Set(Time { min: Duration::from_millis(1), max: DAY }, |limits: &mut Limits, value| {
                 limits.idle_timeout = value
             }),
         },
@@ -179,7 +179,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             wrong: "write_timeout = true",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(Time { min: Duration::from_millis(100), max: HOUR }, |limits: &mut Limits, value| {
+            value: &Set(Time { min: Duration::from_millis(1), max: HOUR }, |limits: &mut Limits, value| {
                 limits.write_timeout = value
             }),
         },
@@ -207,7 +207,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             reload: Reload::Live,
             since: "0.1.0",
             value: &Set(
-                OrWord { word: "off", shape: Time { min: Duration::from_secs(1), max: MONTH } },
+                OrWord { word: "off", shape: Time { min: Duration::from_millis(1), max: MONTH } },
                 |limits: &mut Limits, value| limits.connection_age = value,
             ),
         },
@@ -289,7 +289,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             wrong: "websocket_idle = \"5min\"",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(Time { min: Duration::from_secs(1), max: DAY }, |limits: &mut Limits, value| {
+            value: &Set(Time { min: Duration::from_millis(1), max: DAY }, |limits: &mut Limits, value| {
                 limits.websocket_idle = value
             }),
         },

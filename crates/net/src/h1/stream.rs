@@ -51,7 +51,7 @@ pub(crate) struct State {
     /// The timer of a held head; made when one is held.
     pub(super) hold: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
     /// A refusal must be seen by the client although it may still be sending.
-    pub(super) refused: bool,
+    pub(crate) refused: bool,
     pub(super) websocket: Option<Box<Socket>>,
 }
 
@@ -153,7 +153,7 @@ impl Stream {
         self.request.number = self.context.next_request_number();
         self.state = State::new(RequestFacts::of(&self.request.head), &self.context.limits);
         self.state.awaits_continue = self.request.head.expects_continue;
-        self.state.body_done = matches!(self.request.head.body, keepwarm_http1::RequestBody::None);
+        self.state.body_done = self.request.head.body == keepwarm_http1::RequestBody::None;
     }
 
     /// Whether the connection must end after the answer whose head is written now.
