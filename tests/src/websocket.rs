@@ -11,7 +11,7 @@ pub fn opening(path: &str, extra: &str) -> String {
 }
 
 /// What a server must answer to [`opening`]'s key.
-pub const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZbRbK+xOo=";
+pub const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// Opens one and checks the answer.
 #[track_caller]

@@ -9,7 +9,7 @@ use keepwarm_tests::{Client, Failure, Framing, Server, get, tools, websocket};
 fn config(entry: &str, folder: &str) -> String {
     format!(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"{entry}\"\n\
-         directory = \"@EXAMPLES@/{folder}\"\ninterpreter = \"@PYTHON@\"\nworkers = 2\nenv = {{ KEEPWARM_COUNT_FILE = \"@DIR@/count\" }}\n"
+         directory = \"@EXAMPLES@/{folder}\"\ninterpreter = \"@PYTHON@\"\nworkers = 2\nenv = {{ COUNT_FILE = \"@DIR@/count\" }}\n"
     )
 }
 

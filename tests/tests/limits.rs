@@ -35,14 +35,14 @@ fn closed_silently(client: &mut Client) {
 
 #[test]
 fn a_long_request_line_is_414() {
-    let server = limited(FIXED, "request_line = 300");
-    assert_eq!(server.ask(get(&format!("/{}", "a".repeat(250)))).status, 200);
+    let server = limited(FIXED, "request_line = 512");
+    assert_eq!(server.ask(get(&format!("/{}", "a".repeat(450)))).status, 200);
     let mut client = server.client();
-    client.send(get(&format!("/{}", "a".repeat(300))));
+    client.send(get(&format!("/{}", "a".repeat(600))));
     refused(&mut client, 414);
     // Refused without waiting for an end that may never come.
     let mut client = server.client();
-    client.send(format!("GET /{}", "a".repeat(400)));
+    client.send(format!("GET /{}", "a".repeat(700)));
     refused(&mut client, 414);
 }
 
@@ -137,13 +137,13 @@ fn the_clock_of_a_head_starts_with_its_first_byte() {
 
 #[test]
 fn an_idle_connection_is_closed_without_a_word() {
-    let server = limited(FIXED, "idle_timeout = \"300ms\"");
+    let server = limited(FIXED, "idle_timeout = \"1s\"");
     let mut client = server.client();
     client.expect_kept("/");
     let begun = Instant::now();
     closed_silently(&mut client);
     assert!(
-        begun.elapsed() > Duration::from_millis(150) && begun.elapsed() < Duration::from_millis(1500),
+        begun.elapsed() > Duration::from_millis(850) && begun.elapsed() < Duration::from_millis(1900),
         "{:?}",
         begun.elapsed()
     );
@@ -160,9 +160,9 @@ fn the_keep_alive_field_says_the_configured_time() {
 #[test]
 fn a_request_in_work_is_not_idle() {
     for base in [WSGI, ASGI] {
-        let server = limited(base, "idle_timeout = \"200ms\"\nhead_timeout = \"200ms\"").warm("/pong");
+        let server = limited(base, "idle_timeout = \"1s\"\nhead_timeout = \"1s\"").warm("/pong");
         let mut client = server.client();
-        assert_eq!(client.ask(get("/sleep?ms=500")).text(), "pong");
+        assert_eq!(client.ask(get("/sleep?ms=1300")).text(), "pong");
         client.expect_kept("/pong");
     }
 }
@@ -180,7 +180,14 @@ fn a_body_above_the_limit_is_413() {
         assert_eq!(server.ask(ask(1000)).json()["length"], 1000);
         let mut client = server.client();
         client.send(ask(1001));
-        refused(&mut client, 413);
+        // What little is left of it may be read so that the connection is kept.
+        let response = client.response("POST");
+        assert_eq!(response.status, 413, "{client}");
+        if response.says_close() {
+            client.expect_end();
+        } else {
+            client.expect_kept("/pong");
+        }
         // Refused by what it says, before it comes.
         let mut client = server.client();
         client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775807\r\n\r\n");
@@ -269,10 +276,10 @@ fn a_connection_serves_so_many_requests() {
 
 #[test]
 fn a_connection_lives_so_long() {
-    let server = limited(FIXED, "connection_age = \"250ms\"");
+    let server = limited(FIXED, "connection_age = \"1s\"");
     let mut client = server.client();
     assert!(!client.expect_kept("/").says_close());
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(1200));
     // Its last request is answered with a close, or it was closed while it was idle.
     match client.try_send(get("/").as_bytes()).map(|()| client.try_response("GET")) {
         Ok(Ok(response)) => assert!(response.status == 200 && response.says_close(), "{client}"),
@@ -332,7 +339,7 @@ fn a_client_address_has_so_many_connections() {
 
 #[test]
 fn at_the_limit_of_connections_the_longest_idle_goes_first() {
-    let server = limited(FIXED, "connections = 4");
+    let server = Server::start(&format!("{FIXED}\n[server.limits]\nconnections = 4\n"));
     let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
     for client in &mut clients {
         client.expect_kept("/");
@@ -363,7 +370,7 @@ fn messages_of_a_websocket_are_bounded() {
 
 #[test]
 fn a_silent_websocket_is_pinged_and_then_closed() {
-    let server = limited(ASGI, "websocket_idle = \"600ms\"").warm("/pong");
+    let server = limited(ASGI, "websocket_idle = \"1s\"").warm("/pong");
     let mut client = server.client();
     websocket::open(&mut client, "/ws", "");
     let begun = Instant::now();
