@@ -36,6 +36,8 @@ struct Slots {
     at: [Cell<Option<Instant>>; WAITS],
     /// One bit per [`Wait`].
     passed: Cell<u8>,
+    /// Since when nothing is under way, and the task could end without harm.
+    idle_since: Cell<Option<Instant>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -45,6 +47,7 @@ impl Deadlines {
         let slots = Rc::new(Slots {
             at: [const { Cell::new(None) }; WAITS],
             passed: Cell::new(0),
+            idle_since: Cell::new(None),
             waker: RefCell::new(None),
         });
         REGISTERED.with_borrow_mut(|all| all.push(Rc::downgrade(&slots)));
@@ -62,6 +65,11 @@ impl Deadlines {
     /// Sets a deadline `after` from now.
     pub fn set_after(&self, wait: Wait, after: Duration) {
         self.set(wait, now().checked_add(after));
+    }
+
+    /// Notes whether anything is under way (see [`evict_longest_idle`]).
+    pub(crate) fn set_idle(&self, idle: bool) {
+        self.0.idle_since.set(idle.then(now));
     }
 
     /// Whether a deadline is running.
@@ -93,6 +101,18 @@ impl Default for Deadlines {
     }
 }
 
+/// Has the read deadline of this thread's longest idle task pass now. `false`: none is idle. Looks at every task: for use at a limit only.
+pub(crate) fn evict_longest_idle() -> bool {
+    let longest = REGISTERED.with_borrow(|all| {
+        let idle = all.iter().filter_map(Weak::upgrade).filter(|slots| slots.idle_since.get().is_some());
+        idle.min_by_key(|slots| slots.idle_since.get())
+    });
+    let Some(slots) = longest else { return false };
+    slots.idle_since.set(None);
+    slots.pass(1 << Wait::Read as u8);
+    true
+}
+
 /// Looks at every deadline of this thread, for ever; a data-plane thread spawns it once.
 pub async fn run_ticker() {
     let mut interval = tokio::time::interval(TICK);
@@ -115,13 +135,18 @@ pub async fn run_ticker() {
 
 impl Slots {
     fn look(&self, now: Instant) {
-        let mut passed = self.passed.get();
+        let mut passed = 0;
         for (bit, cell) in self.at.iter().enumerate() {
             if cell.get().is_some_and(|at| at <= now) {
                 cell.set(None);
                 passed |= 1 << bit;
             }
         }
+        self.pass(passed);
+    }
+
+    fn pass(&self, bits: u8) {
+        let passed = self.passed.get() | bits;
         if passed != self.passed.replace(passed)
             && let Some(waker) = self.waker.borrow_mut().take()
         {

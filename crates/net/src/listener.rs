@@ -353,7 +353,14 @@ impl Listener {
     async fn accept_all(&self) {
         let open = &self.context.open;
         loop {
-            open.until(|| open.count() < open.limit).await;
+            if open.count() >= open.limit {
+                // Only for one that really comes is another given up: the longest idle. Without an idle one it waits its turn.
+                let _ = self.socket.readable().await;
+                if open.count() >= open.limit {
+                    crate::deadline::evict_longest_idle();
+                    open.until(|| open.count() < open.limit).await;
+                }
+            }
             self.accept_one().await;
         }
     }

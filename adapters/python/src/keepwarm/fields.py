@@ -106,25 +106,35 @@ def content_length(value):
 
 def without_hop_by_hop(headers, names):
     """The fields that concern more than the connection, and whether the application wants it closed."""
-    kept, close = [], False
+    kept, close, named = [], False, set()
     for name, value in headers:
         kind = names[name]
         if kind < HOP_BY_HOP:
             kept.append((name, value))
-        elif kind == CONNECTION and _asks_for_close(value):
+            continue
+        options = _options(value) if kind == CONNECTION else []
+        named.update(options)
+        if options == ["close"]:
             close = True
         else:
+            close = close or "close" in options
             shown = name if isinstance(name, str) else name.decode("latin-1")
             log.warn_once(
                 ("hop-by-hop", shown.lower()),
                 f"the application sends the field {shown}, which speaks about the connection; it is not forwarded",
             )
+    if named - {"close"}:  # RFC 9110 §7.6.1: what Connection names is the connection's too
+        kept = [(name, value) for name, value in kept if names[name] == LENGTH or _lower(name) not in named]
     return kept, close
 
 
-def _asks_for_close(value):
+def _options(value):
     text = value if isinstance(value, str) else value.decode("latin-1")
-    return "close" in [option.strip().lower() for option in text.split(",")]
+    return [option.strip().lower() for option in text.split(",") if option.strip()]
+
+
+def _lower(name):
+    return (name if isinstance(name, str) else name.decode("latin-1")).lower()
 
 
 def _bad_field(headers, character):

@@ -92,7 +92,13 @@ impl Stream {
 
     /// Waits for the client's next bytes, and says so to one that waits for us.
     fn poll_more_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        self.want_body();
+        if self.awaits_continue() {
+            // It may have sent something all the same: then nobody waits, and no 100 is due (RFC 9110 §10.1.1).
+            if let Poll::Ready(got) = self.poll_fill(cx, BODY_READ) {
+                return Poll::Ready(self.note_body(got));
+            }
+            self.want_body();
+        }
         if !self.storage.out.is_empty() && matches!(self.state.answer, Answer::None) {
             // A `100 Continue` that is not taken at once goes out with the next poll; the read below is what we wait for.
             if let Poll::Ready(Err(gone)) = self.poll_write_out(cx) {
@@ -100,12 +106,7 @@ impl Stream {
             }
         }
         match self.poll_fill(cx, BODY_READ) {
-            Poll::Ready(Ok(0)) => Poll::Ready(Err(BodyError::Gone(Gone::Closed))),
-            Poll::Ready(Ok(got)) => {
-                self.state.body_rate.handle_progress(now().into_std(), got);
-                Poll::Ready(Ok(()))
-            }
-            Poll::Ready(Err(gone)) => Poll::Ready(Err(BodyError::Gone(gone))),
+            Poll::Ready(got) => Poll::Ready(self.note_body(got)),
             Poll::Pending => {
                 let slow_at = self.state.body_rate.handle_wait(now().into_std());
                 if self.deadlines.poll_passed(Wait::Read, cx) {
@@ -114,6 +115,17 @@ impl Stream {
                 self.deadlines.set(Wait::Read, slow_at.map(Into::into));
                 Poll::Pending
             }
+        }
+    }
+
+    fn note_body(&mut self, got: Result<usize, Gone>) -> Result<(), BodyError> {
+        match got {
+            Ok(0) => Err(BodyError::Gone(Gone::Closed)),
+            Ok(got) => {
+                self.state.body_rate.handle_progress(now().into_std(), got);
+                Ok(())
+            }
+            Err(gone) => Err(BodyError::Gone(gone)),
         }
     }
 
@@ -154,7 +166,9 @@ impl Stream {
     }
 
     pub(crate) fn awaits_continue(&self) -> bool {
-        self.state.awaits_continue && self.state.body_received == 0 && self.storage.read.is_empty()
+        let untouched =
+            self.state.body_received == 0 && !self.state.body_done && self.storage.read.is_empty();
+        self.state.awaits_continue && untouched
     }
 
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {

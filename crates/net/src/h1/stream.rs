@@ -135,6 +135,7 @@ impl Stream {
             self.storage = Storage::take();
             std::mem::swap(&mut self.request.head, &mut self.storage.head);
             self.awake = true;
+            self.deadlines.set_idle(false);
         }
     }
 
@@ -144,6 +145,7 @@ impl Stream {
             std::mem::swap(&mut self.request.head, &mut self.storage.head);
             std::mem::take(&mut self.storage).give();
             self.awake = false;
+            self.deadlines.set_idle(true);
         }
     }
 

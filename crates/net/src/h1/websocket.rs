@@ -146,11 +146,16 @@ impl Stream {
     /// Half of the idle time has passed: ping; or, after a ping, give up.
     fn silent(&mut self) -> Option<Gone> {
         let socket = self.state.websocket.as_mut()?;
+        let mut pipe = Pipe { read: &mut self.storage.read, write: &mut self.storage.out.body };
         if socket.pinged {
-            return Some(self.lost(Gone::Closed));
+            // RFC 6455 §7.4.1: 1001, going away. If it is there after all, it learns why.
+            let frame = CloseFrame { code: CloseCode::Away, reason: "nothing was heard for too long".into() };
+            let _ = socket.context.close(&mut pipe, Some(frame));
+            let _ = socket.context.flush(&mut pipe);
+            socket.closed = true;
+            return Some(Gone::Closed);
         }
         socket.pinged = true;
-        let mut pipe = Pipe { read: &mut self.storage.read, write: &mut self.storage.out.body };
         let _ = socket.context.write(&mut pipe, tungstenite::Message::Ping(Default::default()));
         let _ = socket.context.flush(&mut pipe);
         self.deadlines.set_after(Wait::Read, socket.idle / 2);

@@ -76,6 +76,8 @@ pub(super) struct Conversation<'a, 'c> {
     buffers_answer: bool,
     /// The answer, as far as the client has not taken it.
     spool: Option<Spool>,
+    /// There was no room for what the worker may have said.
+    full: bool,
     /// The worker has said all of its answer.
     complete: bool,
     /// Nothing is left to tell a worker.
@@ -102,6 +104,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             given: 0,
             since: now(),
             spool: None,
+            full: false,
             complete: false,
             over: false,
             websocket: false,
@@ -180,6 +183,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             match self.exchange.poll_flush(cx) {
                 Poll::Ready(Err(gone)) => return Poll::Ready(self.client_gone(gone)),
                 // What the client has taken makes room for more.
+                Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
                 Poll::Ready(Ok(())) if self.spool_has_bytes() && self.poll_unspool(cx).is_ready() => continue,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }

@@ -49,7 +49,7 @@ impl Supervisor {
         Ok(Self { commands })
     }
 
-    /// Returns when every app of [`start`](Self::start) has a worker that is ready.
+    /// Returns when every worker of every app of [`start`](Self::start) is ready, those apart that were given up beside a ready one.
     ///
     /// # Errors
     ///

@@ -125,6 +125,13 @@ impl Generation {
         self.places.iter().all(|place| self.workers.values().any(|worker| worker.serves(place.number)))
     }
 
+    /// Every place has a worker that is ready, or was given up.
+    pub(super) fn is_settled(&self) -> bool {
+        self.places
+            .iter()
+            .all(|place| place.given_up || self.workers.values().any(|worker| worker.serves(place.number)))
+    }
+
     /// No process is left and none will be started.
     pub(super) fn is_over(&self) -> bool {
         self.workers.is_empty() && matches!(self.phase, Phase::Failed(_) | Phase::Retiring)

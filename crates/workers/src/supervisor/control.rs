@@ -306,7 +306,10 @@ impl Control {
         if self.first.waiters.is_empty() {
             return;
         }
-        let awaited = self.running.values().find(|running| *running.machine.phase() == Phase::First);
+        let awaited = self.running.values().find(|running| {
+            *running.machine.phase() == Phase::First
+                || self.stopping.is_none() && !running.machine.is_settled()
+        });
         let answer = match (&self.first.failure, awaited) {
             (Some(failure), _) => Err(failure.clone()),
             (None, None) if self.stopping.is_none() => Ok(()),

@@ -28,6 +28,7 @@ impl Conversation<'_, '_> {
             None => self.buffers_answer || self.exchange.unsent() < UNSENT_ENOUGH,
         };
         if !room {
+            self.full = self.spool.is_none();
             // The application waits for the client.
             self.exchange.deadlines().set(Wait::Answer, None);
         }
