@@ -125,7 +125,7 @@ fn a_key_is_explained() {
         let output = run(&["explain", key], &apps());
         assert!(output.status.success() && said(&output).contains(part), "{key}: {}", said(&output));
     }
-    let output = run(&["explain", "app.wrokers"], &apps());
+    let output = run(&["explain", "app.shop.wrokers"], &apps());
     assert!(!output.status.success() && said(&output).contains("workers"), "{}", said(&output));
 }
 

@@ -242,11 +242,11 @@ fn a_body_below_the_rate_is_408() {
 
 #[test]
 fn a_client_that_takes_nothing_is_reset() {
-    for limits in ["write_timeout = \"400ms\"", "drain_rate = 1000000\nbody_grace = \"300ms\""] {
+    for limits in ["write_timeout = \"400ms\"", "drain_rate = 20000000\nbody_grace = \"300ms\""] {
         for base in [WSGI, ASGI] {
             let server = limited(base, limits).warm("/pong");
             let mut client = server.client();
-            rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");
+            rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 65_536).expect("SO_RCVBUF");
             client.send(get("/big?bytes=30000000"));
             client.head("GET");
             // What it is not sent any more it notices at last by a reset; until then the application is not held.

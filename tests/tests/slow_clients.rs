@@ -26,7 +26,7 @@ fn quick(server: &Server) -> (Duration, Duration) {
 /// A client that asks for a large answer and does not read it.
 fn slow_reader(server: &Server) -> Client {
     let mut client = server.client().patient(Duration::from_secs(20));
-    rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");
+    rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 65_536).expect("SO_RCVBUF");
     client.send(get(&format!("/big?bytes={LARGE}")));
     client
 }
@@ -59,8 +59,6 @@ fn four_slow_uploads_and_four_slow_readers_on_four_workers() {
         assert_eq!(response.json()["length"], sent + 10, "{upload}");
     }
     for reader in &mut readers {
-        // They read at last, and now as fast as anybody.
-        rustix::net::sockopt::set_socket_recv_buffer_size(reader.stream(), 4 << 20).expect("SO_RCVBUF");
         let body = reader.read_exact(LARGE);
         assert!(body.chunks(16).all(|block| block == b"0123456789abcdef"));
         reader.expect_kept("/list");
@@ -121,4 +119,21 @@ fn an_upload_that_breaks_off_never_reaches_the_app() {
     }
     let (_, worst) = quick(&server);
     assert!(worst < Duration::from_secs(1), "{worst:?}");
+}
+
+#[test]
+fn a_large_body_that_waited_in_the_queue_is_sent_as_soon_as_a_worker_is_free() {
+    // It once lay there until its queue time-out came by: nobody woke the task that had to send what the first frame did not hold.
+    let server = Server::start(WSGI).warm("/pong");
+    for length in [1_000, 60_000, 70_000, 300_000, 3 << 20] {
+        let mut busy = server.client();
+        busy.send(get("/sleep?ms=150"));
+        let mut upload = server.client();
+        upload.send(format!("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));
+        upload.send(vec![b'x'; length]);
+        let begun = Instant::now();
+        assert_eq!(upload.response("POST").json()["length"], length, "{upload}");
+        assert!(begun.elapsed() < Duration::from_secs(1), "{length}: {:?}", begun.elapsed());
+        assert_eq!(busy.response("GET").text(), "pong");
+    }
 }

@@ -613,7 +613,7 @@ fn the_request_timeout_counts_the_apps_time_not_the_clients() {
     slow.send("56789");
     assert_eq!(slow.response("POST").json()["length"], 10);
     let mut reader = server.client().patient(Duration::from_secs(10));
-    rustix::net::sockopt::set_socket_recv_buffer_size(reader.stream(), 4096).expect("SO_RCVBUF");
+    rustix::net::sockopt::set_socket_recv_buffer_size(reader.stream(), 65_536).expect("SO_RCVBUF");
     reader.send(get("/big?bytes=8000000"));
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(reader.response("GET").body.len(), 8_000_000);
@@ -629,9 +629,9 @@ fn a_crash_loop_backs_off_gives_up_visibly_and_recovers_by_reload() {
     server.wait_for_log_after(mark, "RuntimeError: the flag is up", LONG);
     // It goes on trying, more and more slowly, and then says that it gives up. Five seconds of a loop without back-off would be some hundred starts.
     let starts = || counts(&server).keys().filter(|line| line.starts_with("start")).count();
-    wait_until("all tries are used", LONG, || starts() == 1 + 1 + 3 || starts() > 6);
+    wait_until("all tries are used", LONG, || starts() >= 1 + 3);
     std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(starts(), 5, "the first start, the replacement, 3 retries");
+    assert_eq!(starts(), 4, "the first start, and 3 that failed");
     assert_eq!(server.ask(get("/pong")).status, 503);
     std::fs::remove_file(server.folder().join("flag")).expect("the flag goes down");
     server.signal(Signal::HUP);
@@ -723,14 +723,11 @@ fn an_app_learns_that_its_client_has_gone() {
 #[test]
 fn the_reload_command_reloads() {
     let server = wsgi(1, "");
-    // The running server is found by its configuration or its pid file.
-    let pid_file = server.folder().join("keepwarm.pid");
     server.configure(
         &config("wsgi_app:application", 1, "").replace("GENERATION = \"1\"", "GENERATION = \"2\""),
     );
-    std::fs::write(&pid_file, server.pid().to_string()).expect("a pid file");
     let mut command = std::process::Command::new(keepwarm_tests::keepwarm());
-    command.args(["reload", "--pid-file"]).arg(&pid_file);
+    command.args(["reload", "--pid", &server.pid().to_string()]);
     keepwarm_tests::tools::run_ok(&mut command, LONG);
     wait_until("the new generation serves", LONG, || server.ask(get("/who")).json()["generation"] == "2");
 }
