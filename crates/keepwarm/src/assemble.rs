@@ -53,6 +53,10 @@ fn path_before(first: &Path, rest: Option<OsString>) -> OsString {
 }
 
 fn command(app: &App) -> Vec<OsString> {
+    if let Program::Command(command) = &app.program {
+        // A program of its own that speaks our wire.
+        return command.iter().map(OsString::from).collect();
+    }
     let mut command = vec![interpreter(app).into_os_string()];
     command.extend(app.options.iter().map(OsString::from));
     command.extend(["-m", "keepwarm"].map(OsString::from));

@@ -88,4 +88,7 @@ pub(crate) struct Reload {
     /// The process id of the Keepwarm that is meant
     #[arg(long, value_name = "PID", conflicts_with = "config")]
     pub(crate) pid: Option<u32>,
+    /// The file that its `server.pid_file` names
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "pid"])]
+    pub(crate) pid_file: Option<PathBuf>,
 }

@@ -8,7 +8,15 @@ use crate::{cli, complain, exit};
 
 /// Asks the running Keepwarm to reload, waits until it has, and says how it went.
 pub(crate) fn reload(options: &cli::Reload) -> ExitCode {
-    let identity = match (&options.config, options.pid) {
+    let pid = match options.pid_file.as_deref().map(read_pid) {
+        Some(Ok(pid)) => Some(pid),
+        Some(Err(message)) => {
+            complain(&message);
+            return ExitCode::from(exit::USAGE);
+        }
+        None => options.pid,
+    };
+    let identity = match (&options.config, pid) {
         (Some(config), _) => Some(vec![Identity::of_config(config)]),
         (None, Some(_)) => None,
         (None, None) => Some(vec![
@@ -17,7 +25,7 @@ pub(crate) fn reload(options: &cli::Reload) -> ExitCode {
         ]),
     };
     let found = match identity {
-        None => control::find(None, options.pid),
+        None => control::find(None, pid),
         Some(all) => all.into_iter().map(|one| control::find(Some(one), None)).try_fold(
             Vec::new(),
             |mut found, more| {
@@ -51,6 +59,11 @@ pub(crate) fn reload(options: &cli::Reload) -> ExitCode {
             ExitCode::from(exit::FAILED)
         }
     }
+}
+
+fn read_pid(file: &Path) -> Result<u32, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("the pid file {}: {error}", file.display()))?;
+    text.trim().parse().map_err(|_| format!("the pid file {} holds no process id: {:?}", file.display(), text.trim()))
 }
 
 fn ask(pid: u32, name: &str) -> ExitCode {

@@ -64,7 +64,8 @@ impl Deadlines {
 
     /// Sets a deadline `after` from now.
     pub fn set_after(&self, wait: Wait, after: Duration) {
-        self.set(wait, now().checked_add(after));
+        // The exact time: a deadline may be met late, never early.
+        self.set(wait, Instant::now().checked_add(after));
     }
 
     /// Notes whether anything is under way (see [`evict_longest_idle`]).

@@ -37,6 +37,11 @@ impl Exchange<'_> {
         self.stream.limits()
     }
 
+    /// Whether the process is about to end.
+    pub fn is_draining(&self) -> bool {
+        self.stream.is_draining()
+    }
+
     /// The deadlines of this connection's task; [`crate::Wait::Answer`] belongs to the handler.
     pub fn deadlines(&self) -> Deadlines {
         self.stream.deadlines.clone()

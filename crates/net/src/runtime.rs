@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-type Task = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+/// Makes a task; `None` ends the thread.
+type Task = Option<Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>>;
 
 /// The data-plane threads of the process. They end when this is dropped, and their tasks with them.
 #[derive(Debug)]
@@ -51,7 +52,10 @@ impl DataPlane {
 
     /// Ends the threads, and whatever they were doing.
     pub fn stop(mut self) {
-        self.remotes.clear();
+        // Said, not implied by the end of the queue: tasks hold remotes themselves.
+        for remote in self.remotes.drain(..) {
+            let _ = remote.tasks.send(None);
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -62,7 +66,7 @@ impl Remote {
     /// Makes a future on the thread and runs it there as a task.
     pub fn spawn<F: Future<Output = ()> + 'static>(&self, make: impl FnOnce() -> F + Send + 'static) {
         // Fails only when the thread has ended, and then nobody is left to miss the task.
-        let _ = self.tasks.send(Box::new(move || Box::pin(make())));
+        let _ = self.tasks.send(Some(Box::new(move || Box::pin(make()))));
     }
 }
 
@@ -77,7 +81,7 @@ fn run(mut builder: Builder, index: usize, mut queue: UnboundedReceiver<Task>) {
     THREAD.set(index);
     runtime.block_on(async move {
         tokio::task::spawn_local(crate::deadline::run_ticker());
-        while let Some(task) = queue.recv().await {
+        while let Some(Some(task)) = queue.recv().await {
             tokio::task::spawn_local(task());
         }
     });

@@ -161,12 +161,16 @@ impl Stream {
     /// Whether the connection must end after the answer whose head is written now.
     pub(super) fn must_close(&self) -> bool {
         let limits = &self.context.limits;
-        self.context.draining.load(Ordering::Relaxed)
+        self.is_draining()
             || self.read_closed
             || self.served + 1 >= limits.requests
             || self.opened + limits.age <= crate::now()
             || self.state.refused
             || self.state.body_failed
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.context.draining.load(Ordering::Relaxed)
     }
 
     pub(crate) fn limits(&self) -> &crate::ConnectionLimits {

@@ -122,7 +122,7 @@ impl Call {
             return false;
         }
         inner.place = Place::Given(Arc::clone(link), stream);
-        inner.last = Some((Arc::clone(link), stream, keepwarm_net::now()));
+        inner.last = Some((Arc::clone(link), stream, Instant::now()));
         true
     }
 
@@ -148,7 +148,7 @@ impl Call {
         self.lock().last.as_ref().map(|(link, stream, _)| (Arc::clone(link), *stream))
     }
 
-    /// When it was last given to a worker, to the nearest tick.
+    /// When it was last given to a worker.
     pub(super) fn given_at(&self) -> Option<Instant> {
         self.lock().last.as_ref().map(|(_, _, at)| *at)
     }

@@ -42,8 +42,8 @@ const GIVEN_AT_MOST: u8 = 3;
 /// Serves one request.
 pub(super) async fn hold(app: &Arc<App>, exchange: &mut Exchange<'_>) {
     exchange.request_mut().target = Some(Arc::clone(&app.name));
-    if let Some(refused) = websocket::check(app, exchange) {
-        return websocket::refuse_version(exchange, refused);
+    if websocket::refuse(app, exchange) {
+        return;
     }
     let mut talk = Conversation::new(app, exchange);
     if let Err(error) = talk.collect().await {
@@ -211,7 +211,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             None => self.app.policy().request_timeout,
         };
         if let Some(end) = self.call.given_at().and_then(|at| at.checked_add(limit))
-            && end > now()
+            && end > Instant::now()
             && !self.begun
         {
             self.exchange.deadlines().set(Wait::Answer, Some(end));
@@ -233,7 +233,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             id = %answer::id(self.exchange), limit = ?limit, "request timed out");
         link.reset(stream, ResetCode::TIMEOUT, "the request timed out");
         if self.app.is_blocking() {
-            link.kill("a request timed out");
+            link.give_up("had a request that timed out");
         }
         match self.exchange.answered() {
             true => self.exchange.abort("request_timeout"),

@@ -110,6 +110,11 @@ impl Link {
         job.call.keep_frame(job.frame);
     }
 
+    /// Has the supervisor see what the worker is doing, and kill it.
+    pub(super) fn give_up(&self, reason: &str) {
+        self.report(LinkEvent::Stuck { worker: self.key.clone(), reason: reason.to_owned() });
+    }
+
     /// How many bytes of a body may be sent on the stream now: 0 also while much of what was sent before waits for the socket.
     pub(super) fn send_credit(&self, stream: u32) -> usize {
         let inner = self.lock();

@@ -17,6 +17,8 @@ use super::{AppSpec, Exit, WorkerState};
 
 /// From SIGTERM to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
+/// What a stuck worker has for its stack: printing one takes a millisecond, and a busy machine some more.
+const STACK_TIME: Duration = Duration::from_millis(250);
 /// From the end of the wire to SIGKILL, for a worker that does not end by itself. It may still print why it ends.
 const CLOSED_KILL_AFTER: Duration = Duration::from_secs(2);
 
@@ -43,9 +45,11 @@ pub(super) enum Action {
     GiveUp { id: WorkerId, number: u32, reason: String, exit: Option<Exit> },
 }
 
-/// The two ways to end a worker from outside.
+/// The ways to end a worker from outside.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum StopSignal {
+    /// SIGQUIT, at which adapters print the stack of what they are doing.
+    Quit,
     /// SIGTERM.
     Term,
     /// SIGKILL, to the whole process group.
@@ -209,6 +213,16 @@ impl Generation {
         }
         worker.enter(WorkerState::Stopping, None, now);
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why: reason.to_owned() });
+    }
+
+    /// A request of it takes too long: its stack first, then the kill.
+    pub(super) fn handle_stuck(&mut self, id: WorkerId, reason: &str, now: Instant) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if worker.state == WorkerState::Ready {
+            worker.fate = Fate::Killed(reason.to_owned());
+        }
+        worker.enter(WorkerState::Stopping, Some(now + STACK_TIME), now);
+        self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
     }
 
     /// The worker asked for a replacement.

@@ -75,6 +75,13 @@ pub enum LinkEvent {
         /// Why, for the log.
         reason: String,
     },
+    /// A request's time is over: the worker says where it stands, in its own language's words, and is then killed.
+    Stuck {
+        /// Who.
+        worker: WorkerKey,
+        /// Why, for the log.
+        reason: String,
+    },
     /// The worker asked for no more requests: it is retired once a replacement is ready.
     WantsDrain {
         /// Who.
@@ -90,6 +97,7 @@ impl LinkEvent {
             Self::Ready { worker, .. }
             | Self::Closed { worker, .. }
             | Self::Kill { worker, .. }
+            | Self::Stuck { worker, .. }
             | Self::WantsDrain { worker } => worker,
         }
     }

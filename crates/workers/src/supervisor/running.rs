@@ -144,6 +144,7 @@ impl Running {
             }
             LinkEvent::Closed { reason, .. } => self.machine.handle_closed(id, reason, now),
             LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, reason, now),
+            LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, reason, now),
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
         }
     }
@@ -310,6 +311,7 @@ impl Process {
 impl StopSignal {
     fn number(self) -> Signal {
         match self {
+            Self::Quit => Signal::QUIT,
             Self::Term => Signal::TERM,
             Self::Kill => Signal::KILL,
         }
@@ -317,6 +319,7 @@ impl StopSignal {
 
     fn name(self) -> &'static str {
         match self {
+            Self::Quit => "SIGQUIT",
             Self::Term => "SIGTERM",
             Self::Kill => "SIGKILL",
         }

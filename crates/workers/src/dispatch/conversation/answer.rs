@@ -75,6 +75,7 @@ impl Conversation<'_, '_> {
 
     fn handle_response(&mut self, response: &Response<'_>) {
         self.complete = response.end;
+        self.application_works();
         if response.status == 101 {
             return super::websocket::begin(self, response);
         }
@@ -107,8 +108,8 @@ impl Conversation<'_, '_> {
         if let Some((link, stream)) = self.call.given() {
             link.release(stream, bytes.len());
         }
-        self.application_works();
         self.complete = over;
+        self.application_works();
         let spools = self.buffers_answer && self.exchange.unsent() >= UNSENT_ENOUGH;
         if spools || self.spool.is_some() {
             self.spool.get_or_insert_with(|| Spool::new(SPOOL_MEMORY)).push(bytes);

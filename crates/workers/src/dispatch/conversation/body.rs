@@ -170,6 +170,9 @@ impl Conversation<'_, '_> {
 
     /// The application's time runs (again).
     pub(super) fn application_works(&mut self) {
-        self.exchange.deadlines().set_after(Wait::Answer, self.app.policy().request_timeout);
+        match self.complete {
+            true => self.exchange.deadlines().set(Wait::Answer, None),
+            false => self.exchange.deadlines().set_after(Wait::Answer, self.app.policy().request_timeout),
+        }
     }
 }

@@ -41,25 +41,20 @@ pub(super) fn is_opening(exchange: &Exchange<'_>) -> bool {
         && key.iter().take(22).all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
-/// What is wrong with an opening of another version, if the app could have taken it (RFC 6455 §4.4).
-pub(super) fn check(app: &Arc<App>, exchange: &Exchange<'_>) -> Option<&'static str> {
-    if app.is_blocking() || !exchange.request().head.upgrade || !wants_websocket(exchange) {
-        return None;
+/// Refuses an opening that is none, if the app could have taken it (RFC 6455 §4.2.2). `true`: it has been answered.
+pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
+    if app.is_blocking() || !exchange.request().head.upgrade || !wants_websocket(exchange) || is_opening(exchange) {
+        return false;
     }
-    let version = exchange.request().head.fields.first("sec-websocket-version");
-    version.is_some_and(|version| version != b"13").then_some("websocket_version")
-}
-
-/// Names the version that is spoken.
-pub(super) fn refuse_version(exchange: &mut Exchange<'_>, name: &'static str) {
-    let sentence = "This version of WebSocket is not spoken here; 13 is.";
-    keepwarm_net::answer_error(
-        exchange,
-        426,
-        name,
-        sentence,
-        &[("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")],
-    );
+    let fields = &exchange.request().head.fields;
+    if fields.first("sec-websocket-version") == Some(b"13") {
+        fail(exchange, 400, "websocket_key", "The key of this WebSocket opening is not one.");
+        return true;
+    }
+    let sentence = "Of WebSocket, version 13 is spoken here.";
+    let said: [(&str, &[u8]); 2] = [("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")];
+    keepwarm_net::answer_error(exchange, 426, "websocket_version", sentence, &said);
+    true
 }
 
 fn wants_websocket(exchange: &Exchange<'_>) -> bool {
@@ -127,8 +122,12 @@ impl Conversation<'_, '_> {
             Poll::Ready(Item::Reset { .. } | Item::Lost { .. } | Item::Refused(_)) => {
                 tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker gave a WebSocket up");
                 self.complete = true;
-                // RFC 6455 §7.4.1: 1011, the server met something that it did not expect.
-                self.exchange.send_message(Message::Close(1011, "the application failed".to_owned()));
+                // RFC 6455 §7.4.1: 1001, going away; 1011, the server met something that it did not expect.
+                let close = match self.exchange.is_draining() {
+                    true => Message::Close(1001, "the server is stopping".to_owned()),
+                    false => Message::Close(1011, "the application failed".to_owned()),
+                };
+                self.exchange.send_message(close);
                 self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
             }
             Poll::Ready(_) => {}
