@@ -355,13 +355,26 @@ impl Listener {
         loop {
             if open.count() >= open.limit {
                 // Only for one that really comes is another given up: the longest idle. Without an idle one it waits its turn.
-                let _ = self.socket.readable().await;
+                self.somebody_waits().await;
                 if open.count() >= open.limit {
                     crate::deadline::evict_longest_idle();
                     open.until(|| open.count() < open.limit).await;
                 }
             }
             self.accept_one().await;
+        }
+    }
+
+    /// Waits until a connection could be accepted: asks the socket, since readiness is only taken back by an accept that finds none.
+    async fn somebody_waits(&self) {
+        loop {
+            let Ok(mut guard) = self.socket.readable().await else { return };
+            let mut poll = [rustix::event::PollFd::new(self.socket.get_ref(), rustix::event::PollFlags::IN)];
+            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            if rustix::event::poll(&mut poll, Some(&now)) != Ok(0) {
+                return;
+            }
+            guard.clear_ready();
         }
     }
 

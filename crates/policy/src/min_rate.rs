@@ -45,6 +45,7 @@ impl MinRate {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
 mod tests {
     use super::*;
 

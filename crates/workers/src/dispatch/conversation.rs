@@ -181,14 +181,14 @@ impl<'a, 'c> Conversation<'a, 'c> {
                 return Poll::Ready(());
             }
             match self.exchange.poll_flush(cx) {
-                Poll::Ready(Err(gone)) => return Poll::Ready(self.client_gone(gone)),
+                Poll::Ready(Err(gone)) => return self.client_gone(gone),
                 // What the client has taken makes room for more.
                 Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
                 Poll::Ready(Ok(())) if self.spool_has_bytes() && self.poll_unspool(cx).is_ready() => continue,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             if let Poll::Ready(gone) = self.exchange.poll_gone(cx) {
-                return Poll::Ready(self.client_gone(gone));
+                return self.client_gone(gone);
             }
             if self.exchange.deadlines().poll_passed(Wait::Answer, cx) && self.time_is_over() {
                 return Poll::Ready(());
@@ -245,9 +245,10 @@ impl<'a, 'c> Conversation<'a, 'c> {
         true
     }
 
-    fn client_gone(&mut self, gone: Gone) {
+    fn client_gone(&mut self, gone: Gone) -> Poll<()> {
         self.exchange.abort(gone.name());
         self.stop_waiting();
+        Poll::Ready(())
     }
 
     /// Nobody waits for the answer any more: whoever has the request is told.

@@ -167,9 +167,12 @@ impl Conversation<'_, '_> {
             return self.give_again("the worker refused it");
         }
         self.over = true;
+        if unprocessed && !self.exchange.answered() {
+            let sentence = "No worker took the request.";
+            return fail_later(self.exchange, 503, "worker_refused", sentence, 1);
+        }
         let name = match code {
             ResetCode::TOO_SHORT => "body_too_short",
-            ResetCode::REFUSED => "worker_refused",
             _ => "app_error",
         };
         tracing::error!(app = %self.app.name, id = %id(self.exchange), code = code.name(), reason, "the application failed");

@@ -43,7 +43,11 @@ pub(super) fn is_opening(exchange: &Exchange<'_>) -> bool {
 
 /// Refuses an opening that is none, if the app could have taken it (RFC 6455 §4.2.2). `true`: it has been answered.
 pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
-    if app.is_blocking() || !exchange.request().head.upgrade || !wants_websocket(exchange) || is_opening(exchange) {
+    if app.is_blocking()
+        || !exchange.request().head.upgrade
+        || !wants_websocket(exchange)
+        || is_opening(exchange)
+    {
         return false;
     }
     let fields = &exchange.request().head.fields;
@@ -91,13 +95,13 @@ impl Conversation<'_, '_> {
         loop {
             let moved = self.poll_outgoing(cx) | self.poll_incoming(cx);
             if let Poll::Ready(Err(gone)) = self.exchange.poll_flush(cx) {
-                return Poll::Ready(self.socket_lost(gone));
+                return self.socket_lost(gone);
             }
             if self.over {
                 return Poll::Ready(());
             }
             if self.exchange.deadlines().poll_passed(Wait::Answer, cx) {
-                return Poll::Ready(self.socket_lost(Gone::Closed));
+                return self.socket_lost(Gone::Closed);
             }
             if !moved {
                 return Poll::Pending;
@@ -182,7 +186,9 @@ impl Conversation<'_, '_> {
                     self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
                 }
             }
-            Poll::Ready(Err(gone)) => self.socket_lost(gone),
+            Poll::Ready(Err(gone)) => {
+                let _over = self.socket_lost(gone);
+            }
             Poll::Pending => return false,
         }
         true
@@ -209,12 +215,13 @@ impl Conversation<'_, '_> {
     }
 
     /// The client is gone without a close: the worker hears of it as 1006.
-    fn socket_lost(&mut self, gone: Gone) {
+    fn socket_lost(&mut self, gone: Gone) -> Poll<()> {
         self.exchange.request_mut().reason.get_or_insert(gone.name());
         if let Some((link, stream)) = self.call.given().filter(|_| !self.complete) {
             link.send_close(stream, 1006, gone.name());
         }
         self.stop_waiting();
+        Poll::Ready(())
     }
 
     fn stop_waiting_for(&mut self, code: ResetCode, reason: &str) {
