@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""What a request costs in a Python worker, CPU time of its process, without a server in front.
+
+    bench/micro/worker.py [wsgi|asgi] [--requests N] [--depth N]
+
+A feeder plays Keepwarm over a socket pair (spec/wire.md) and keeps DEPTH requests on their way. With a depth of 1 the next request is written when the
+answer to the last one has come. Unlike the instruction counts it depends on how busy the machine is: compare runs made one after the other.
+Standard library only.
+"""
+
+import argparse
+import os
+import pathlib
+import socket
+import struct
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HEADER = struct.Struct(">IBBI")
+WELCOME, HELLO, REQUEST, RESPONSE, END = 0x02, 0x01, 0x10, 0x13, 0x01
+FIXED = [b"GET", b"HTTP/1.1", b"http", b"/", b"/", b"", b"", b"127.0.0.1", b"8080", b"127.0.0.1", b"52144"]
+FIELDS = [b"host", b"127.0.0.1:8080"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("kind", nargs="?", choices=("wsgi", "asgi"), default="wsgi")
+    parser.add_argument("--requests", type=int, default=40_000)
+    parser.add_argument("--depth", type=int, default=1, help="requests on their way at once")
+    options = parser.parse_args()
+    print(f"{measure(options.kind, options.depth, options.requests):.1f} µs of CPU per request")
+
+
+def measure(kind, depth, requests):
+    ours, theirs = socket.socketpair()
+    environment = dict(os.environ, KEEPWARM_FD=str(theirs.fileno()), PYTHONPATH=str(ROOT / "adapters/python/src"))
+    worker = subprocess.Popen([sys.executable, "-m", "keepwarm", f"hello:{kind}"], cwd=ROOT / "bench/load/apps",
+                              env=environment, pass_fds=[theirs.fileno()])
+    theirs.close()
+    try:
+        wire = Wire(ours)
+        limits = struct.pack(">HHII", 1, 1, 1 << 20, 1 << 24)
+        ours.sendall(frame(WELCOME, 0, 0, limits + block([b"app", b"hello", b"workers", b"1"])))
+        wire.read(HELLO)
+        feed(ours, wire, depth, 1, requests // 10)  # caches, before it counts
+        before = cpu(worker.pid)
+        feed(ours, wire, depth, 1 + requests // 10, requests)
+        return (cpu(worker.pid) - before) / requests * 1e6
+    finally:
+        ours.close()
+        worker.wait(10)
+
+
+def feed(ours, wire, depth, stream, requests):
+    """Sends `requests` requests from stream id `stream` on, at most `depth` unanswered."""
+    body = struct.pack(">Q", 0) + block(FIXED + FIELDS)
+    sent = answered = 0
+    while answered < requests:
+        while sent < requests and sent - answered < depth:
+            ours.sendall(frame(REQUEST, END, stream + sent, body))
+            sent += 1
+        wire.read(RESPONSE)
+        answered += 1
+
+
+class Wire:
+    """Frames as they come."""
+
+    def __init__(self, socket):
+        self.socket = socket
+        self.unread = b""
+
+    def read(self, wanted):
+        while len(self.unread) < HEADER.size or len(self.unread) < HEADER.size + HEADER.unpack_from(self.unread)[0]:
+            got = self.socket.recv(65536)
+            if not got:
+                raise SystemExit("the worker has gone; its own words are above")
+            self.unread += got
+        length, kind, _, _ = HEADER.unpack_from(self.unread)
+        self.unread = self.unread[HEADER.size + length:]
+        if kind != wanted:
+            raise SystemExit(f"a frame of type {kind:#x} instead of {wanted:#x}")
+
+
+def frame(kind, flags, stream, payload):
+    return HEADER.pack(len(payload), kind, flags, stream) + payload
+
+
+def block(strings):
+    text = b"\0".join(strings)
+    return struct.pack(">HI", len(strings), len(text)) + text
+
+
+def cpu(pid):
+    """Seconds of CPU, user and system, that a process has used."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
