@@ -1,6 +1,6 @@
 //! `http-rules` §2 over a real socket, for WSGI and ASGI: the application decides, and the client never waits for nothing.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::{ASGI, Client, Failure, Server, WSGI};
@@ -15,6 +15,13 @@ fn wsgi() -> &'static Server {
 fn asgi() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
+}
+
+/// One test at a time: of two expecting clients on a server with one blocking worker, the edge answers one itself, and rightly so
+/// (`http-rules` §2: at most half of the workers wait for a body).
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn both() -> [(&'static str, &'static Server); 2] {
@@ -38,6 +45,7 @@ fn continued(client: &mut Client, head: &str, body: &[u8]) -> (Duration, keepwar
 
 #[test]
 fn an_app_that_reads_gets_the_body_and_the_client_its_100() {
+    let _alone = alone();
     for (kind, server) in both() {
         let (_, response) =
             continued(&mut server.client(), &expecting("/digest", "Content-Length: 5"), b"hello");
@@ -49,6 +57,7 @@ fn an_app_that_reads_gets_the_body_and_the_client_its_100() {
 
 #[test]
 fn a_chunked_body_is_asked_for_too() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         let (_, response) = continued(
@@ -63,6 +72,7 @@ fn a_chunked_body_is_asked_for_too() {
 
 #[test]
 fn the_100_comes_within_5_ms_when_the_app_reads() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         let head = expecting("/digest", "Content-Length: 5");
@@ -74,6 +84,7 @@ fn the_100_comes_within_5_ms_when_the_app_reads() {
 
 #[test]
 fn an_app_that_answers_without_reading_sends_no_100_and_closes() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         let sent = client.send(expecting("/unread", "Content-Length: 100000"));
@@ -87,6 +98,7 @@ fn an_app_that_answers_without_reading_sends_no_100_and_closes() {
 
 #[test]
 fn an_app_that_raises_before_reading_sends_no_100_and_closes() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         client.send(expecting("/raise", "Content-Length: 100000"));
@@ -99,6 +111,7 @@ fn an_app_that_raises_before_reading_sends_no_100_and_closes() {
 
 #[test]
 fn a_body_that_came_along_gets_no_100() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         let response = client.ask(expecting("/digest", "Content-Length: 5") + "hello");
@@ -110,6 +123,7 @@ fn a_body_that_came_along_gets_no_100() {
 
 #[test]
 fn one_byte_of_the_body_is_enough_to_get_no_100() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5") + "h");
@@ -122,6 +136,7 @@ fn one_byte_of_the_body_is_enough_to_get_no_100() {
 
 #[test]
 fn without_a_body_the_expectation_is_ignored() {
+    let _alone = alone();
     for (kind, server) in both() {
         for head in [
             expecting("/echo", "Content-Length: 0"),
@@ -143,6 +158,7 @@ fn without_a_body_the_expectation_is_ignored() {
 
 #[test]
 fn a_1_0_client_never_gets_a_100() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         client.send("POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
@@ -162,6 +178,7 @@ fn a_1_0_client_never_gets_a_100() {
 
 #[test]
 fn other_expectations_are_417() {
+    let _alone = alone();
     for (kind, server) in both() {
         for expect in ["200-ok", "100-continue, x-other", "100-continue=1", "x", "100-continue;q=1"] {
             let mut client = server.client();
@@ -179,6 +196,7 @@ fn other_expectations_are_417() {
 
 #[test]
 fn the_expectation_is_compared_without_case() {
+    let _alone = alone();
     for (kind, server) in both() {
         let head = "POST /digest HTTP/1.1\r\nHost: a\r\nexpect: 100-Continue\r\nContent-Length: 5\r\n\r\n";
         let (_, response) = continued(&mut server.client(), head, b"hello");
@@ -188,6 +206,7 @@ fn the_expectation_is_compared_without_case() {
 
 #[test]
 fn a_length_above_the_limit_is_413_at_once() {
+    let _alone = alone();
     for base in [WSGI, ASGI] {
         let server = Server::start(&base.replace("app = \"app\"\n", &format!("app = \"app\"\n{LIMITED}")))
             .warm("/pong");
@@ -205,6 +224,7 @@ fn a_length_above_the_limit_is_413_at_once() {
 
 #[test]
 fn a_fixed_answer_does_not_ask_for_a_body() {
+    let _alone = alone();
     let server = Server::start(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\nrespond = { status = 200, body = \"pong\" }\n",
     );
@@ -218,6 +238,7 @@ fn a_fixed_answer_does_not_ask_for_a_body() {
 
 #[test]
 fn no_100_after_an_answer_has_begun() {
+    let _alone = alone();
     // The application answers, then reads: the client, told nothing, sends its body all the same.
     let mut client = asgi().client();
     client.send(expecting("/answer-then-read", "Content-Length: 5"));
@@ -239,6 +260,7 @@ fn no_100_after_an_answer_has_begun() {
 
 #[test]
 fn the_unicorn_convention() {
+    let _alone = alone();
     let mut client = wsgi().client();
     let (_, response) = continued(&mut client, &expecting("/unicorn", "Content-Length: 5"), b"hello");
     assert_eq!((response.status, response.text().as_str()), (200, "5"));
@@ -247,6 +269,7 @@ fn the_unicorn_convention() {
 
 #[test]
 fn an_app_can_ask_explicitly() {
+    let _alone = alone();
     let (_, response) =
         continued(&mut wsgi().client(), &expecting("/explicit", "Content-Length: 5"), b"hello");
     assert_eq!(response.json()["length"], 5);
@@ -254,6 +277,7 @@ fn an_app_can_ask_explicitly() {
 
 #[test]
 fn a_large_body_after_the_100_arrives_whole() {
+    let _alone = alone();
     let body = vec![b'z'; 3 << 20];
     for (kind, server) in both() {
         let mut client = server.client().patient(Duration::from_secs(10));
@@ -266,6 +290,7 @@ fn a_large_body_after_the_100_arrives_whole() {
 
 #[test]
 fn a_client_that_goes_instead_of_sending_frees_the_worker() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5"));
@@ -279,6 +304,7 @@ fn a_client_that_goes_instead_of_sending_frees_the_worker() {
 
 #[test]
 fn expecting_clients_hold_at_most_half_of_the_blocking_workers() {
+    let _alone = alone();
     let server = Server::start(&WSGI.replace("workers = 1", "workers = 4")).warm("/pong");
     // Six clients say that they expect, get their 100, and send nothing.
     let mut waiting: Vec<Client> = (0..6).map(|_| server.client()).collect();
@@ -310,6 +336,7 @@ fn expecting_clients_hold_at_most_half_of_the_blocking_workers() {
 
 #[test]
 fn a_pipelined_request_behind_an_expecting_one_is_answered_in_order() {
+    let _alone = alone();
     for (kind, server) in both() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5"));
@@ -322,6 +349,7 @@ fn a_pipelined_request_behind_an_expecting_one_is_answered_in_order() {
 
 #[test]
 fn the_body_of_a_refused_expectation_is_not_a_request() {
+    let _alone = alone();
     // The client is impatient and sends its body without a 100: it must vanish, not be answered.
     for (kind, server) in both() {
         let mut client = server.client();
