@@ -4,9 +4,10 @@
 use http::Method;
 use keepwarm_fuzz::take::Take;
 use keepwarm_http1::{
-    AnswerFacts, AnswerFraming, AnswerLength, CHUNK_TAIL, Event, Limits, RequestBody, RequestDecoder, RequestFacts,
-    RequestHead, RequestOptions, ResponseBody, ResponseDecoder, ResponseHead, Version, encode_chunk_head,
-    encode_request_head, encode_response_head, encode_trailers, plan, scan_app_fields, trailer_allowed,
+    AnswerFacts, AnswerFraming, AnswerLength, CHUNK_TAIL, Event, Limits, RequestBody, RequestDecoder,
+    RequestFacts, RequestHead, RequestOptions, ResponseBody, ResponseDecoder, ResponseHead, Version,
+    encode_chunk_head, encode_request_head, encode_response_head, encode_trailers, plan, scan_app_fields,
+    trailer_allowed,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -23,7 +24,11 @@ fuzz_target!(|data: &[u8]| {
 fn request(take: &mut Take<'_>) {
     const METHODS: [Method; 4] = [Method::GET, Method::POST, Method::HEAD, Method::DELETE];
     let method = METHODS[take.below(4)].clone();
-    let target = [b"/".as_slice(), &map(take.string(), |b| if b > b' ' && !b"\x7f#<>".contains(&b) { b } else { b'x' })].concat();
+    let target = [
+        b"/".as_slice(),
+        &map(take.string(), |b| if b > b' ' && !b"\x7f#<>".contains(&b) { b } else { b'x' }),
+    ]
+    .concat();
     let flags = take.byte();
     let options = RequestOptions {
         keep_alive: flags & 1 == 0,
@@ -54,7 +59,8 @@ fn request(take: &mut Take<'_>) {
     let mut read = Vec::new();
     let mut at = 0;
     loop {
-        let decoded = decoder.decode(&wire[at..], &mut head).unwrap_or_else(|f| panic!("{f}: {}", wire.escape_ascii()));
+        let decoded =
+            decoder.decode(&wire[at..], &mut head).unwrap_or_else(|f| panic!("{f}: {}", wire.escape_ascii()));
         match decoded.event {
             Event::Data { start, end } => read.extend_from_slice(&wire[at + start..at + end]),
             Event::NeedMore => panic!("not whole: {}", wire.escape_ascii()),
@@ -67,7 +73,10 @@ fn request(take: &mut Take<'_>) {
         }
     }
     assert_eq!(at, wire.len());
-    assert_eq!((&head.method, head.target(), head.authority()), (&method, target.as_slice(), b"h:1".as_slice()));
+    assert_eq!(
+        (&head.method, head.target(), head.authority()),
+        (&method, target.as_slice(), b"h:1".as_slice())
+    );
     assert_eq!(head.body, framing);
     assert_eq!(head.wants.close, !options.keep_alive);
     assert_eq!(head.expects_continue, options.expect_continue && framing != RequestBody::None);
@@ -109,7 +118,9 @@ fn answer(take: &mut Take<'_>) {
     encode_response_head(&mut wire, status, &plan, pairs(&fields), None);
     if plan.send_body {
         match plan.framing {
-            AnswerFraming::Chunked => write_chunks(&mut wire, &chunks, if plan.trailers { &trailers } else { &[] }),
+            AnswerFraming::Chunked => {
+                write_chunks(&mut wire, &chunks, if plan.trailers { &trailers } else { &[] })
+            }
             _ => wire.extend_from_slice(&body),
         }
     }
@@ -120,7 +131,8 @@ fn answer(take: &mut Take<'_>) {
     let mut read = Vec::new();
     let mut at = 0;
     loop {
-        let decoded = decoder.decode(&wire[at..], &mut head).unwrap_or_else(|f| panic!("{f}: {}", wire.escape_ascii()));
+        let decoded =
+            decoder.decode(&wire[at..], &mut head).unwrap_or_else(|f| panic!("{f}: {}", wire.escape_ascii()));
         match decoded.event {
             Event::Data { start, end } => read.extend_from_slice(&wire[at + start..at + end]),
             Event::NeedMore => {
@@ -161,14 +173,28 @@ fn write_chunks(wire: &mut Vec<u8>, chunks: &[Vec<u8>], trailers: &[Pair]) {
 /// Names of any kind, those that steer the connection among them, in any case; values of any bytes that may stand in one.
 fn fields(take: &mut Take<'_>) -> Vec<Pair> {
     const NAMES: [&str; 12] = [
-        "Content-Length", "transfer-encoding", "Connection", "KEEP-ALIVE", "te", "Trailer", "Upgrade", "Host", "Expect", "X-A", "Cookie",
+        "Content-Length",
+        "transfer-encoding",
+        "Connection",
+        "KEEP-ALIVE",
+        "te",
+        "Trailer",
+        "Upgrade",
+        "Host",
+        "Expect",
+        "X-A",
+        "Cookie",
         "Proxy-Connection",
     ];
     (0..take.below(5))
         .map(|_| {
             let name = match take.below(16) {
                 n @ 0..12 => NAMES[n].as_bytes().to_vec(),
-                _ => [b"y".as_slice(), &map(take.string(), |b| if b.is_ascii_alphanumeric() { b } else { b'-' })].concat(),
+                _ => [
+                    b"y".as_slice(),
+                    &map(take.string(), |b| if b.is_ascii_alphanumeric() { b } else { b'-' }),
+                ]
+                .concat(),
             };
             let value = map(take.string(), |b| if b >= b' ' && b != 0x7f || b == b'\t' { b } else { b'.' });
             (name, value)
@@ -187,11 +213,21 @@ fn pairs(fields: &[Pair]) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// Those of the caller's fields that are not ours come out in order, trimmed, names in lower case.
 fn check_fields<'a>(found: impl Iterator<Item = (&'a [u8], &'a [u8])>, sent: &[Pair]) {
     const OURS: [&[u8]; 10] = [
-        b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade", b"host", b"expect",
+        b"content-length",
+        b"transfer-encoding",
+        b"connection",
+        b"keep-alive",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"host",
+        b"expect",
         b"proxy-connection",
     ];
-    let found: Vec<_> = found.filter(|(name, _)| !OURS.contains(name)).map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
-    let sent: Vec<_> = normal(sent).into_iter().filter(|(name, _)| !OURS.contains(&name.as_slice())).collect();
+    let found: Vec<_> =
+        found.filter(|(name, _)| !OURS.contains(name)).map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
+    let sent: Vec<_> =
+        normal(sent).into_iter().filter(|(name, _)| !OURS.contains(&name.as_slice())).collect();
     // An answer keeps what only a request must not carry.
     assert_eq!(found, sent);
 }

@@ -32,9 +32,11 @@ fn check_requests(bytes: &[u8]) {
 fn check_answers(bytes: &[u8], method: Method) {
     let asked: Vec<_> = (0..4).map(|_| (method.clone(), false)).collect();
     let said = answers(Limits::default(), &asked, &[bytes]);
-    let mended = |head: &str| !head.ends_with(
+    let mended = |head: &str| {
+        !head.ends_with(
         "mended: Mended { folded: false, blank_before_colon: false, bare_lf: false, no_reason_blank: false } }",
-    );
+    )
+    };
     let is_mended = said.iter().any(|s| matches!(s, Said::Head(h) | Said::Informational(h) if mended(h)));
     let until_close = said.contains(&Said::EndByClose);
     if is_mended || until_close {
@@ -45,7 +47,8 @@ fn check_answers(bytes: &[u8], method: Method) {
         let bodiless = |status: u16| method == Method::HEAD || matches!(status, 204 | 304);
         let twin = loop {
             let twin = strict::answer(bytes, start, bodiless);
-            let (status, twin) = twin.unwrap_or_else(|no| panic!("{no:?} from {start}: {}", bytes.escape_ascii()));
+            let (status, twin) =
+                twin.unwrap_or_else(|no| panic!("{no:?} from {start}: {}", bytes.escape_ascii()));
             if status >= 200 {
                 break twin;
             }

@@ -102,7 +102,8 @@ fn framing(fields: &[(Vec<u8>, Vec<u8>)], minor: u8) -> Read<Framing> {
         (codings, []) if minor > 0 => {
             // We know one coding, so that one member is all there can be; empty ones count for nothing (RFC 9110 §5.6.1.2).
             let joined = codings.join(&b',').to_ascii_lowercase();
-            let mut members = joined.split(|&b| b == b',').map(|member| member.trim_ascii()).filter(|m| !m.is_empty());
+            let mut members =
+                joined.split(|&b| b == b',').map(|member| member.trim_ascii()).filter(|m| !m.is_empty());
             match (members.next(), members.next()) {
                 (Some(b"chunked"), None) => Ok(Framing::Chunked),
                 _ => Err(No::Malformed),

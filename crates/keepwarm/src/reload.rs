@@ -62,8 +62,11 @@ pub(crate) fn reload(options: &cli::Reload) -> ExitCode {
 }
 
 fn read_pid(file: &Path) -> Result<u32, String> {
-    let text = std::fs::read_to_string(file).map_err(|error| format!("the pid file {}: {error}", file.display()))?;
-    text.trim().parse().map_err(|_| format!("the pid file {} holds no process id: {:?}", file.display(), text.trim()))
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("the pid file {}: {error}", file.display()))?;
+    text.trim()
+        .parse()
+        .map_err(|_| format!("the pid file {} holds no process id: {:?}", file.display(), text.trim()))
 }
 
 fn ask(pid: u32, name: &str) -> ExitCode {

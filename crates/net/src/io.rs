@@ -18,6 +18,10 @@ pub struct Io {
     state: State,
     /// Watches for a reset once the peer has shut its writing side: see [`Io::poll_reset`].
     hangup: Option<AsyncFd<OwnedFd>>,
+    /// Waits for room, while there is none: see [`Io::poll_writable`].
+    writable: Option<AsyncFd<OwnedFd>>,
+    /// What the reactor watches the socket for.
+    interest: Interest,
 }
 
 #[derive(Debug)]
@@ -32,7 +36,17 @@ enum State {
 impl Io {
     /// Takes a connected socket that is already non-blocking.
     pub fn new(fd: OwnedFd) -> Self {
-        Self { state: State::Fresh(fd), hangup: None }
+        Self {
+            state: State::Fresh(fd),
+            hangup: None,
+            writable: None,
+            interest: Interest::READABLE.add(Interest::WRITABLE),
+        }
+    }
+
+    /// The same for a socket that somebody else writes to: it is watched for reading only (see [`Io::poll_writable`]).
+    pub fn reader(fd: OwnedFd) -> Self {
+        Self { interest: Interest::READABLE, ..Self::new(fd) }
     }
 
     /// Appends what has arrived to `into`, at most its spare capacity (which must not be 0). `Ok(0)` is the
@@ -87,18 +101,22 @@ impl Io {
         }
     }
 
-    /// Waits until a write would be taken.
+    /// Waits until a write would be taken, by a registration of its own that is given up when it has been met.
+    ///
+    /// A Unix socket becomes "writable" each time its peer reads. Were one that is nearly always writable watched for that, every message would
+    /// wake us twice: when it is read, and when it is answered.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let fd = self.registered()?;
-        let mut guard = ready!(fd.poll_write_ready(cx))?;
-        // Readiness is only ever cleared by a write that finds none, and those are tried without asking: ask the socket.
-        let mut poll = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::OUT)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        if rustix::event::poll(&mut poll, Some(&now))? > 0 {
-            return Poll::Ready(Ok(()));
+        let watch = match self.writable.take() {
+            Some(watch) => watch,
+            None => crate::watch(self.fd().try_clone()?, Interest::WRITABLE).map_err(|(_, error)| error)?,
+        };
+        match watch.poll_write_ready(cx) {
+            Poll::Ready(ready) => Poll::Ready(ready.map(drop)),
+            Poll::Pending => {
+                self.writable = Some(watch);
+                Poll::Pending
+            }
         }
-        guard.clear_ready();
-        fd.poll_write_ready(cx).map_ok(drop)
     }
 
     /// One `writev`, now.
@@ -149,7 +167,7 @@ impl Io {
         if let State::Fresh(_) = self.state
             && let State::Fresh(fd) = std::mem::replace(&mut self.state, State::Moving)
         {
-            match crate::watch(fd, Interest::READABLE | Interest::WRITABLE) {
+            match crate::watch(fd, self.interest) {
                 Ok(fd) => self.state = State::Registered(fd),
                 Err((fd, error)) => {
                     self.state = State::Fresh(fd);

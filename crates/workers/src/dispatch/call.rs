@@ -126,6 +126,14 @@ impl Call {
         true
     }
 
+    /// Has the client's task look again: it has something to send.
+    pub(super) fn wake(&self) {
+        let waker = self.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(self.lock().place, Place::Abandoned)
     }

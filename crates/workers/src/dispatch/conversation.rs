@@ -36,7 +36,7 @@ const UNSENT_ENOUGH: usize = 128 * 1024;
 const SPOOL_MEMORY: usize = 256 * 1024;
 /// A worker that was told to read a body itself is not kept waiting longer than this (`http-rules` §2).
 const EXPECTED_BODY: Duration = Duration::from_secs(30);
-/// A request is given to a worker at most this often.
+/// A request of which no worker has seen a byte is given to a worker at most this often.
 const GIVEN_AT_MOST: u8 = 3;
 
 /// Serves one request.
@@ -68,6 +68,8 @@ pub(super) struct Conversation<'a, 'c> {
     body_sent: bool,
     /// The worker has shown that it works on the request.
     begun: bool,
+    /// It was given again although its first worker may have begun with it.
+    risked: bool,
     /// How often the request was given to a worker.
     given: u8,
     /// When it was last given, or left to wait.
@@ -101,6 +103,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             wanted: false,
             body_sent: false,
             begun: false,
+            risked: false,
             given: 0,
             since: now(),
             spool: None,
@@ -290,7 +293,11 @@ impl<'a, 'c> Conversation<'a, 'c> {
     fn may_be_given_again(&mut self, unprocessed: bool) -> bool {
         let whole = self.source.is_whole() && !self.body_sent;
         let safe = self.exchange.request().head.method.is_safe();
-        whole && !self.begun && self.given < GIVEN_AT_MOST && (unprocessed || (safe && self.app.may_retry()))
+        if !whole || self.begun || self.given >= GIVEN_AT_MOST {
+            return false;
+        }
+        // Certainly not begun: free. Perhaps begun, and harmless: once.
+        unprocessed || (safe && !std::mem::replace(&mut self.risked, true) && self.app.may_retry())
     }
 
     /// Gives the request to another worker. `false`: there was no place for it, and it is answered.

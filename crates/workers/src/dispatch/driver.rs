@@ -27,7 +27,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: OwnedFd) {
     let mut driver = Driver {
         link: Arc::clone(&link),
         app,
-        io: Io::new(socket),
+        io: Io::reader(socket),
         buffer: ReadBuffer::default(),
         room: READ_SMALL,
     };

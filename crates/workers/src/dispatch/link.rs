@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use keepwarm_net::Remote;
 use keepwarm_wire::encode::{encode_close, encode_data, encode_trailers};
-use keepwarm_wire::frame::{HEADER_LEN, ResetCode};
+use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -19,6 +19,8 @@ use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
 const STREAM_AT: std::ops::Range<usize> = 6..HEADER_LEN;
+/// Where its flags stand.
+const FLAGS_AT: usize = 5;
 
 /// What Keepwarm holds of one worker's answers ahead of their clients: per stream, and in all. The second bounds memory; it is
 /// large, so that a few clients which read slowly cannot hold up the others of an ASGI worker.
@@ -107,6 +109,10 @@ impl Link {
         inner.calls.insert(stream, Arc::clone(&job.call));
         inner.write(&self.socket, &job.frame);
         drop(inner);
+        if job.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END == 0) {
+            // It may have waited in the queue; the rest of its body can come now.
+            job.call.wake();
+        }
         job.call.keep_frame(job.frame);
     }
 
