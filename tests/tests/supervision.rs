@@ -62,13 +62,20 @@ enum Outcome {
 struct Load<'a> {
     server: &'a Server,
     method: &'static str,
+    /// How long the application works on each, in ms.
+    work: u32,
     stop: AtomicBool,
     next: AtomicU64,
 }
 
 impl<'a> Load<'a> {
     fn new(server: &'a Server, method: &'static str) -> Self {
-        Self { server, method, stop: AtomicBool::new(false), next: AtomicU64::new(0) }
+        Self { server, method, work: 3, stop: AtomicBool::new(false), next: AtomicU64::new(0) }
+    }
+
+    /// An application that answers at once: a lone worker is given requests ahead.
+    fn quick(server: &'a Server, method: &'static str) -> Self {
+        Self { work: 0, ..Self::new(server, method) }
     }
 
     /// Runs the clients while `act` runs in this thread.
@@ -123,8 +130,8 @@ impl<'a> Load<'a> {
         let id = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let sent = client.try_send(
             format!(
-                "{} /count?id={id}&ms=3 HTTP/1.1\r\nHost: a\r\n{say}Content-Length: 0\r\n\r\n",
-                self.method
+                "{} /count?id={id}&ms={} HTTP/1.1\r\nHost: a\r\n{say}Content-Length: 0\r\n\r\n",
+                self.method, self.work
             )
             .as_bytes(),
         );
@@ -205,6 +212,64 @@ fn killed_workers_lose_only_the_posts_they_held() {
     assert!(lost <= KILLS, "{lost} requests lost by {KILLS} deaths; {}", tally(&outcomes));
     wait_until("four workers again", LONG, || server.workers().len() == 4);
     assert!(process::zombies(server.pid()).is_empty(), "reaped");
+}
+
+/// Requests wait behind the one that a lone, quick worker works on (`ahead`): those have not begun when it dies.
+#[test]
+fn a_lone_workers_death_loses_only_the_post_it_works_on() {
+    const KILLS: usize = 6;
+    let server = wsgi(1, "queue_timeout = \"20s\"\nstart_retries = 20");
+    let load = Load::quick(&server, "POST");
+    let outcomes = load.while_doing(10, 2, || kill_some(&server, &load, KILLS));
+    let counts = counts(&server);
+    let mut lost = 0;
+    for (id, outcome) in &outcomes {
+        let count = counts.get(id).copied().unwrap_or(0);
+        match outcome {
+            Outcome::Answered(200) => assert_eq!(count, 1, "request {id}"),
+            Outcome::Answered(502) => {
+                assert!(count <= 1, "request {id} was given twice");
+                lost += 1;
+            }
+            other => panic!("request {id}: {other:?}; {}", tally(&outcomes)),
+        }
+    }
+    assert!(lost <= KILLS, "{lost} requests lost by {KILLS} deaths; {}", tally(&outcomes));
+}
+
+#[test]
+fn a_lone_quick_worker_is_reloaded_under_load_without_a_loss() {
+    let server = wsgi(1, "");
+    let load = Load::quick(&server, "POST");
+    let outcomes = load.while_doing(10, 2, || {
+        for _ in 0..3 {
+            load.wait_for(200);
+            let old = server.workers();
+            server.signal(Signal::HUP);
+            wait_until("another worker", LONG, || {
+                let now = server.workers();
+                now.len() == 1 && now != old
+            });
+        }
+        load.wait_for(200);
+    });
+    all_answered_once(&server, &outcomes);
+}
+
+#[test]
+fn requests_behind_one_that_hangs_are_served_once_it_is_over() {
+    let server = wsgi(1, "request_timeout = \"600ms\"\nqueue_timeout = \"20s\"");
+    let load = Load::quick(&server, "POST");
+    let outcomes = load.while_doing(8, 0, || {
+        for _ in 0..2 {
+            load.wait_for(200);
+            let mut slow = server.client();
+            slow.send("POST /sleep?ms=60000 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+            assert_eq!(slow.patient(LONG).response("POST").status, 504);
+        }
+        load.wait_for(100);
+    });
+    all_answered_once(&server, &outcomes);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 pub mod backoff;
 mod min_rate;
+mod pace;
 mod retry_budget;
 
 pub use min_rate::MinRate;
+pub use pace::Pace;
 pub use retry_budget::RetryBudget;

@@ -76,6 +76,7 @@ pub struct Session {
 /// What HELLO allows Keepwarm.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
+    /// Places for requests: those in work, and those that may wait behind the one in work.
     streams: u32,
     stream_credit: u32,
 }
@@ -315,7 +316,8 @@ impl Session {
         if hello.version != VERSION {
             return Err((FaultKind::Version, hello.version.into()));
         }
-        self.worker = Some(Limits { streams: hello.streams, stream_credit: hello.stream_credit });
+        let streams = hello.streams.saturating_add(hello.ahead());
+        self.worker = Some(Limits { streams, stream_credit: hello.stream_credit });
         self.send = hello.connection_credit;
         self.streams.reserve(hello.streams.min(FIRST_PLACES) as usize);
         Ok(SessionEvent::Hello(hello))

@@ -13,6 +13,7 @@ from keepwarm.wire import HEAD, MAX_CHUNK
 
 RECEIVE_CREDIT = 262_144  # bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536 at least
 RECV_SIZE = 131_072 + 4_096  # one REQUEST with the longest head and first part of a body, in one call
+AHEAD = 3  # REQUESTs that may wait here behind the one in work (spec/wire.md §3)
 
 
 class Connection:
@@ -26,7 +27,7 @@ class Connection:
     __slots__ = (
         "sock", "recv", "buffer", "stream", "last_stream", "gone", "lost", "forked", "faulty", "leaving", "idle",
         "drain_asked", "drain_said", "body", "body_ended", "body_lost", "first_credit", "stream_credit", "connection_credit",
-        "stream_allowance", "allowance",
+        "stream_allowance", "allowance", "ahead", "waiting", "rest",
     )  # fmt: skip
 
     def __init__(self, sock):
@@ -36,6 +37,9 @@ class Connection:
         self.stream = self.last_stream = 0
         self.gone = self.lost = self.forked = self.faulty = self.leaving = self.idle = False
         self.drain_asked = self.drain_said = False
+        self.ahead = 0  # how many REQUESTs may wait; set by `say_hello`
+        self.waiting = []  # frames of REQUESTs that came while another was in work
+        self.rest = None  # what stands behind the REQUEST in work in the read that brought it
         self.body = []  # payloads of DATA that the application has not read
         self.body_ended = True
         self.body_lost = False
@@ -55,7 +59,8 @@ class Connection:
 
     def say_hello(self, streams, pairs):
         """Tells Keepwarm that the application is ready."""
-        self.send(wire.hello(streams, RECEIVE_CREDIT, RECEIVE_CREDIT, pairs))
+        self.ahead = AHEAD
+        self.send(wire.hello(streams, RECEIVE_CREDIT, RECEIVE_CREDIT, [*pairs, ("ahead", str(AHEAD))]))
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
@@ -142,6 +147,7 @@ class Connection:
 
     def next_frame(self):
         """Waits for a frame, whole. Raises `Lost` at the wire's end."""
+        self._take_rest()
         while True:
             frame = wire.take_frame(self.buffer)
             if frame is not None:
@@ -165,13 +171,16 @@ class Connection:
 
     def poll(self):
         """Does what has come, without waiting."""
+        self._take_rest()
         try:
             data = self.recv(RECV_SIZE, MSG_DONTWAIT)
         except (BlockingIOError, InterruptedError):
-            return
+            if not self.buffer:
+                return
+            data = self.buffer[:0]
         except OSError:
             data = b""
-        if not data:
+        if not data and not self.buffer:
             self._end_of_wire()
             return
         self.buffer += data
@@ -194,7 +203,9 @@ class Connection:
             self.send(wire.frame(wire.PONG, 0, 0, payload))
         elif kind == wire.RESET:
             wire.decode_reason(payload)
-            if self._is_current(stream):
+            if self._withdraw(stream):
+                self.send(wire.reset(stream, wire.CANCELLED, ""))
+            elif self._is_current(stream):
                 self.gone = self.body_lost = self.body_ended = True
         elif kind == wire.TRAILERS:
             wire.decode_trailers(payload)  # WSGI has no place for them
@@ -208,8 +219,39 @@ class Connection:
                 raise Fault("not_websocket", "a message on a stream that is no WebSocket")
         elif kind == wire.WELCOME:
             raise Fault("second_welcome", "a second WELCOME")
+        elif kind == wire.REQUEST and len(self.waiting) < self.ahead:
+            self.waiting.append((kind, flags, stream, payload))
         else:
             raise Fault("stream_limit", "a REQUEST within a request")
+
+    def _take_rest(self):
+        if self.rest is not None:
+            self.buffer += self.rest
+            self.rest = None
+
+    def _withdraw(self, stream):
+        """Forgets a REQUEST that waits; whether there was one."""
+        for position, frame in enumerate(self.waiting):
+            if frame[2] == stream:
+                del self.waiting[position]
+                return True
+        return False
+
+    def refuse_waiting(self):
+        """Gives back the requests that wait here: this process takes no more (§5, REFUSED)."""
+        self._take_rest()
+        try:
+            while True:
+                frame = wire.take_frame(self.buffer)
+                if frame is None:
+                    break
+                if frame[0] == wire.REQUEST:
+                    self.waiting.append(frame)
+        except Fault:
+            return  # it ends the connection for Keepwarm anyway
+        for _, _, stream, _ in self.waiting:
+            self.send(wire.reset(stream, wire.REFUSED, "the process ends"))
+        self.waiting = []
 
     def _data(self, flags, stream, payload):
         self.allowance.spend(len(payload))

@@ -40,6 +40,10 @@ class Worker:
                 connection.idle = True
                 if connection.drain_asked:
                     connection.settle_drain()
+                if connection.waiting:
+                    connection.idle = False
+                    self._frame(*connection.waiting.pop(0))
+                    continue
                 if connection.buffer:
                     frame = connection.next_frame()
                     connection.idle = False
@@ -50,10 +54,14 @@ class Worker:
                 except OSError:
                     return 0
                 connection.idle = False
-                if not self._fast(data):
-                    if not data:
-                        return 0
-                    connection.buffer += data
+                if not data:
+                    return 0
+                used = self._fast(data)
+                if used < len(data):
+                    connection.buffer += data[used:]
+        except SystemExit:
+            connection.refuse_waiting()
+            raise
         except Lost:
             pass
         except Fault as fault:
@@ -61,22 +69,30 @@ class Worker:
         return 1 if connection.faulty else 0
 
     def _fast(self, data):
-        """Serves a read that is one whole REQUEST, which is what nearly all are; False when it is something else."""
-        size = len(data)
-        if size <= 24:
-            return False
-        length, kind, flags, stream, content_length, count, text_length = REQUEST_HEAD.unpack_from(data)
-        text_end = 24 + text_length
-        if kind != REQUEST or length + 10 != size or size > MAX_PAYLOAD or not 0 <= size - text_end <= MAX_CHUNK:
-            return False
-        if flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not stream:
-            return False  # the other way finds the words for it
-        strings = data[24:text_end].decode("latin-1").split("\0")
-        if len(strings) != count:
-            return False
-        wire.check_request(count)
-        self._serve(flags, stream, strings, data[text_end:])
-        return True
+        """Serves the whole REQUESTs at the front of a read, which nearly all reads are; gives how many bytes were used."""
+        connection, size, start = self.connection, len(data), 0
+        while size - start > 24:
+            length, kind, flags, stream, _, count, text_length = REQUEST_HEAD.unpack_from(data, start)
+            end = start + 10 + length
+            text_end = start + 24 + text_length
+            if kind != REQUEST or end > size or length > MAX_PAYLOAD or not 0 <= end - text_end <= MAX_CHUNK:
+                break
+            if flags > 0x3F or flags & 0x11 == wire.WEBSOCKET or not stream:
+                break  # the other way finds the words for it
+            strings = data[start + 24 : text_end].decode("latin-1").split("\0")
+            if len(strings) != count:
+                break
+            wire.check_request(count)
+            if end == size:
+                self._serve(flags, stream, strings, data[text_end:end])
+                return size
+            connection.rest = data[end:]  # whoever reads on within this request finds it first
+            self._serve(flags, stream, strings, data[text_end:end])
+            if connection.rest is None or connection.lost:
+                return size
+            connection.rest = None
+            start = end
+        return start
 
     def _frame(self, kind, flags, stream, payload):
         """Does what any frame says."""

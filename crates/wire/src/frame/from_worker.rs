@@ -225,6 +225,16 @@ impl<'a> FromWorker<'a> {
 }
 
 impl<'a> Hello<'a> {
+    /// How many requests may wait behind the one that a worker of one stream works on: `ahead`, at most 16 (spec §3).
+    pub fn ahead(&self) -> u32 {
+        const MOST: u32 = 16;
+        if self.streams != 1 {
+            return 0;
+        }
+        let said = self.about("ahead").and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        said.filter(|ahead| *ahead <= MOST).unwrap_or(0)
+    }
+
     /// The value of this name among the words about the worker: `adapter`, `kind`, `language`.
     pub fn about(&self, name: &str) -> Option<&'a [u8]> {
         self.about.pairs().find(|(known, _)| *known == name.as_bytes()).map(|(_, value)| value)

@@ -56,7 +56,7 @@ struct State {
     /// Workers up to this generation take requests.
     generation: u64,
     /// Workers of a later one that are ready, and their places.
-    early: Vec<(Arc<Link>, usize)>,
+    early: Vec<(Arc<Link>, Places)>,
     failed: Option<Arc<str>>,
     retries: RetryBudget,
 }
@@ -110,18 +110,18 @@ impl App {
     }
 
     /// A worker is ready.
-    pub(super) fn welcome_worker(&self, link: &Arc<Link>, streams: usize, kind: &str, language: &str) {
+    pub(super) fn welcome_worker(&self, link: &Arc<Link>, places: Places, kind: &str, language: &str) {
         let about = format!("{}, {language}", kind.to_uppercase());
         *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(about);
-        self.blocking.store(streams == 1, Ordering::Relaxed);
+        self.blocking.store(places.streams == 1, Ordering::Relaxed);
         self.cgi_names.store(kind != "asgi", Ordering::Relaxed);
         let mut state = self.state();
         if link.key.generation > state.generation {
-            state.early.push((Arc::clone(link), streams));
+            state.early.push((Arc::clone(link), places));
             return;
         }
         state.failed = None;
-        state.queue.enter(Arc::clone(link), streams);
+        state.queue.enter(Arc::clone(link), places.streams, places.ahead);
         drop(state);
         self.fill(link);
     }
@@ -132,9 +132,9 @@ impl App {
         state.generation = generation;
         let ready: Vec<_> =
             state.early.extract_if(.., |(link, _)| link.key.generation <= generation).collect();
-        for (link, streams) in &ready {
+        for (link, places) in &ready {
             state.failed = None;
-            state.queue.enter(Arc::clone(link), *streams);
+            state.queue.enter(Arc::clone(link), places.streams, places.ahead);
         }
         drop(state);
         ready.iter().for_each(|(link, _)| self.fill(link));
@@ -165,7 +165,11 @@ impl App {
     pub(super) fn place_is_free(&self, link: &Arc<Link>) {
         let next = self.state().queue.free_place(link);
         match next {
-            Ok(Some(job)) => link.give(job),
+            Ok(Some(job)) => {
+                link.give(job);
+                // Behind it others may wait.
+                self.fill(link);
+            }
             Ok(None) => {}
             Err(Retired) => link.drain(),
         }
@@ -188,7 +192,7 @@ impl App {
     pub(super) fn submit(&self, job: Job) -> Result<(), Overload> {
         let mut state = self.state();
         state.retries.handle_request();
-        if let Some(link) = state.queue.take_place(job.thread) {
+        if let Some(link) = state.queue.take_place(job.thread, job.is_patient()) {
             drop(state);
             link.give(job);
             return Ok(());
@@ -231,6 +235,15 @@ impl App {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a worker takes at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Places {
+    /// Requests it works on.
+    pub(super) streams: usize,
+    /// Requests that may wait behind them.
+    pub(super) ahead: usize,
 }
 
 /// Why a request was not taken.

@@ -23,8 +23,10 @@ struct Inner {
     more: VecDeque<Item>,
     waker: Option<Waker>,
     place: Place,
-    /// The worker that last had it, its stream, and since when.
-    last: Option<(Arc<Link>, u32, Instant)>,
+    /// The worker that last had it, and its stream.
+    last: Option<(Arc<Link>, u32)>,
+    /// Since when its worker may be working on it; none while it waits behind another.
+    begun: Option<Instant>,
     /// The REQUEST frame that was sent, to be sent once more if it is certain or harmless.
     frame: Vec<u8>,
 }
@@ -122,7 +124,8 @@ impl Call {
             return false;
         }
         inner.place = Place::Given(Arc::clone(link), stream);
-        inner.last = Some((Arc::clone(link), stream, Instant::now()));
+        inner.last = Some((Arc::clone(link), stream));
+        inner.begun = None;
         true
     }
 
@@ -153,12 +156,22 @@ impl Call {
 
     /// The worker that last had it, also once it was abandoned.
     pub(super) fn last_given(&self) -> Option<(Arc<Link>, u32)> {
-        self.lock().last.as_ref().map(|(link, stream, _)| (Arc::clone(link), *stream))
+        self.lock().last.clone()
     }
 
-    /// When it was last given to a worker.
-    pub(super) fn given_at(&self) -> Option<Instant> {
-        self.lock().last.as_ref().map(|(_, _, at)| *at)
+    /// The application's time begins: the worker has it, and nothing before it.
+    pub(super) fn begin_work(&self) {
+        self.lock().begun.get_or_insert_with(Instant::now);
+    }
+
+    /// Since when the worker may be working on it.
+    pub(super) fn in_work_since(&self) -> Option<Instant> {
+        self.lock().begun
+    }
+
+    /// Whether the worker may be working on it.
+    pub(super) fn is_in_work(&self) -> bool {
+        self.in_work_since().is_some()
     }
 
     /// Keeps the frame that was sent.
@@ -170,6 +183,7 @@ impl Call {
     pub(super) fn take_frame(&self) -> Vec<u8> {
         let mut inner = self.lock();
         inner.place = Place::Waiting;
+        inner.begun = None;
         std::mem::take(&mut inner.frame)
     }
 

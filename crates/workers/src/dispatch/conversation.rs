@@ -141,7 +141,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
     }
 
     fn enqueue(&mut self, frame: Vec<u8>) -> bool {
-        self.since = now();
+        self.since = Instant::now();
         self.given += 1;
         let job = Job {
             call: Arc::clone(&self.call),
@@ -152,9 +152,11 @@ impl<'a, 'c> Conversation<'a, 'c> {
         };
         match self.app.submit(job) {
             Ok(()) => {
-                let wait = match self.call.given() {
-                    Some(_) => self.app.policy().request_timeout,
-                    None => self.app.policy().queue_timeout,
+                let policy = self.app.policy();
+                let wait = match self.call.is_in_work() {
+                    true => policy.request_timeout,
+                    // A worker may take it without our being woken: looked at soon enough to see its time run out.
+                    false => policy.queue_timeout.min(policy.request_timeout),
                 };
                 self.exchange.deadlines().set_after(Wait::Answer, wait);
                 true
@@ -202,7 +204,14 @@ impl<'a, 'c> Conversation<'a, 'c> {
 
     /// The deadline has passed. `false`: it was an older one, and a new one is set.
     fn time_is_over(&mut self) -> bool {
-        let Some((link, stream)) = self.call.given() else {
+        let given = self.call.given().filter(|_| self.call.is_in_work());
+        let Some((link, stream)) = given else {
+            let policy = self.app.policy();
+            let now = Instant::now();
+            if let Some(end) = self.since.checked_add(policy.queue_timeout).filter(|end| *end > now) {
+                self.exchange.deadlines().set(Wait::Answer, Some(end.min(now + policy.request_timeout)));
+                return false;
+            }
             self.stop_waiting();
             let sentence = "No worker was free in time.";
             answer::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
@@ -213,7 +222,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             Some(_) => EXPECTED_BODY,
             None => self.app.policy().request_timeout,
         };
-        if let Some(end) = self.call.given_at().and_then(|at| at.checked_add(limit))
+        if let Some(end) = self.call.in_work_since().and_then(|at| at.checked_add(limit))
             && end > Instant::now()
             && !self.begun
         {

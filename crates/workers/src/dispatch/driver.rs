@@ -11,7 +11,7 @@ use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
 
-use super::app::App;
+use super::app::{App, Places};
 use super::call::{Call, Item};
 use super::link::Link;
 use crate::supervisor::LinkEvent;
@@ -141,10 +141,12 @@ impl Driver {
             }
         };
         self.app.remove(&self.link);
-        // Several requests at once: that one's bytes were unread says nothing about the others.
         let calls = self.link.die();
-        let unprocessed = unprocessed && calls.len() == 1;
+        // Several requests at once: that one's bytes were unread says nothing about the others.
+        let unread = unprocessed && calls.len() == 1;
         for call in calls {
+            // Those that waited behind another had not begun (`spec/wire.md` §4).
+            let unprocessed = unread || !call.is_in_work();
             call.put(Item::Lost { unprocessed });
         }
         self.link.report(LinkEvent::Closed { worker: self.link.key.clone(), reason });
@@ -158,7 +160,11 @@ fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8])
     let ended = event.ended();
     let stream = event.stream();
     let call = match ended {
-        Some(stream) => inner.calls.remove(&stream),
+        Some(stream) => {
+            let call = inner.calls.remove(&stream);
+            inner.begin_next();
+            call
+        }
         None => inner.calls.get(&stream).cloned(),
     };
     if stream == 0 {
@@ -194,7 +200,9 @@ fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
 fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let text = |name: &str| String::from_utf8_lossy(hello.about(name).unwrap_or(b"unknown")).into_owned();
     let kind = text("kind");
-    app.welcome_worker(link, hello.streams as usize, &kind, &text("language"));
+    link.lock().in_order = hello.streams == 1;
+    let places = Places { streams: hello.streams as usize, ahead: hello.ahead() as usize };
+    app.welcome_worker(link, places, &kind, &text("language"));
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: text("adapter"),

@@ -47,6 +47,8 @@ pub(super) struct LinkInner {
     unsent: Vec<u8>,
     /// The driver, which writes the rest when the socket takes more.
     pub(super) driver: Option<Waker>,
+    /// The worker takes its requests one after the other, in the order of their streams.
+    pub(super) in_order: bool,
     /// The socket is dead: nothing can be given to this worker.
     dead: bool,
 }
@@ -64,6 +66,7 @@ impl Link {
             calls: HashMap::new(),
             unsent: Vec::new(),
             driver: None,
+            in_order: false,
             dead: false,
         };
         Self { key, app: Arc::downgrade(app), remote, socket, events, inner: Mutex::new(inner) }
@@ -106,6 +109,9 @@ impl Link {
             id.copy_from_slice(&stream.to_be_bytes());
         }
         job.call.give_to(self, stream);
+        if !inner.in_order || inner.session.open_streams() == 1 {
+            job.call.begin_work();
+        }
         inner.calls.insert(stream, Arc::clone(&job.call));
         inner.write(&self.socket, &job.frame);
         drop(inner);
@@ -216,6 +222,15 @@ impl WorkerLink for Link {
 }
 
 impl LinkInner {
+    /// The worker has ended a request: it goes on with the next.
+    pub(super) fn begin_next(&mut self) {
+        if self.in_order
+            && let Some((_, call)) = self.calls.iter().min_by_key(|(stream, _)| **stream)
+        {
+            call.begin_work();
+        }
+    }
+
     /// One write; what the socket does not take waits for the driver.
     fn write(&mut self, socket: &OwnedFd, bytes: &[u8]) {
         if bytes.is_empty() || self.dead {

@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keepwarm_policy::Pace;
+use keepwarm_wire::frame::flags;
 use tokio::time::Instant;
 
 use super::call::Call;
@@ -29,6 +31,9 @@ struct Seat {
     link: Arc<Link>,
     taken: usize,
     places: usize,
+    /// Requests that may wait at the worker, behind those that have a place.
+    ahead: usize,
+    pace: Pace,
     retired: bool,
 }
 
@@ -46,8 +51,8 @@ pub(super) struct Job {
 
 impl Queue {
     /// A worker is ready, with this many places.
-    pub(super) fn enter(&mut self, link: Arc<Link>, places: usize) {
-        self.seats.push(Seat { link, taken: 0, places, retired: false });
+    pub(super) fn enter(&mut self, link: Arc<Link>, places: usize, ahead: usize) {
+        self.seats.push(Seat { link, taken: 0, places, ahead, pace: Pace::default(), retired: false });
     }
 
     /// A worker is gone.
@@ -62,21 +67,33 @@ impl Queue {
         seat.taken == 0
     }
 
-    /// Takes a place for a request of `thread`, if one is free: a worker of the same thread first, then the one with the fewest requests.
-    pub(super) fn take_place(&mut self, thread: usize) -> Option<Arc<Link>> {
-        let seat = self
-            .seats
-            .iter_mut()
-            .filter(|seat| !seat.retired && seat.taken < seat.places)
-            .min_by_key(|seat| (seat.taken, seat.link.thread() != thread))?;
-        seat.taken += 1;
+    /// Takes a place for a request of `thread`, if one is free: with the fewest requests first, then one of the same thread. A `patient` request may
+    /// also wait at the worker itself.
+    pub(super) fn take_place(&mut self, thread: usize, patient: bool) -> Option<Arc<Link>> {
+        let now = Instant::now().into_std();
+        let free = |seat: &&mut Seat| !seat.retired && seat.taken < seat.places;
+        let best = |seat: &&mut Seat| (seat.taken, seat.link.thread() != thread);
+        let seat = match self.seats.iter_mut().filter(free).min_by_key(best) {
+            Some(seat) => seat,
+            None if patient && self.waiting.is_empty() => self.place_ahead(now)?,
+            None => return None,
+        };
+        seat.take(now);
         Some(Arc::clone(&seat.link))
+    }
+
+    /// A worker behind whose present request another may wait. Only where there is one worker: with several, it would have to be taken back when
+    /// another becomes free first.
+    fn place_ahead(&mut self, now: std::time::Instant) -> Option<&mut Seat> {
+        let [seat] = self.seats.as_mut_slice() else { return None };
+        (!seat.retired && seat.taken < seat.places + seat.ahead && seat.pace.is_quick(now)).then_some(seat)
     }
 
     /// A place of `link` is free again. Gives the request that takes it, if one waits. `Err`: the worker is retired and has nothing left.
     pub(super) fn free_place(&mut self, link: &Arc<Link>) -> Result<Option<Job>, Retired> {
         let Some(seat) = self.seat(link) else { return Ok(None) };
         seat.taken = seat.taken.saturating_sub(1);
+        seat.pace.handle_answer(Instant::now().into_std(), seat.taken > 0);
         if !seat.retired {
             return Ok(self.fill(link));
         }
@@ -85,7 +102,7 @@ impl Queue {
         match self.workers() {
             0 => match self.next_job(link.thread()) {
                 Some(job) => {
-                    self.seat(link).into_iter().for_each(|seat| seat.taken += 1);
+                    self.seat(link).into_iter().for_each(|seat| seat.take(Instant::now().into_std()));
                     Ok(Some(job))
                 }
                 None if empty => Err(Retired),
@@ -98,14 +115,20 @@ impl Queue {
 
     /// The request that takes a free place of `link`, which is then taken.
     pub(super) fn fill(&mut self, link: &Arc<Link>) -> Option<Job> {
+        let now = Instant::now().into_std();
         let seat = self.seat(link)?;
-        if seat.retired || seat.taken >= seat.places {
+        if seat.retired {
             return None;
         }
-        let job = self.next_job(link.thread())?;
-        if let Some(seat) = self.seat(link) {
-            seat.taken += 1;
+        if seat.taken >= seat.places {
+            self.place_ahead(now)?;
+            // One that cannot wait at the worker holds up those behind it, which are younger.
+            if !self.waiting.front().is_some_and(Job::is_patient) {
+                return None;
+            }
         }
+        let job = self.next_job(link.thread())?;
+        self.seat(link)?.take(now);
         Some(job)
     }
 
@@ -148,6 +171,25 @@ impl Queue {
 
     fn seat(&mut self, link: &Arc<Link>) -> Option<&mut Seat> {
         self.seats.iter_mut().find(|seat| Arc::ptr_eq(&seat.link, link))
+    }
+}
+
+impl Seat {
+    fn take(&mut self, now: std::time::Instant) {
+        if self.taken == 0 {
+            self.pace.handle_begin(now);
+        }
+        self.taken += 1;
+    }
+}
+
+impl Job {
+    /// Whether it may wait at a worker (`spec/wire.md` §4): it is complete, small, and no WebSocket.
+    pub(super) fn is_patient(&self) -> bool {
+        const SMALL: usize = 16 * 1024;
+        const FLAGS_AT: usize = 5;
+        let whole = self.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END != 0);
+        whole && !self.websocket && self.frame.len() <= SMALL
     }
 }
 
