@@ -52,6 +52,35 @@ fn credits(out: &mut Vec<u8>) -> Vec<(u32, u32)> {
     found
 }
 
+/// Spec §3: `ahead` adds places to a worker of one stream, and to no other.
+#[test]
+fn requests_may_wait_behind_the_one_in_work() {
+    let cases = [
+        (1, "3", 4),
+        (1, "0", 1),
+        (1, "16", 17),
+        (1, "17", 1),
+        (1, "-1", 1),
+        (1, "many", 1),
+        (2, "3", 2),
+    ];
+    for (streams, ahead, places) in cases {
+        let mut bytes = Vec::new();
+        let said = Hello {
+            version: VERSION,
+            streams,
+            stream_credit: 65_536,
+            connection_credit: 131_072,
+            about: Strings::default(),
+        };
+        crate::encode::encode_hello(&mut bytes, &said, [(&b"ahead"[..], ahead.as_bytes())]).unwrap();
+        let (frame, _) = FromWorker::decode(&bytes).unwrap().unwrap();
+        let mut session = Session::new(CONFIG);
+        session.handle_frame(frame).unwrap();
+        assert_eq!(session.free_places(), places, "{streams} streams, ahead {ahead:?}");
+    }
+}
+
 #[test]
 fn nothing_opens_before_hello() {
     let mut session = Session::new(CONFIG);

@@ -1,0 +1,65 @@
+"""Requests that wait behind the one in work (`ahead`, spec/wire.md §3-§4)."""
+
+import unittest
+
+from tests.driver import Worker, pairs, unblock
+
+REFUSED = 6
+
+
+class Ahead(unittest.TestCase):
+    def setUp(self):
+        self.worker = Worker("wsgi_app")
+        self.addCleanup(self.worker.stop)
+
+    def together(self, *paths):
+        """Requests that arrive in one read; their streams."""
+        sent = [self.worker.request(path, send=False) for path in paths]
+        self.worker.send(b"".join(data for _, data in sent))
+        return [stream for stream, _ in sent]
+
+    def test_hello_says_how_many(self):
+        strings, _ = unblock(self.worker.hello.payload[14:])
+        self.assertEqual(dict(pairs(strings))["ahead"], "3")
+
+    def test_requests_of_one_read_are_answered_in_order(self):
+        streams = self.together("/", "/environ", "/generator", "/")
+        bodies = [self.worker.answer(stream).body for stream in streams]
+        self.assertEqual(bodies[0], b"hello")
+        self.assertIn(b'"PATH_INFO": "/environ"', bodies[1])
+        self.assertEqual(bodies[3], b"hello")
+
+    def test_a_request_behind_a_stream_is_found_by_the_streams_own_reading(self):
+        # A generator looks for news between its blocks, and so reads what waits.
+        streams = self.together("/generator", "/", "/generator", "/")
+        for stream, expected in zip(streams, (None, b"hello", None, b"hello")):
+            answer = self.worker.answer(stream)
+            self.assertEqual(answer.status, 200)
+            if expected is not None:
+                self.assertEqual(answer.body, expected)
+
+    def test_an_error_in_one_does_not_reach_the_next(self):
+        first, second, third = self.together("/fail-before", "/", "/fail-late-start")
+        self.assertIsNotNone(self.worker.answer(first).reset)
+        self.assertEqual(self.worker.answer(second).body, b"hello")
+        self.assertIsNotNone(self.worker.answer(third).reset)
+        self.assertEqual(self.worker.get("/").body, b"hello")
+
+    def test_cut_anywhere_they_are_the_same(self):
+        sent = [self.worker.request("/", send=False) for _ in range(3)]
+        data = b"".join(part for _, part in sent)
+        for cut in range(0, len(data), 37):
+            self.worker.send(data[cut : cut + 37])
+        for stream, _ in sent:
+            self.assertEqual(self.worker.answer(stream).body, b"hello")
+
+    def test_a_process_that_ends_gives_back_what_waits(self):
+        first, second, third = self.together("/leave", "/", "/")
+        self.worker.answer(first)
+        for stream in (second, third):
+            self.assertEqual(self.worker.answer(stream).reset[0], REFUSED)
+        self.assertEqual(self.worker.process.wait(10), 7)
+
+
+if __name__ == "__main__":
+    unittest.main()
