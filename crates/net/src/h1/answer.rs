@@ -270,15 +270,15 @@ impl Stream {
         self.poll_write_out(cx)
     }
 
-    /// A head stands alone in the buffer, and a short body or a first chunk should be right behind it.
+    /// Nothing has left yet, and a short body, or a first chunk, should be right behind what is here.
     fn body_is_due(&self) -> bool {
-        let Answer::Begun { plan, flushed: false, .. } = &self.state.answer else { return false };
-        if !plan.send_body || !self.storage.out.body.is_empty() {
+        let Answer::Begun { plan, flushed: false, remaining } = &self.state.answer else { return false };
+        if !plan.send_body {
             return false;
         }
         match plan.framing {
-            AnswerFraming::Length(length) => (1..=HOLD_LENGTH).contains(&length),
-            AnswerFraming::Chunked => true,
+            AnswerFraming::Length(length) => length <= HOLD_LENGTH && *remaining > 0,
+            AnswerFraming::Chunked => self.storage.out.body.is_empty(),
             AnswerFraming::UntilClose | AnswerFraming::None => false,
         }
     }

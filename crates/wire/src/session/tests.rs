@@ -55,15 +55,8 @@ fn credits(out: &mut Vec<u8>) -> Vec<(u32, u32)> {
 /// Spec §3: `ahead` adds places to a worker of one stream, and to no other.
 #[test]
 fn requests_may_wait_behind_the_one_in_work() {
-    let cases = [
-        (1, "3", 4),
-        (1, "0", 1),
-        (1, "16", 17),
-        (1, "17", 1),
-        (1, "-1", 1),
-        (1, "many", 1),
-        (2, "3", 2),
-    ];
+    let cases =
+        [(1, "3", 4), (1, "0", 1), (1, "16", 17), (1, "17", 1), (1, "-1", 1), (1, "many", 1), (2, "3", 2)];
     for (streams, ahead, places) in cases {
         let mut bytes = Vec::new();
         let said = Hello {
