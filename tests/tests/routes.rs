@@ -1,0 +1,76 @@
+//! What a route and the server say about who asks, and how bodies are passed on.
+
+use std::time::Duration;
+
+use keepwarm_tests::{Server, get};
+
+fn app(server: &str, route: &str, workers: u32) -> Server {
+    let config = format!(
+        "{server}\n[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n{route}\n\
+         [app.app]\nentry = \"wsgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = {workers}\n"
+    );
+    Server::start(&config)
+}
+
+/// What a client of that address, as a proxy at 127.0.0.1 tells it, is to the application.
+fn seen(server: &Server, fields: &str) -> serde_json::Value {
+    server.ask(format!("GET /echo HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n")).json()
+}
+
+#[test]
+fn what_a_stranger_says_about_its_address_is_not_believed() {
+    let server = app("", "", 1);
+    let environ = seen(
+        &server,
+        "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\nForwarded: for=203.0.113.7;proto=https\r\nX-Real-IP: 203.0.113.7\r\n",
+    );
+    assert_eq!(environ["REMOTE_ADDR"], "127.0.0.1");
+    assert_eq!(environ["wsgi.url_scheme"], "http");
+    assert_eq!(environ["HTTP_X_FORWARDED_FOR"], "127.0.0.1");
+    assert_eq!(environ["HTTP_X_FORWARDED_PROTO"], "http");
+    assert_eq!(environ["HTTP_X_FORWARDED_HOST"], "a.example");
+    assert!(!environ.to_string().contains("203.0.113.7"), "{environ}");
+}
+
+#[test]
+fn what_a_trusted_proxy_says_is_believed() {
+    let server = app("[server]\ntrusted_proxies = [\"127.0.0.0/8\"]", "", 1);
+    let environ = seen(&server, "X-Forwarded-For: 198.51.100.1, 203.0.113.7\r\nX-Forwarded-Proto: https\r\n");
+    assert_eq!(environ["REMOTE_ADDR"], "203.0.113.7", "the rightmost that is no proxy");
+    assert_eq!(environ["wsgi.url_scheme"], "https");
+    assert_eq!(environ["HTTP_X_FORWARDED_FOR"], "203.0.113.7");
+}
+
+#[test]
+fn addresses_are_allowed_and_denied() {
+    assert_eq!(app("", "deny = [\"127.0.0.0/8\"]", 1).ask(get("/pong")).status, 403);
+    assert_eq!(app("", "allow = [\"10.0.0.0/8\"]", 1).ask(get("/pong")).status, 403);
+    assert_eq!(app("", "allow = [\"127.0.0.1/32\"]", 1).ask(get("/pong")).status, 200);
+}
+
+#[test]
+fn an_unbuffered_request_holds_its_worker_from_its_head_on() {
+    let server = app("", "buffer_request = false", 1).warm("/pong");
+    let mut slow = server.client();
+    slow.send("POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+    let mut other = server.client();
+    other.send(get("/pong"));
+    other.expect_silence(Duration::from_millis(300));
+    slow.send("2\r\nde\r\n0\r\n\r\n");
+    assert_eq!(slow.response("POST").json()["length"], 5);
+    assert_eq!(other.response("GET").text(), "pong");
+}
+
+#[test]
+fn an_unbuffered_answer_holds_its_worker_until_the_client_takes_it() {
+    let held = app("", "buffer_response = false", 1).warm("/pong");
+    let mut reader = held.client().patient(Duration::from_secs(10));
+    rustix::net::sockopt::set_socket_recv_buffer_size(reader.stream(), 65_536).expect("SO_RCVBUF");
+    reader.send(get("/big?bytes=30000000"));
+    reader.head("GET");
+    let mut other = held.client().patient(Duration::from_secs(10));
+    other.send(get("/pong"));
+    other.expect_silence(Duration::from_millis(300));
+    assert_eq!(reader.read_exact(30_000_000).len(), 30_000_000);
+    assert_eq!(other.response("GET").text(), "pong");
+}
