@@ -188,8 +188,8 @@ impl App {
         waiting.into_iter().for_each(|job| job.call.put(Item::Refused(Arc::clone(&reason))));
     }
 
-    /// Gives a request to a worker, or lets it wait for one.
-    pub(super) fn submit(&self, job: Job) -> Result<(), Overload> {
+    /// Gives a request to a worker, or lets it wait for one. `again`: it was taken before, and is not turned away for want of room.
+    pub(super) fn submit(&self, job: Job, again: bool) -> Result<(), Overload> {
         let mut state = self.state();
         state.retries.handle_request();
         if let Some(link) = state.queue.take_place(job.thread, job.is_patient()) {
@@ -200,7 +200,7 @@ impl App {
         if let (Some(reason), 0) = (&state.failed, state.queue.workers()) {
             return Err(Overload::Failed(Arc::clone(reason)));
         }
-        if state.queue.waiting() >= self.policy().queue {
+        if !again && state.queue.waiting() >= self.policy().queue {
             return Err(Overload::QueueFull);
         }
         state.queue.wait(job);

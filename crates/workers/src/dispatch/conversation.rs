@@ -36,7 +36,7 @@ const UNSENT_ENOUGH: usize = 128 * 1024;
 const SPOOL_MEMORY: usize = 256 * 1024;
 /// A worker that was told to read a body itself is not kept waiting longer than this (`http-rules` §2).
 const EXPECTED_BODY: Duration = Duration::from_secs(30);
-/// A request of which no worker has seen a byte is given to a worker at most this often.
+/// A request that workers refuse is given to one at most this often.
 const GIVEN_AT_MOST: u8 = 3;
 
 /// Serves one request.
@@ -142,7 +142,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
 
     fn enqueue(&mut self, frame: Vec<u8>) -> bool {
         self.since = Instant::now();
-        self.given += 1;
+        self.given = self.given.saturating_add(1);
         let job = Job {
             call: Arc::clone(&self.call),
             frame,
@@ -150,7 +150,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             thread: thread_index(),
             since: Instant::now(),
         };
-        match self.app.submit(job) {
+        match self.app.submit(job, self.given > 1) {
             Ok(()) => {
                 let policy = self.app.policy();
                 let wait = match self.call.is_in_work() {
@@ -302,10 +302,10 @@ impl<'a, 'c> Conversation<'a, 'c> {
     fn may_be_given_again(&mut self, unprocessed: bool) -> bool {
         let whole = self.source.is_whole() && !self.body_sent;
         let safe = self.exchange.request().head.method.is_safe();
-        if !whole || self.begun || self.given >= GIVEN_AT_MOST {
+        if !whole || self.begun {
             return false;
         }
-        // Certainly not begun: free. Perhaps begun, and harmless: once.
+        // Certainly not begun: free, however many workers have died before it came to it. Perhaps begun, and harmless: once.
         unprocessed || (safe && !std::mem::replace(&mut self.risked, true) && self.app.may_retry())
     }
 

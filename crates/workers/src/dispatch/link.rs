@@ -108,7 +108,13 @@ impl Link {
         if let Some(id) = job.frame.get_mut(STREAM_AT) {
             id.copy_from_slice(&stream.to_be_bytes());
         }
-        job.call.give_to(self, stream);
+        if !job.call.give_to(self, stream) {
+            // Its client left between the queue and here. The place is taken: it is free when the worker has let go of the stream.
+            let mut frames = job.frame;
+            inner.session.reset(stream, ResetCode::CANCELLED, "the client has gone", &mut frames);
+            inner.write(&self.socket, &frames);
+            return;
+        }
         if !inner.in_order || inner.session.open_streams() == 1 {
             job.call.begin_work();
         }

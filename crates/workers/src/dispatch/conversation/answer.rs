@@ -6,7 +6,7 @@ use keepwarm_net::{Exchange, Spool, Wait};
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
-use super::{Conversation, SPOOL_MEMORY, UNSENT_ENOUGH};
+use super::{Conversation, GIVEN_AT_MOST, SPOOL_MEMORY, UNSENT_ENOUGH};
 
 impl Conversation<'_, '_> {
     /// Takes what the worker has said, as long as there is room for it.
@@ -162,7 +162,7 @@ impl Conversation<'_, '_> {
 
     fn handle_reset(&mut self, code: ResetCode, reason: &str, unprocessed: bool) {
         self.complete = true;
-        if unprocessed && self.may_be_given_again(true) {
+        if unprocessed && self.given < GIVEN_AT_MOST && self.may_be_given_again(true) {
             self.complete = false;
             return self.give_again("the worker refused it");
         }
