@@ -12,10 +12,11 @@ from keepwarm.errors import Fault
 from keepwarm.wire import HEAD, MAX_CHUNK, MAX_PAYLOAD, REQUEST
 
 STREAM_CREDIT = 131_072  # bytes of one request's body that may wait in this process
+READ_SIZE = 65_536  # bytes read at once
 CONNECTION_CREDIT = 2_097_152  # and of all of them; spec/wire.md §3 asks for 65,536 at least
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Takes frames apart, gives each to its stream, and writes what the streams say.
 
     `streams` are those that Keepwarm waits for; `running` those whose application has not returned, which may be later.
@@ -41,6 +42,7 @@ class Connection(asyncio.Protocol):
         self.allowance = Allowance(CONNECTION_CREDIT)
         self.greeted = False
         self.last_stream = 0
+        self._read = memoryview(bytearray(READ_SIZE))
         self._buffer = b""
         self._out = []
         self._reading = False
@@ -48,10 +50,18 @@ class Connection(asyncio.Protocol):
         self._writable = None
         self._start = starter(loop)
 
-    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+    # -- asyncio.BufferedProtocol -------------------------------------------------------------------------------------
 
     def connection_made(self, transport):
         self.transport = transport
+
+    def get_buffer(self, size_hint):
+        """One buffer for all reads: with `Protocol`, asyncio makes 256 KiB for each, which the system maps and unmaps every time."""
+        return self._read
+
+    def buffer_updated(self, size):
+        """So much was read."""
+        self.data_received(bytes(self._read[:size]))
 
     def data_received(self, data):
         """Frames, in pieces of any size."""

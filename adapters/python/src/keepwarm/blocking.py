@@ -12,7 +12,7 @@ from keepwarm.errors import Fault, Lost
 from keepwarm.wire import HEAD, MAX_CHUNK
 
 RECEIVE_CREDIT = 262_144  # bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536 at least
-RECV_SIZE = 131_072 + 4_096  # one REQUEST with the longest head and first part of a body, in one call
+RECV_SIZE = 65_536  # nearly every REQUEST in one call; below the size for which malloc maps and unmaps memory each time
 AHEAD = 3  # REQUESTs that may wait here behind the one in work (spec/wire.md §3)
 
 
