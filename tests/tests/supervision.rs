@@ -177,6 +177,25 @@ fn all_answered_once(server: &Server, outcomes: &[(String, Outcome)]) {
     }
 }
 
+/// Each is answered once, but for one at most for each death: held by the worker that died, perhaps counted, and given to nobody else.
+#[track_caller]
+fn only_held_posts_are_lost(server: &Server, outcomes: &[(String, Outcome)], deaths: usize) {
+    let counts = counts(server);
+    let mut lost = 0;
+    for (id, outcome) in outcomes {
+        let count = counts.get(id).copied().unwrap_or(0);
+        match outcome {
+            Outcome::Answered(200) => assert_eq!(count, 1, "request {id}"),
+            Outcome::Answered(502) => {
+                assert!(count <= 1, "request {id} was given twice");
+                lost += 1;
+            }
+            other => panic!("request {id}: {other:?}; {}", tally(outcomes)),
+        }
+    }
+    assert!(lost <= deaths, "{lost} requests lost by {deaths} deaths; {}", tally(outcomes));
+}
+
 /// Kills a worker every 60 ms, `times` times; gives how many it killed.
 fn kill_some(server: &Server, load: &Load<'_>, times: usize) {
     for number in 0..times {
@@ -195,21 +214,7 @@ fn killed_workers_lose_only_the_posts_they_held() {
     let server = wsgi(4, "");
     let load = Load::new(&server, "POST");
     let outcomes = load.while_doing(3, 3, || kill_some(&server, &load, KILLS));
-    let counts = counts(&server);
-    let mut lost = 0;
-    for (id, outcome) in &outcomes {
-        let count = counts.get(id).copied().unwrap_or(0);
-        match outcome {
-            Outcome::Answered(200) => assert_eq!(count, 1, "request {id}"),
-            // Held by a killed worker: it may have counted, and nobody else may have.
-            Outcome::Answered(502) => {
-                assert!(count <= 1, "request {id} was given twice");
-                lost += 1;
-            }
-            other => panic!("request {id}: {other:?}; {}", tally(&outcomes)),
-        }
-    }
-    assert!(lost <= KILLS, "{lost} requests lost by {KILLS} deaths; {}", tally(&outcomes));
+    only_held_posts_are_lost(&server, &outcomes, KILLS);
     wait_until("four workers again", LONG, || server.workers().len() == 4);
     assert!(process::zombies(server.pid()).is_empty(), "reaped");
 }
@@ -221,20 +226,7 @@ fn a_lone_workers_death_loses_only_the_post_it_works_on() {
     let server = wsgi(1, "queue_timeout = \"20s\"\nstart_retries = 20");
     let load = Load::quick(&server, "POST");
     let outcomes = load.while_doing(10, 2, || kill_some(&server, &load, KILLS));
-    let counts = counts(&server);
-    let mut lost = 0;
-    for (id, outcome) in &outcomes {
-        let count = counts.get(id).copied().unwrap_or(0);
-        match outcome {
-            Outcome::Answered(200) => assert_eq!(count, 1, "request {id}"),
-            Outcome::Answered(502) => {
-                assert!(count <= 1, "request {id} was given twice");
-                lost += 1;
-            }
-            other => panic!("request {id}: {other:?}; {}", tally(&outcomes)),
-        }
-    }
-    assert!(lost <= KILLS, "{lost} requests lost by {KILLS} deaths; {}", tally(&outcomes));
+    only_held_posts_are_lost(&server, &outcomes, KILLS);
 }
 
 #[test]
