@@ -148,7 +148,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             frame,
             websocket: self.websocket,
             thread: thread_index(),
-            since: Instant::now(),
+            since: self.since,
         };
         match self.app.submit(job, self.given > 1) {
             Ok(()) => {
@@ -309,7 +309,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         unprocessed || (safe && !std::mem::replace(&mut self.risked, true) && self.app.may_retry())
     }
 
-    /// Gives the request to another worker. `false`: there was no place for it, and it is answered.
+    /// Gives the request to another worker; without one that runs, that is answered.
     fn give_again(&mut self, why: &'static str) {
         tracing::warn!(app = %self.app.name, id = %answer::id(self.exchange), why, "the request is given to another worker");
         let frame = self.call.take_frame();
