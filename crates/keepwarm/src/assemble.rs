@@ -227,7 +227,6 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
         hosts: route.hosts.iter().map(host).collect(),
         path: path(&route.path),
         methods: route.methods.iter().filter_map(|method| method.parse().ok()).collect(),
-        target: target(config, &route.action, links)?,
         strip_prefix: route.strip_prefix,
         max_body: route.max_body,
         allow: route.allow.iter().filter_map(cidr).collect(),
@@ -243,6 +242,7 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
         },
+        ..Route::to(target(config, &route.action, links)?)
     })
 }
 

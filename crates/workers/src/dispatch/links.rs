@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use keepwarm_net::Remote;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::activity::WorkerActivity;
 use super::app::{App, AppPolicy};
 use super::driver;
 use super::link::Link;
@@ -44,6 +45,12 @@ impl Links {
     /// The app of this name.
     pub fn app(&self, name: &str) -> Option<Arc<App>> {
         self.apps().get(name).cloned()
+    }
+
+    /// What the workers of every app are doing. Takes each worker's lock for a moment: for a status, not for each request.
+    pub fn activity(&self) -> Vec<WorkerActivity> {
+        let apps: Vec<Arc<App>> = self.apps().values().cloned().collect();
+        apps.iter().flat_map(|app| app.activity()).collect()
     }
 
     fn apps(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<App>>> {
