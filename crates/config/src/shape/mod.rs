@@ -11,6 +11,7 @@ mod path;
 mod quantity;
 mod redirect;
 mod respond;
+mod secret;
 mod text;
 
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, Workers};
@@ -24,4 +25,5 @@ pub(crate) use path::{Directory, InDirectory, Runnable};
 pub(crate) use quantity::{Rate, Size, Time};
 pub(crate) use redirect::Redirects;
 pub(crate) use respond::Responses;
+pub(crate) use secret::Token;
 pub(crate) use text::{Strings, Words};
