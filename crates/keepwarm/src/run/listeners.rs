@@ -98,6 +98,7 @@ impl Listeners {
             limits: assemble::connection_limits(&listen.limits),
             draining: Arc::clone(&self.draining),
             open: Arc::clone(&self.open),
+            meter: keepwarm_telemetry::meters::listener(&listen.name),
         });
         let mut stops = Vec::new();
         for bound in &bounds {

@@ -20,6 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_net::{BodyError, Exchange, Gone, Spool, Times, Wait, now, thread_index};
+use keepwarm_telemetry::counters;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
@@ -278,6 +279,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let begun = self.call.in_work_since().unwrap_or(ended);
         Times {
+            read: self.since.saturating_duration_since(self.exchange.received()),
             queue: begun.saturating_duration_since(self.since),
             app: ended.saturating_duration_since(begun),
         }
@@ -330,7 +332,8 @@ impl<'a, 'c> Conversation<'a, 'c> {
     }
 
     /// Gives the request to another worker; without one that runs, that is answered.
-    fn give_again(&mut self, why: &'static str) {
+    fn give_again(&mut self, reason: &'static str, why: &'static str) {
+        counters::RETRIES.count(&self.app.name, reason);
         tracing::warn!(app = %self.app.name, id = %answer::id(self.exchange), why, "the request is given to another worker");
         let frame = self.call.take_frame();
         self.enqueue(frame);

@@ -166,7 +166,7 @@ impl Conversation<'_, '_> {
 
     fn handle_reset(&mut self, code: ResetCode, reason: &str, unprocessed: bool) {
         if unprocessed && self.given < GIVEN_AT_MOST && self.may_be_given_again(true) {
-            return self.give_again("the worker refused it");
+            return self.give_again("worker_refused", "the worker refused it");
         }
         self.completed();
         self.over = true;
@@ -187,7 +187,7 @@ impl Conversation<'_, '_> {
 
     fn handle_lost(&mut self, unprocessed: bool) {
         if self.may_be_given_again(unprocessed) {
-            return self.give_again("its worker died");
+            return self.give_again("worker_died", "its worker died");
         }
         self.completed();
         self.over = true;
