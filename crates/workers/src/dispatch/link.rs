@@ -10,7 +10,7 @@ use keepwarm_net::Remote;
 use keepwarm_wire::encode::{encode_close, encode_data, encode_trailers};
 use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 use keepwarm_wire::session::{Session, SessionConfig};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::activity::WorkerActivity;
 use super::app::App;
@@ -54,6 +54,8 @@ pub(super) struct LinkInner {
     dead: bool,
     /// Requests it was given.
     taken: u64,
+    /// Those who wait for the PONG.
+    pulses: Vec<mpsc::Sender<()>>,
 }
 
 impl Link {
@@ -72,6 +74,7 @@ impl Link {
             in_order: false,
             dead: false,
             taken: 0,
+            pulses: Vec::new(),
         };
         Self { key, app: Arc::downgrade(app), remote, socket, events, inner: Mutex::new(inner) }
     }
@@ -227,10 +230,40 @@ impl Link {
         WorkerActivity { worker: self.key.clone(), taken, in_hand }
     }
 
+    /// Asks the worker for a sign of life, which goes to `answered`; dropped when none can come.
+    pub(super) fn ping(&self, answered: mpsc::Sender<()>) {
+        const PAYLOAD: [u8; 8] = *b"keepwarm";
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        if inner.dead {
+            return;
+        }
+        inner.pulses.retain(|waiting| !waiting.is_closed());
+        inner.pulses.push(answered);
+        // One that is under way already answers for both.
+        if inner.session.ping(PAYLOAD, &mut frame) {
+            inner.write(&self.socket, &frame);
+        }
+    }
+
+    /// The worker has answered a PING.
+    pub(super) fn ponged(&self) {
+        for waiting in std::mem::take(&mut self.lock().pulses) {
+            // Full: another worker was first.
+            let _ = waiting.try_send(());
+        }
+    }
+
+    /// Whether it holds a request.
+    pub(super) fn is_at_work(&self) -> bool {
+        !self.lock().calls.is_empty()
+    }
+
     /// The socket has ended: takes the requests that the worker held.
     pub(super) fn die(&self) -> Vec<Arc<Call>> {
         let mut inner = self.lock();
         inner.dead = true;
+        inner.pulses.clear();
         inner.calls.drain().map(|(_, call)| call).collect()
     }
 }

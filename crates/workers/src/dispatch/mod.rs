@@ -15,9 +15,11 @@ mod conversation;
 mod driver;
 mod link;
 mod links;
+mod pulse;
 mod queue;
 mod request;
 
 pub use activity::{About, InHand, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};
 pub use links::Links;
+pub use pulse::Pulse;

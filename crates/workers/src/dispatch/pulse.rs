@@ -1,0 +1,60 @@
+//! Whether an app can take a request: asked through the wire, as a request would come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use super::app::App;
+use super::link::Link;
+
+/// What asking an app's workers has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pulse {
+    /// A worker answered, after this time.
+    Answered(Duration),
+    /// None answered, and so many are at work on requests: their turn to answer comes after those.
+    Busy(usize),
+    /// None of so many answered in time, and they have nothing to do.
+    Silent(usize),
+    /// There is no worker; why, when the app was given up.
+    NoWorker(Option<Arc<str>>),
+}
+
+impl Pulse {
+    /// Whether a request would find a worker.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        matches!(self, Self::Answered(_) | Self::Busy(_))
+    }
+}
+
+impl App {
+    /// Asks all workers that take requests for a sign of life, and waits for the first for at most `bound`.
+    pub async fn pulse(&self, bound: Duration) -> Pulse {
+        let begun = Instant::now();
+        let (links, failed) = self.serving();
+        if links.is_empty() {
+            return Pulse::NoWorker(failed);
+        }
+        let (answered, mut answers) = mpsc::channel(1);
+        for link in &links {
+            link.ping(answered.clone());
+        }
+        // Those that have died drop theirs: without any left there is nothing to wait for.
+        drop(answered);
+        if let Ok(Some(())) = timeout(bound, answers.recv()).await {
+            return Pulse::Answered(begun.elapsed());
+        }
+        match links.iter().filter(|link| link.is_at_work()).count() {
+            0 => Pulse::Silent(links.len()),
+            busy => Pulse::Busy(busy),
+        }
+    }
+
+    fn serving(&self) -> (Vec<Arc<Link>>, Option<Arc<str>>) {
+        let state = self.state();
+        (state.queue.serving().cloned().collect(), state.failed.clone())
+    }
+}
