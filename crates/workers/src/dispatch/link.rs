@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
-use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
+use crate::supervisor::{LinkEvent, Requests, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
 const STREAM_AT: std::ops::Range<usize> = 6..HEADER_LEN;
@@ -36,6 +36,7 @@ pub(super) struct Link {
     /// For writing; the driver reads from a duplicate.
     socket: OwnedFd,
     events: UnboundedSender<LinkEvent>,
+    requests: Requests,
     inner: Mutex<LinkInner>,
 }
 
@@ -69,7 +70,15 @@ impl Link {
             in_order: false,
             dead: false,
         };
-        Self { key, app: Arc::downgrade(app), remote, socket, events, inner: Mutex::new(inner) }
+        Self {
+            key,
+            app: Arc::downgrade(app),
+            remote,
+            socket,
+            events,
+            requests: Requests::default(),
+            inner: Mutex::new(inner),
+        }
     }
 
     /// The data-plane thread that reads from this worker.
@@ -126,6 +135,9 @@ impl Link {
             job.call.wake();
         }
         job.call.keep_frame(job.frame);
+        if self.requests.count() {
+            self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
+        }
     }
 
     /// Has the supervisor see what the worker is doing, and kill it.
@@ -224,6 +236,29 @@ impl WorkerLink for Link {
         if app.retire(&self.key) {
             self.drain();
         }
+    }
+
+    fn condemn(&self) {
+        if let Some(app) = self.app.upgrade() {
+            app.retire(&self.key);
+        }
+    }
+
+    fn ping(&self) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        if inner.session.open_streams() == 0 && inner.session.ping([0; 8], &mut frame) {
+            inner.write(&self.socket, &frame);
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        let inner = self.lock();
+        inner.session.open_streams() == 0 && inner.session.is_ping_pending()
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
     }
 }
 
