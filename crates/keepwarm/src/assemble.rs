@@ -14,7 +14,7 @@ use keepwarm_edge::{
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::AppSpec;
+use keepwarm_workers::supervisor::{AppSpec, Recycling};
 
 use crate::language;
 
@@ -40,8 +40,19 @@ fn spec(app: &App) -> io::Result<AppSpec> {
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
+        recycling: Recycling::default(),
+        scaling: None,
+        hang_timeout: Some(hang_timeout(app)),
     })
 }
+
+/// What a request may take, an idle worker may take to answer that it is there: an app may have work of its own between two requests.
+fn hang_timeout(app: &App) -> Duration {
+    app.request_timeout.max(LEAST_HANG)
+}
+
+/// However short requests are to be, a worker that waits for a processor or for its memory to come back from disk does not hang.
+const LEAST_HANG: Duration = Duration::from_secs(5);
 
 /// An app as the first lines of a run name it.
 pub(crate) fn title(app: &App) -> String {

@@ -16,7 +16,7 @@ use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
-use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
+use crate::supervisor::{LinkEvent, Requests, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
 const STREAM_AT: std::ops::Range<usize> = 6..HEADER_LEN;
@@ -37,6 +37,7 @@ pub(super) struct Link {
     /// For writing; the driver reads from a duplicate.
     socket: OwnedFd,
     events: UnboundedSender<LinkEvent>,
+    requests: Requests,
     inner: Mutex<LinkInner>,
 }
 
@@ -76,7 +77,15 @@ impl Link {
             taken: 0,
             pulses: Vec::new(),
         };
-        Self { key, app: Arc::downgrade(app), remote, socket, events, inner: Mutex::new(inner) }
+        Self {
+            key,
+            app: Arc::downgrade(app),
+            remote,
+            socket,
+            events,
+            requests: Requests::default(),
+            inner: Mutex::new(inner),
+        }
     }
 
     /// The data-plane thread that reads from this worker.
@@ -134,6 +143,9 @@ impl Link {
             job.call.wake();
         }
         job.call.keep_frame(job.frame);
+        if self.requests.count() {
+            self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
+        }
     }
 
     /// Has the supervisor see what the worker is doing, and kill it.
@@ -231,7 +243,7 @@ impl Link {
     }
 
     /// Asks the worker for a sign of life, which goes to `answered`; dropped when none can come.
-    pub(super) fn ping(&self, answered: mpsc::Sender<()>) {
+    pub(super) fn ask(&self, answered: mpsc::Sender<()>) {
         const PAYLOAD: [u8; 8] = *b"keepwarm";
         let mut frame = Vec::new();
         let mut inner = self.lock();
@@ -274,6 +286,29 @@ impl WorkerLink for Link {
         if app.retire(&self.key) {
             self.drain();
         }
+    }
+
+    fn condemn(&self) {
+        if let Some(app) = self.app.upgrade() {
+            app.retire(&self.key);
+        }
+    }
+
+    fn ping(&self) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        if inner.session.open_streams() == 0 && inner.session.ping([0; 8], &mut frame) {
+            inner.write(&self.socket, &frame);
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        let inner = self.lock();
+        inner.session.open_streams() == 0 && inner.session.is_ping_pending()
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
     }
 }
 

@@ -40,7 +40,7 @@ impl App {
         }
         let (answered, mut answers) = mpsc::channel(1);
         for link in &links {
-            link.ping(answered.clone());
+            link.ask(answered.clone());
         }
         // Those that have died drop theirs: without any left there is nothing to wait for.
         drop(answered);

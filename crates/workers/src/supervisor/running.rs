@@ -5,15 +5,20 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use keepwarm_policy::scale::{self, Scaler};
 use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::app::{Action, End, Generation, Phase, StopSignal, WorkerId};
+use super::app::{Action, End, Generation, Phase, StopSignal, Surroundings, WorkerId};
 use super::output::{Kept, Output, Source};
+use super::priority::Quiet;
 use super::spawn::{Launch, Order, Spawned};
 use super::{
-    AppSpec, Exit, LinkEvent, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot, WorkerState, reap,
+    AppSpec, Death, Exit, LinkEvent, Memory, Reason, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot,
+    WorkerState, reap,
 };
+
+mod looks;
 
 /// How long after a worker's end its last words are waited for. They are in the pipe already; only a process that has left
 /// the worker's group can keep it open.
@@ -26,6 +31,7 @@ pub(super) struct Context {
     pub(super) events: UnboundedSender<ProcessEvent>,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) output: Output,
+    pub(super) quiet: Quiet,
 }
 
 /// What happened to a process.
@@ -59,6 +65,10 @@ pub(super) struct Running {
     pub(super) generation: u64,
     pub(super) machine: Generation,
     processes: BTreeMap<WorkerId, Process>,
+    /// Decides how many workers there are; none where that is fixed.
+    scaler: Option<Scaler>,
+    /// It was said that there is no memory for another worker.
+    told_no_room: bool,
 }
 
 struct Process {
@@ -69,6 +79,9 @@ struct Process {
     spawned: Option<Handle>,
     /// To be sent when it has been spawned.
     pending: Option<StopSignal>,
+    /// It has a low priority until it is ready.
+    quiet: bool,
+    memory: Option<Memory>,
 }
 
 struct Handle {
@@ -80,9 +93,20 @@ struct Handle {
 }
 
 impl Running {
-    pub(super) fn new(spec: AppSpec, generation: u64, phase: Phase, now: Instant) -> Self {
-        let machine = Generation::new(&spec, phase, now);
-        Self { spec: Arc::new(spec), generation, machine, processes: BTreeMap::new() }
+    pub(super) fn new(
+        spec: AppSpec,
+        generation: u64,
+        phase: Phase,
+        around: Surroundings,
+        now: Instant,
+    ) -> Self {
+        let machine = Generation::new(&spec, phase, around, now);
+        let scaler = spec.scaling.map(|scaling| {
+            let settings = scale::Settings { min: scaling.min, max: scaling.max, idle: scaling.idle };
+            Scaler::new(settings, machine.target(), now)
+        });
+        let processes = BTreeMap::new();
+        Self { spec: Arc::new(spec), generation, machine, processes, scaler, told_no_room: false }
     }
 
     /// Performs what has been decided; gives the news that the app was given up, if it was.
@@ -126,7 +150,7 @@ impl Running {
         }
     }
 
-    pub(super) fn handle_link(&mut self, event: &LinkEvent, now: Instant) {
+    pub(super) fn handle_link(&mut self, event: &LinkEvent, context: &Context, now: Instant) {
         let pid = event.worker().pid;
         let is_it =
             |process: &Process| process.spawned.as_ref().is_some_and(|handle| handle.source.pid == pid);
@@ -141,29 +165,59 @@ impl Running {
                     adapter, kind, language, streams, boot_ms = took, "the worker is ready"
                 );
                 self.machine.handle_ready(id, now);
+                self.end_quiet(id, context);
             }
             LinkEvent::Closed { reason, .. } => self.machine.handle_closed(id, reason, now),
-            LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, reason, now),
-            LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, reason, now),
+            LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, Death::Wire, reason, now),
+            LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, Death::Timeout, reason, now),
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
+            LinkEvent::RequestsReached { .. } => self.machine.handle_requests_reached(id, now),
         }
     }
 
     pub(super) fn snapshot(&self) -> impl Iterator<Item = WorkerSnapshot> {
-        self.machine.view().into_iter().map(|view| WorkerSnapshot {
-            app: self.spec.name.clone(),
-            number: view.number,
-            generation: self.generation,
-            pid: view.id.and_then(|id| self.pid(id)),
-            state: view.state,
-            since: view.since,
-            restarts: view.restarts,
+        self.machine.view().into_iter().map(|view| {
+            let process = view.id.and_then(|id| self.processes.get(&id));
+            let handle = process.and_then(|process| process.spawned.as_ref());
+            let link = handle.and_then(|handle| handle.link.as_ref());
+            WorkerSnapshot {
+                app: self.spec.name.clone(),
+                number: view.number,
+                generation: self.generation,
+                pid: handle.map(|handle| handle.source.pid),
+                state: view.state,
+                since: view.since,
+                started: process.map(|process| process.started),
+                requests: link.map_or(0, |link| link.requests().given()),
+                memory: process.and_then(|process| process.memory),
+                leaving: view.leaving,
+                restarts: view.restarts,
+            }
         })
     }
 
     fn perform(&mut self, action: Action, context: &Context, now: Instant) -> Option<GivenUp> {
         match action {
-            Action::Spawn { id, number } => self.spawn(id, number, context, now),
+            Action::Spawn { id, number, quiet } => self.spawn(id, number, quiet, context, now),
+            Action::Recycle { id, why, detail } => {
+                let reason = why.name();
+                self.record(id, &format!("the worker is to be replaced ({reason}): {detail}"));
+            }
+            Action::NoRoom { id, own, available } => {
+                let number = self.processes.get(&id).map(|process| process.number);
+                tracing::warn!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, own, available,
+                    "the worker holds more than max_memory, and there is no memory for a replacement: it goes on"
+                );
+            }
+            Action::Keep { id, number, reason } => {
+                tracing::error!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    "the worker's replacement {reason}, as those before it: the worker goes on, and is tried to be replaced later"
+                );
+            }
             Action::Retire { id } => {
                 self.record(id, "the worker takes no more requests");
                 if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
@@ -171,6 +225,11 @@ impl Running {
                 }
             }
             Action::Signal { id, signal, why } => {
+                if signal != StopSignal::Term
+                    && let Some(link) = self.handle(id).and_then(|handle| handle.link.clone())
+                {
+                    link.condemn();
+                }
                 self.record(id, &format!("the worker {why}: {}", signal.name()));
                 self.signal(id, signal);
             }
@@ -209,9 +268,11 @@ impl Running {
         None
     }
 
-    fn spawn(&mut self, id: WorkerId, number: u32, context: &Context, now: Instant) {
+    fn spawn(&mut self, id: WorkerId, number: u32, quiet: bool, context: &Context, now: Instant) {
         let kept = Kept::new(*self.machine.phase() == Phase::First);
-        self.processes.insert(id, Process { number, started: now, kept, spawned: None, pending: None });
+        let process =
+            Process { number, started: now, kept, spawned: None, pending: None, quiet, memory: None };
+        self.processes.insert(id, process);
         let events = context.events.clone();
         let (app, generation) = (self.spec.name.clone(), self.generation);
         let reply = Box::new(move |result: std::io::Result<Spawned>| {
@@ -223,7 +284,8 @@ impl Running {
             let _ = events.send(ProcessEvent { app, generation, id, what });
         });
         // The thread ends only after the last clone of `orders`.
-        let _ = context.orders.send(Order::Spawn(Launch { spec: self.spec.clone(), number }, reply));
+        let launch = Launch { spec: self.spec.clone(), number, quiet: quiet.then_some(context.quiet) };
+        let _ = context.orders.send(Order::Spawn(launch, reply));
     }
 
     fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
@@ -240,6 +302,9 @@ impl Running {
             let key = WorkerKey { app, number, generation, pid: raw_pid };
             context.links.adopt(key, wire, context.link_events.clone())
         });
+        if let (Some(link), Some(most)) = (&link, self.machine.max_requests(id)) {
+            link.requests().set_limit(most);
+        }
         process.spawned = Some(Handle { pid, pidfd: pidfd.clone(), source, link });
         let pending = process.pending.take();
         self.watch(id, pid, pidfd, last_words, context);
