@@ -1,13 +1,17 @@
 //! Keepwarm: the server in front of and behind an application.
 
 mod adapter;
+mod admin;
 mod assemble;
 mod cli;
 mod control;
 mod language;
+mod readiness;
 mod reload;
 mod run;
 mod sources;
+mod status;
+mod view;
 mod watch;
 
 use std::io::{IsTerminal, Write};

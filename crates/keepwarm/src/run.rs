@@ -5,6 +5,8 @@
 mod listeners;
 mod server;
 
+pub(crate) use listeners::shown;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 //! a reload loses no count; there are as many as routes and listeners were ever configured.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::cells::{Cell, Histogram, PerThread, Times};
@@ -180,6 +180,14 @@ pub fn listener(name: &str) -> &'static ListenerMeter {
     lock(&LISTENERS).entry(name.into()).or_insert_with(|| {
         Box::leak(Box::new(ListenerMeter { name: name.into(), threads: PerThread::new() }))
     })
+}
+
+/// A meter that is in no list, for what is not part of the service.
+#[must_use]
+pub fn unlisted() -> &'static ListenerMeter {
+    static UNLISTED: LazyLock<ListenerMeter> =
+        LazyLock::new(|| ListenerMeter { name: "".into(), threads: PerThread::new() });
+    &UNLISTED
 }
 
 /// The meters of all listeners, in the order of their names.

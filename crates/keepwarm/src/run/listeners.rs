@@ -47,7 +47,7 @@ impl Listeners {
         let mut opened = BTreeMap::new();
         for listen in &config.listens {
             for bind in listen.bind.iter().filter(|bind| !self.serving.contains_key(bind)) {
-                opened.insert(bind.clone(), open(bind).map_err(|error| explain(bind, listen, &error))?);
+                opened.insert(bind.clone(), open(bind, &format!("listen.{}", listen.name))?);
             }
         }
         Ok(Opened(opened))
@@ -122,13 +122,24 @@ impl Listeners {
 
     /// What is listened on, as a person writes it.
     pub(super) fn addresses(&self) -> Vec<String> {
-        let shown = |(bind, serving): (&Bind, &Serving)| match bind {
-            Bind::Unix(path) => vec![format!("unix:{}", path.display())],
-            _ => {
-                serving.bounds.iter().filter_map(|bound| Some(format!("http://{}", bound.address?))).collect()
-            }
+        self.serving.iter().flat_map(|(bind, serving)| shown(bind, &serving.bounds)).collect()
+    }
+
+    /// The listeners of the configuration, with the addresses they have.
+    pub(super) fn by_name(&self, config: &Config) -> Vec<(String, Vec<String>)> {
+        let of = |listen: &Listen| {
+            let serving = listen.bind.iter().filter_map(|bind| Some((bind, self.serving.get(bind)?)));
+            serving.flat_map(|(bind, serving)| shown(bind, &serving.bounds)).collect()
         };
-        self.serving.iter().flat_map(shown).collect()
+        config.listens.iter().map(|listen| (listen.name.clone(), of(listen))).collect()
+    }
+}
+
+/// An address as a person writes it: with the port that it has, and each that a name stands for.
+pub(crate) fn shown(bind: &Bind, bounds: &[Bound]) -> Vec<String> {
+    match bind {
+        Bind::Unix(path) => vec![format!("unix:{}", path.display())],
+        _ => bounds.iter().filter_map(|bound| Some(format!("http://{}", bound.address?))).collect(),
     }
 }
 
@@ -143,8 +154,13 @@ impl Serving {
     }
 }
 
+/// Binds, for the `section` of the configuration.
+pub(super) fn open(bind: &Bind, section: &str) -> Result<Vec<Bound>, String> {
+    bind_all(bind).map_err(|error| explain(bind, section, &error))
+}
+
 /// A host name can have several addresses; each is listened on.
-fn open(bind: &Bind) -> io::Result<Vec<Bound>> {
+fn bind_all(bind: &Bind) -> io::Result<Vec<Bound>> {
     match bind {
         Bind::Tcp(address) => Ok(vec![keepwarm_net::bind(BindTo::Tcp(*address))?]),
         Bind::Unix(path) => Ok(vec![keepwarm_net::bind(BindTo::Unix(path))?]),
@@ -155,7 +171,7 @@ fn open(bind: &Bind) -> io::Result<Vec<Bound>> {
     }
 }
 
-fn explain(bind: &Bind, listen: &Listen, error: &io::Error) -> String {
+fn explain(bind: &Bind, section: &str, error: &io::Error) -> String {
     let what = match error.kind() {
         io::ErrorKind::AddrInUse => "somebody listens there already; stop it, or choose another address".to_owned(),
         io::ErrorKind::PermissionDenied => {
@@ -164,5 +180,5 @@ fn explain(bind: &Bind, listen: &Listen, error: &io::Error) -> String {
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
         _ => error.to_string(),
     };
-    format!("cannot listen on {bind} (listen.{}): {what}", listen.name)
+    format!("cannot listen on {bind} ({section}): {what}")
 }

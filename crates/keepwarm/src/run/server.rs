@@ -16,8 +16,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Source;
-use super::listeners::Listeners;
+use super::listeners::{self, Listeners};
+use crate::admin::Admin;
 use crate::control::{self, ReloadRequest};
+use crate::readiness::Readiness;
+use crate::view::{Served, View};
 use crate::watch::{self, Watch};
 use crate::{assemble, complain, exit};
 
@@ -114,6 +117,9 @@ struct Server {
     supervisor: Supervisor,
     watch: Option<Watch>,
     pid_file: Option<PathBuf>,
+    readiness: Readiness,
+    view: Arc<View>,
+    admin: Admin,
     reloads: mpsc::UnboundedReceiver<ReloadRequest>,
 }
 
@@ -129,6 +135,16 @@ impl Server {
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, Options::default())
             .await
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
+        let readiness = Readiness::default();
+        let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
+        let (reload_requests, reloads) = mpsc::unbounded_channel();
+        view.set_served(Served { apps: app_names(&config), listeners: Vec::new() });
+        // From here on: a start that takes long can be looked at.
+        let mut admin = Admin::new(&view, &reload_requests);
+        if let Err(message) = open_admin(&mut admin, &config) {
+            supervisor.stop(Duration::ZERO).await;
+            return Err(message.into());
+        }
         if let Err(failure) = supervisor.wait_first_ready().await {
             supervisor.stop(Duration::ZERO).await;
             return Err(Failure::App(failure));
@@ -137,7 +153,6 @@ impl Server {
             supervisor.stop(Duration::ZERO).await;
             return Err(message.into());
         }
-        let (reload_requests, reloads) = mpsc::unbounded_channel();
         if let Err(error) = control::listen(source.identity(), reload_requests) {
             tracing::warn!(%error, "`keepwarm reload` will not find this process; SIGHUP does the same");
         }
@@ -147,9 +162,31 @@ impl Server {
                 .map_err(|error| format!("the pid file {} cannot be written: {error}", file.display()))?;
         }
         let watch = watch::start(&config);
-        let server = Self { source, config, links, listeners, supervisor, watch, pid_file, reloads };
+        let server = Self {
+            source,
+            config,
+            links,
+            listeners,
+            supervisor,
+            watch,
+            pid_file,
+            readiness,
+            view,
+            admin,
+            reloads,
+        };
+        server.show();
+        server.readiness.set(true);
         server.announce().await;
         Ok(server)
+    }
+
+    /// Tells those who look what is served.
+    fn show(&self) {
+        self.view.set_served(Served {
+            apps: app_names(&self.config),
+            listeners: self.listeners.by_name(&self.config),
+        });
     }
 
     /// The first lines of a run: what is served, by what, where.
@@ -164,6 +201,9 @@ impl Server {
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
+        }
+        for address in self.admin.addresses() {
+            let _ = writeln!(out, "  admin on {address}");
         }
         let _ = out.flush();
     }
@@ -199,6 +239,7 @@ impl Server {
         let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let opened = self.listeners.open(&config)?;
+        let admin = self.admin.open(config.admin.as_ref(), |bind| listeners::open(bind, "admin"))?;
         let specs = assemble::specs(&config).map_err(|error| error.to_string())?;
         // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
         for app in config.apps.iter().filter(|app| self.config.app(&app.name).is_none()) {
@@ -211,11 +252,13 @@ impl Server {
         })?;
         set_apps(&config, &self.links);
         self.listeners.apply(&config, opened, &self.links)?;
+        self.admin.apply(config.admin.as_ref(), admin).map_err(|error| format!("admin: {error}"))?;
         if config.server.threads != self.config.server.threads {
             tracing::warn!("server.threads changes with a restart only");
         }
         self.watch = watch::start(&config);
         self.config = config;
+        self.show();
         let apps: Vec<&str> = report.apps.iter().map(|app| &**app).collect();
         Ok(format!(
             "reloaded in {} ms: generation {} serves {}",
@@ -227,6 +270,7 @@ impl Server {
 
     async fn stop(&mut self, mut signals: Signals, ending: Ending) -> ExitCode {
         let grace = self.config.server.shutdown_grace;
+        self.readiness.set(false);
         tracing::info!(connections = self.listeners.open.count(), ?grace, "stopping");
         tokio::select! {
             () = self.drain(ending, grace) => {}
@@ -236,6 +280,7 @@ impl Server {
         if let Some(file) = &self.pid_file {
             remove_pid_file(file);
         }
+        self.admin.stop();
         tracing::info!("stopped");
         ExitCode::SUCCESS
     }
@@ -270,6 +315,15 @@ enum Ending {
     Graceful,
     /// Ctrl-C: for requests only.
     Interactive,
+}
+
+fn app_names(config: &Config) -> Vec<String> {
+    config.apps.iter().map(|app| app.name.clone()).collect()
+}
+
+fn open_admin(admin: &mut Admin, config: &Config) -> Result<(), String> {
+    let opened = admin.open(config.admin.as_ref(), |bind| listeners::open(bind, "admin"))?;
+    admin.apply(config.admin.as_ref(), opened).map_err(|error| format!("admin: {error}"))
 }
 
 fn set_apps(config: &Config, links: &Links) {
