@@ -34,27 +34,42 @@ impl App {
     /// Asks all workers that take requests for a sign of life, and waits for the first for at most `bound`.
     pub async fn pulse(&self, bound: Duration) -> Pulse {
         let begun = Instant::now();
-        let (links, failed) = self.serving();
-        if links.is_empty() {
-            return Pulse::NoWorker(failed);
-        }
-        let (answered, mut answers) = mpsc::channel(1);
-        for link in &links {
-            link.ask(answered.clone());
-        }
-        // Those that have died drop theirs: without any left there is nothing to wait for.
-        drop(answered);
-        if let Ok(Some(())) = timeout(bound, answers.recv()).await {
-            return Pulse::Answered(begun.elapsed());
-        }
-        match links.iter().filter(|link| link.is_at_work()).count() {
-            0 => Pulse::Silent(links.len()),
-            busy => Pulse::Busy(busy),
+        loop {
+            let (links, failed) = self.serving();
+            let pulse = match links.is_empty() {
+                true => Pulse::NoWorker(failed),
+                false => ask(&links, begun, bound).await,
+            };
+            // Asked on its way out, while another took its place: that one counts.
+            let news =
+                || self.serving().0.iter().any(|link| !links.iter().any(|asked| Arc::ptr_eq(asked, link)));
+            if pulse.is_good() || begun.elapsed() >= MOST * bound || !news() {
+                return pulse;
+            }
         }
     }
 
     fn serving(&self) -> (Vec<Arc<Link>>, Option<Arc<str>>) {
         let state = self.state();
         (state.queue.serving().cloned().collect(), state.failed.clone())
+    }
+}
+
+/// How many times the bound it may take, when workers come and go while they are asked.
+const MOST: u32 = 3;
+
+async fn ask(links: &[Arc<Link>], begun: Instant, bound: Duration) -> Pulse {
+    let (answered, mut answers) = mpsc::channel(1);
+    for link in links {
+        link.ask(answered.clone());
+    }
+    // Those that have died drop theirs: without any left there is nothing to wait for.
+    drop(answered);
+    if let Ok(Some(())) = timeout(bound, answers.recv()).await {
+        return Pulse::Answered(begun.elapsed());
+    }
+    match links.iter().filter(|link| link.is_at_work()).count() {
+        0 => Pulse::Silent(links.len()),
+        busy => Pulse::Busy(busy),
     }
 }
