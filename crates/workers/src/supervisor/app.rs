@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 mod worker;
 
 use self::worker::{Fate, Place, Worker};
+use super::stack::STACK_TIME;
 use super::{AppSpec, Exit, WorkerState};
 
 /// From SIGTERM to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
-/// What a stuck worker has for its stack: printing one takes a millisecond, and a busy machine some more.
-const STACK_TIME: Duration = Duration::from_millis(250);
 /// From the end of the wire to SIGKILL, for a worker that does not end by itself. It may still print why it ends.
 const CLOSED_KILL_AFTER: Duration = Duration::from_secs(2);
 
@@ -215,14 +214,24 @@ impl Generation {
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why: reason.to_owned() });
     }
 
-    /// A request of it takes too long: its stack first, then the kill.
+    /// It hangs, or a request of it takes too long: its stack first, then the kill.
     pub(super) fn handle_stuck(&mut self, id: WorkerId, reason: &str, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         if worker.state == WorkerState::Ready {
             worker.fate = Fate::Killed(reason.to_owned());
         }
+        worker.shows_stack = true;
         worker.enter(WorkerState::Stopping, Some(now + STACK_TIME), now);
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
+    }
+
+    /// It has said where it stands, or has had the time for it.
+    pub(super) fn handle_stack(&mut self, id: WorkerId, now: Instant) {
+        if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {
+            worker.shows_stack = false;
+            worker.deadline = Some(now);
+            self.check_deadlines(now);
+        }
     }
 
     /// The worker asked for a replacement.
@@ -384,6 +393,7 @@ impl Generation {
                 }
             };
             let deadline = (signal == StopSignal::Term).then(|| now + KILL_AFTER);
+            worker.shows_stack = false;
             worker.enter(WorkerState::Stopping, deadline, now);
             self.actions.push_back(Action::Signal { id, signal, why });
         }

@@ -43,6 +43,18 @@ pub trait WorkerLinks: Send + Sync {
 pub trait WorkerLink: Send + Sync {
     /// No new requests. The link sends DRAIN by itself once its streams are over. May be called more than once.
     fn retire(&self);
+
+    /// The process is about to be killed, for this reason: a request that it may have begun is judged by it when it is lost.
+    fn condemn(&self, _verdict: Verdict) {}
+}
+
+/// Why a worker that may hold requests is killed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// One of its requests took too long.
+    TimedOut,
+    /// It has taken too much memory.
+    Memory,
 }
 
 /// What the wire tells about a worker.
@@ -82,6 +94,11 @@ pub enum LinkEvent {
         /// Why, for the log.
         reason: String,
     },
+    /// A request takes long: the worker says where it stands, and goes on.
+    Slow {
+        /// Who.
+        worker: WorkerKey,
+    },
     /// The worker asked for no more requests: it is retired once a replacement is ready.
     WantsDrain {
         /// Who.
@@ -98,6 +115,7 @@ impl LinkEvent {
             | Self::Closed { worker, .. }
             | Self::Kill { worker, .. }
             | Self::Stuck { worker, .. }
+            | Self::Slow { worker }
             | Self::WantsDrain { worker } => worker,
         }
     }

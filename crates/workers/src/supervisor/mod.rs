@@ -27,10 +27,11 @@ mod reap;
 mod running;
 mod spawn;
 mod spec;
+mod stack;
 
 pub use api::{Options, Supervisor};
 pub use exit::Exit;
 pub use guardian::{GUARDIAN, guardian_main};
 pub use launcher::{LAUNCH, launcher_main};
-pub use link::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+pub use link::{LinkEvent, Verdict, WorkerKey, WorkerLink, WorkerLinks};
 pub use spec::{AppSpec, FailedApp, ReloadReport, Snapshot, StartFailure, WorkerSnapshot, WorkerState};

@@ -31,6 +31,8 @@ pub(super) struct Worker {
     pub(super) deadline: Option<Instant>,
     /// Asked to be replaced.
     pub(super) leaving: bool,
+    /// Was asked for its stack, and is killed when it has shown it.
+    pub(super) shows_stack: bool,
     pub(super) fate: Fate,
 }
 
@@ -73,6 +75,7 @@ impl Worker {
             ready_at: None,
             deadline: Some(now + boot_timeout),
             leaving: false,
+            shows_stack: false,
             fate: Fate::Unplanned,
         }
     }
