@@ -6,8 +6,10 @@ mod min_rate;
 mod pace;
 mod retry_budget;
 pub mod scale;
+mod vigil;
 
 pub use jitter::Jitter;
 pub use min_rate::MinRate;
 pub use pace::Pace;
 pub use retry_budget::RetryBudget;
+pub use vigil::{Admission, Vigil};

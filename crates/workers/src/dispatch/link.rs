@@ -12,6 +12,7 @@ use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
@@ -52,6 +53,8 @@ pub(super) struct LinkInner {
     pub(super) in_order: bool,
     /// The socket is dead: nothing can be given to this worker.
     dead: bool,
+    /// Requests it was given.
+    taken: u64,
 }
 
 impl Link {
@@ -69,6 +72,7 @@ impl Link {
             driver: None,
             in_order: false,
             dead: false,
+            taken: 0,
         };
         Self {
             key,
@@ -127,6 +131,7 @@ impl Link {
         if !inner.in_order || inner.session.open_streams() == 1 {
             job.call.begin_work();
         }
+        inner.taken += 1;
         inner.calls.insert(stream, Arc::clone(&job.call));
         inner.write(&self.socket, &job.frame);
         drop(inner);
@@ -222,6 +227,18 @@ impl Link {
         inner.unsent.is_empty()
     }
 
+    /// What it is doing.
+    pub(super) fn activity(&self) -> WorkerActivity {
+        let inner = self.lock();
+        let mut calls: Vec<(u32, Arc<Call>)> =
+            inner.calls.iter().map(|(stream, call)| (*stream, Arc::clone(call))).collect();
+        let taken = inner.taken;
+        drop(inner);
+        calls.sort_unstable_by_key(|(stream, _)| *stream);
+        let in_hand = calls.iter().map(|(_, call)| call.in_hand()).collect();
+        WorkerActivity { worker: self.key.clone(), taken, in_hand }
+    }
+
     /// The socket has ended: takes the requests that the worker held.
     pub(super) fn die(&self) -> Vec<Arc<Call>> {
         let mut inner = self.lock();
@@ -235,12 +252,6 @@ impl WorkerLink for Link {
         let Some(app) = self.app.upgrade() else { return };
         if app.retire(&self.key) {
             self.drain();
-        }
-    }
-
-    fn condemn(&self) {
-        if let Some(app) = self.app.upgrade() {
-            app.retire(&self.key);
         }
     }
 

@@ -8,6 +8,7 @@ use keepwarm_net::Remote;
 use keepwarm_policy::scale::Load;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::activity::WorkerActivity;
 use super::app::{App, AppPolicy};
 use super::driver;
 use super::link::Link;
@@ -45,6 +46,12 @@ impl Links {
     /// The app of this name.
     pub fn app(&self, name: &str) -> Option<Arc<App>> {
         self.apps().get(name).cloned()
+    }
+
+    /// What the workers of every app are doing. Takes each worker's lock for a moment: for a status, not for each request.
+    pub fn activity(&self) -> Vec<WorkerActivity> {
+        let apps: Vec<Arc<App>> = self.apps().values().cloned().collect();
+        apps.iter().flat_map(|app| app.activity()).collect()
     }
 
     fn apps(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<App>>> {
@@ -99,8 +106,6 @@ struct Nowhere(Requests);
 
 impl WorkerLink for Nowhere {
     fn retire(&self) {}
-
-    fn condemn(&self) {}
 
     fn ping(&self) {}
 

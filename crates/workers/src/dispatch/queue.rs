@@ -199,6 +199,11 @@ impl Queue {
         std::mem::take(&mut self.waiting)
     }
 
+    /// All workers that have not left.
+    pub(super) fn links(&self) -> impl Iterator<Item = Arc<Link>> {
+        self.seats.iter().map(|seat| Arc::clone(&seat.link))
+    }
+
     /// Workers that take requests.
     pub(super) fn workers(&self) -> usize {
         self.seats.iter().filter(|seat| !seat.retired).count()

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use keepwarm_policy::scale::{self, Scaler};
 use rustix::process::{Pid, Signal};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::app::{Action, End, Generation, Phase, StopSignal, Surroundings, WorkerId};
 use super::output::{Kept, Output, Source};
 use super::priority::Quiet;
 use super::spawn::{Launch, Order, Spawned};
 use super::{
-    AppSpec, Death, Exit, LinkEvent, Memory, Reason, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot,
-    WorkerState, reap,
+    AppSpec, Death, Exit, LinkEvent, Memory, Reason, Verdict, WorkerKey, WorkerLink, WorkerLinks,
+    WorkerSnapshot, WorkerState, reap, stack,
 };
 
 mod looks;
@@ -46,6 +46,8 @@ pub(super) struct ProcessEvent {
 pub(super) enum What {
     Spawned(Spawned),
     Ended(End),
+    /// It was asked for its stack, and has shown it.
+    Stack,
 }
 
 /// The app was given up in this generation.
@@ -131,6 +133,10 @@ impl Running {
                 self.handle_spawned(id, spawned, context);
                 None
             }
+            What::Stack => {
+                self.machine.handle_stack(id, now);
+                None
+            }
             What::Ended(end) => {
                 if let (WorkerState::Draining | WorkerState::Stopping, End::Exited(exit)) =
                     (self.machine.state(id), &end)
@@ -152,9 +158,8 @@ impl Running {
 
     pub(super) fn handle_link(&mut self, event: &LinkEvent, context: &Context, now: Instant) {
         let pid = event.worker().pid;
-        let is_it =
-            |process: &Process| process.spawned.as_ref().is_some_and(|handle| handle.source.pid == pid);
-        let Some((&id, process)) = self.processes.iter().find(|(_, process)| is_it(process)) else { return };
+        let Some(id) = self.worker_of(pid) else { return };
+        let Some(process) = self.processes.get(&id) else { return };
         match event {
             LinkEvent::Ready { adapter, kind, language, streams, .. } => {
                 process.finish_boot();
@@ -170,6 +175,7 @@ impl Running {
             LinkEvent::Closed { reason, .. } => self.machine.handle_closed(id, reason, now),
             LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, Death::Wire, reason, now),
             LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, Death::Timeout, reason, now),
+            LinkEvent::Slow { .. } => drop(self.ask_for_stack(id)),
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
             LinkEvent::RequestsReached { .. } => self.machine.handle_requests_reached(id, now),
         }
@@ -225,13 +231,12 @@ impl Running {
                 }
             }
             Action::Signal { id, signal, why } => {
-                if signal != StopSignal::Term
-                    && let Some(link) = self.handle(id).and_then(|handle| handle.link.clone())
-                {
-                    link.condemn();
-                }
+                self.condemn(id);
                 self.record(id, &format!("the worker {why}: {}", signal.name()));
-                self.signal(id, signal);
+                match signal {
+                    StopSignal::Quit => self.see_stack(id, context),
+                    StopSignal::Term | StopSignal::Kill => self.signal(id, signal),
+                }
             }
             Action::Restart { id, number, reason, wait } => {
                 tracing::warn!(
@@ -266,6 +271,17 @@ impl Running {
             }
         }
         None
+    }
+
+    /// A worker that is killed for what it does is given nothing more.
+    fn condemn(&self, id: WorkerId) {
+        let Some(link) = self.handle(id).and_then(|handle| handle.link.as_ref()) else { return };
+        match self.machine.doom(id) {
+            Some(Death::Timeout) => link.condemn(Verdict::TimedOut),
+            Some(Death::Memory) => link.condemn(Verdict::Memory),
+            Some(_) => link.retire(),
+            None => {}
+        }
     }
 
     fn spawn(&mut self, id: WorkerId, number: u32, quiet: bool, context: &Context, now: Instant) {
@@ -332,6 +348,33 @@ impl Running {
             // An error: the supervisor has gone.
             let _ = events.send(ProcessEvent { app, generation, id, what });
         });
+    }
+
+    /// Asks for its stack, and reports when it is there.
+    fn see_stack(&mut self, id: WorkerId, context: &Context) {
+        let Some(printed) = self.ask_for_stack(id) else { return };
+        let (app, generation, events) = (self.spec.name.clone(), self.generation, context.events.clone());
+        tokio::spawn(async move {
+            stack::hear(printed).await;
+            // An error: the supervisor has gone.
+            let _ = events.send(ProcessEvent { app, generation, id, what: What::Stack });
+        });
+    }
+
+    /// Has a worker print the stack of what it is doing into the log; gives what it prints from now on.
+    pub(super) fn ask_for_stack(&mut self, id: WorkerId) -> Option<UnboundedReceiver<Vec<u8>>> {
+        let process = self.processes.get(&id)?;
+        process.spawned.as_ref()?;
+        let printed = process.kept.listen();
+        self.signal(id, StopSignal::Quit);
+        Some(printed)
+    }
+
+    /// The worker with this process id.
+    pub(super) fn worker_of(&self, pid: u32) -> Option<WorkerId> {
+        let is_it =
+            |process: &Process| process.spawned.as_ref().is_some_and(|handle| handle.source.pid == pid);
+        self.processes.iter().find(|(_, process)| is_it(process)).map(|(&id, _)| id)
     }
 
     fn signal(&mut self, id: WorkerId, signal: StopSignal) {
