@@ -23,7 +23,7 @@ pub use error_answer::answer_error;
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
 pub use h1::{Message, WebSocketLimits};
-pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme};
+pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme, Times};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
 pub use listener::{

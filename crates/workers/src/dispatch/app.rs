@@ -9,7 +9,9 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use keepwarm_net::{Exchange, Handler, Refusal};
 use keepwarm_policy::RetryBudget;
+use keepwarm_policy::scale::Load;
 
+use super::activity::WorkerActivity;
 use super::call::{Call, Item};
 use super::conversation;
 use super::link::Link;
@@ -91,9 +93,23 @@ impl App {
         self.policy.store(Arc::new(policy));
     }
 
+    /// What its requests have met since this was asked last.
+    pub(super) fn load(&self) -> Load {
+        self.state().queue.load()
+    }
+
     /// Requests waiting for a worker.
     pub fn waiting(&self) -> usize {
         self.state().queue.waiting()
+    }
+
+    /// What each of its workers is doing; those that finish before they leave included.
+    pub fn activity(&self) -> Vec<WorkerActivity> {
+        let state = self.state();
+        let early = state.early.iter().map(|(link, _)| Arc::clone(link));
+        let links: Vec<Arc<Link>> = state.queue.links().chain(early).collect();
+        drop(state);
+        links.iter().map(|link| link.activity()).collect()
     }
 
     /// The kind of app and the language, as its workers say (`wsgi, CPython 3.11.7`).

@@ -19,10 +19,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{BodyError, Exchange, Gone, Spool, Wait, now, thread_index};
+use keepwarm_net::{BodyError, Exchange, Gone, Spool, Times, Wait, now, thread_index};
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
+use super::activity::About;
 use super::app::{App, Expecting, Overload};
 use super::call::{Call, Item, Place};
 use super::queue::Job;
@@ -82,6 +83,8 @@ pub(super) struct Conversation<'a, 'c> {
     full: bool,
     /// The worker has said all of its answer.
     complete: bool,
+    /// When it had.
+    ended: Option<Instant>,
     /// Nothing is left to tell a worker.
     over: bool,
     /// The request opens a WebSocket.
@@ -96,8 +99,8 @@ impl<'a, 'c> Conversation<'a, 'c> {
         Self {
             app,
             buffers_answer: wanted.unwrap_or(app.is_blocking()),
+            call: Call::new(About::of(exchange.request())),
             exchange,
-            call: Arc::default(),
             source: Source::Client,
             expecting: None,
             wanted: false,
@@ -109,6 +112,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             spool: None,
             full: false,
             complete: false,
+            ended: None,
             over: false,
             websocket: false,
             messages: None,
@@ -263,6 +267,22 @@ impl<'a, 'c> Conversation<'a, 'c> {
         Poll::Ready(())
     }
 
+    /// The worker's part is over.
+    fn completed(&mut self) {
+        self.complete = true;
+        self.ended.get_or_insert_with(Instant::now);
+    }
+
+    /// Where the time went, for those who count it.
+    fn times(&self) -> Times {
+        let ended = self.ended.unwrap_or_else(Instant::now);
+        let begun = self.call.in_work_since().unwrap_or(ended);
+        Times {
+            queue: begun.saturating_duration_since(self.since),
+            app: ended.saturating_duration_since(begun),
+        }
+    }
+
     /// Nobody waits for the answer any more: whoever has the request is told.
     fn stop_waiting(&mut self) {
         if !std::mem::replace(&mut self.over, true) && !self.complete {
@@ -321,6 +341,7 @@ impl Drop for Conversation<'_, '_> {
     /// However it ended: nobody listens to the call, and what is still in it has left memory.
     fn drop(&mut self) {
         self.stop_waiting();
+        self.exchange.request_mut().times = Some(self.times());
         let given = self.call.last_given();
         let noop = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(item) = self.call.poll_item(&noop) {

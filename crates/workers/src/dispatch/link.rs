@@ -12,10 +12,11 @@ use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::activity::WorkerActivity;
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
-use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
+use crate::supervisor::{LinkEvent, Requests, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
 const STREAM_AT: std::ops::Range<usize> = 6..HEADER_LEN;
@@ -36,6 +37,7 @@ pub(super) struct Link {
     /// For writing; the driver reads from a duplicate.
     socket: OwnedFd,
     events: UnboundedSender<LinkEvent>,
+    requests: Requests,
     inner: Mutex<LinkInner>,
 }
 
@@ -51,6 +53,8 @@ pub(super) struct LinkInner {
     pub(super) in_order: bool,
     /// The socket is dead: nothing can be given to this worker.
     dead: bool,
+    /// Requests it was given.
+    taken: u64,
 }
 
 impl Link {
@@ -68,8 +72,17 @@ impl Link {
             driver: None,
             in_order: false,
             dead: false,
+            taken: 0,
         };
-        Self { key, app: Arc::downgrade(app), remote, socket, events, inner: Mutex::new(inner) }
+        Self {
+            key,
+            app: Arc::downgrade(app),
+            remote,
+            socket,
+            events,
+            requests: Requests::default(),
+            inner: Mutex::new(inner),
+        }
     }
 
     /// The data-plane thread that reads from this worker.
@@ -118,6 +131,7 @@ impl Link {
         if !inner.in_order || inner.session.open_streams() == 1 {
             job.call.begin_work();
         }
+        inner.taken += 1;
         inner.calls.insert(stream, Arc::clone(&job.call));
         inner.write(&self.socket, &job.frame);
         drop(inner);
@@ -126,6 +140,9 @@ impl Link {
             job.call.wake();
         }
         job.call.keep_frame(job.frame);
+        if self.requests.count() {
+            self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
+        }
     }
 
     /// Has the supervisor see what the worker is doing, and kill it.
@@ -210,6 +227,18 @@ impl Link {
         inner.unsent.is_empty()
     }
 
+    /// What it is doing.
+    pub(super) fn activity(&self) -> WorkerActivity {
+        let inner = self.lock();
+        let mut calls: Vec<(u32, Arc<Call>)> =
+            inner.calls.iter().map(|(stream, call)| (*stream, Arc::clone(call))).collect();
+        let taken = inner.taken;
+        drop(inner);
+        calls.sort_unstable_by_key(|(stream, _)| *stream);
+        let in_hand = calls.iter().map(|(_, call)| call.in_hand()).collect();
+        WorkerActivity { worker: self.key.clone(), taken, in_hand }
+    }
+
     /// The socket has ended: takes the requests that the worker held.
     pub(super) fn die(&self) -> Vec<Arc<Call>> {
         let mut inner = self.lock();
@@ -224,6 +253,23 @@ impl WorkerLink for Link {
         if app.retire(&self.key) {
             self.drain();
         }
+    }
+
+    fn ping(&self) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        if inner.session.open_streams() == 0 && inner.session.ping([0; 8], &mut frame) {
+            inner.write(&self.socket, &frame);
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        let inner = self.lock();
+        inner.session.open_streams() == 0 && inner.session.is_ping_pending()
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
     }
 }
 

@@ -8,6 +8,7 @@
 //! thread it is; the driver of the worker, on the thread that owns it, reads the answer, at once gives the freed worker the next
 //! request that waits, and wakes the client's task, which writes the answer.
 
+mod activity;
 mod app;
 mod call;
 mod conversation;
@@ -17,5 +18,6 @@ mod links;
 mod queue;
 mod request;
 
+pub use activity::{About, InHand, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};
 pub use links::Links;

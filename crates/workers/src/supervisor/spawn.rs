@@ -21,7 +21,8 @@ use tokio::sync::oneshot;
 
 use super::AppSpec;
 use super::guardian::{GUARDIAN, READY};
-use super::launcher::LAUNCH;
+use super::launcher::{LAUNCH, QUIET};
+use super::priority::Quiet;
 use super::template::Parent;
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
@@ -31,6 +32,8 @@ const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
 pub(super) struct Launch {
     pub(super) spec: Arc<AppSpec>,
     pub(super) number: u32,
+    /// `Some`: others serve meanwhile, whom it must not disturb.
+    pub(super) quiet: Option<Quiet>,
 }
 
 /// A process that was started.
@@ -143,6 +146,7 @@ impl Thread {
     fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
         let ((wire, pipes), theirs) = worker_ends()?;
         let spec = &*launch.spec;
+        let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
         let mut child = Command::new(&self.executable)
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
@@ -151,6 +155,7 @@ impl Thread {
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
             .env("KEEPWARM_APP", OsString::from(&*spec.name))
             .env("KEEPWARM_WORKER", launch.number.to_string())
+            .envs(quiet.map(|nice| (QUIET, nice)))
             .stdin(Stdio::from(theirs.wire))
             .stdout(Stdio::from(theirs.stdout))
             .stderr(Stdio::from(theirs.stderr))

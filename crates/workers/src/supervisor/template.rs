@@ -37,6 +37,8 @@ pub(super) struct Template {
     asks: mpsc::UnboundedSender<Ask>,
     /// What it prints while it loads.
     pub(super) kept: Kept,
+    /// It was started at a low priority, which its workers have from it.
+    pub(super) quiet: bool,
 }
 
 enum Ask {
@@ -64,13 +66,20 @@ impl Parent {
 
 impl Template {
     /// Starts it. `hold`: what it prints while it loads is kept for a failure's report.
-    pub(super) fn start(spec: &Arc<AppSpec>, generation: u64, hold: bool, context: &Context) -> Self {
+    pub(super) fn start(
+        spec: &Arc<AppSpec>,
+        generation: u64,
+        hold: bool,
+        quiet: bool,
+        context: &Context,
+    ) -> Self {
         let kept = Kept::new(hold);
         let (asks, queue) = mpsc::unbounded_channel();
         let (tx, rx) = oneshot::channel();
         let reply = Box::new(move |result: io::Result<Spawned>| drop(tx.send(result)));
         // The thread ends only after the last clone of `orders`.
-        let _ = context.orders.send(Order::Spawn(Launch { spec: Arc::clone(spec), number: 0 }, reply));
+        let launch = Launch { spec: Arc::clone(spec), number: 0, quiet: quiet.then_some(context.quiet) };
+        let _ = context.orders.send(Order::Spawn(launch, reply));
         let output = context.output.clone();
         let (orders, started) = (context.orders.clone(), Instant::now());
         let (spec, of_task) = (Arc::clone(spec), kept.clone());
@@ -100,7 +109,7 @@ impl Template {
             };
             keeper.run(wire, queue, to_reap, last_words).await;
         });
-        Self { asks, kept }
+        Self { asks, kept, quiet }
     }
 
     /// Has a worker forked as soon as the app is loaded; gives the reply back when the template has ended.

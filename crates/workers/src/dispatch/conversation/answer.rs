@@ -62,7 +62,7 @@ impl Conversation<'_, '_> {
                 self.exchange.informational(status, fields.pairs());
             }
             Ok(Some((FromWorker::Trailers { fields, .. }, _))) => {
-                self.complete = true;
+                self.completed();
                 match &mut self.spool {
                     Some(_) => {}
                     None => self.exchange.end_with_trailers(fields.pairs()),
@@ -74,7 +74,9 @@ impl Conversation<'_, '_> {
     }
 
     fn handle_response(&mut self, response: &Response<'_>) {
-        self.complete = response.end;
+        if response.end {
+            self.completed();
+        }
         self.application_works();
         if response.status == 101 {
             return super::websocket::begin(self, response);
@@ -108,7 +110,9 @@ impl Conversation<'_, '_> {
         if let Some((link, stream)) = self.call.given() {
             link.release(stream, bytes.len());
         }
-        self.complete = over;
+        if over {
+            self.completed();
+        }
         self.application_works();
         let spools = self.buffers_answer && self.exchange.unsent() >= UNSENT_ENOUGH;
         if spools || self.spool.is_some() {
@@ -161,11 +165,10 @@ impl Conversation<'_, '_> {
     }
 
     fn handle_reset(&mut self, code: ResetCode, reason: &str, unprocessed: bool) {
-        self.complete = true;
         if unprocessed && self.given < GIVEN_AT_MOST && self.may_be_given_again(true) {
-            self.complete = false;
             return self.give_again("the worker refused it");
         }
+        self.completed();
         self.over = true;
         if unprocessed && !self.exchange.answered() {
             let sentence = "No worker took the request.";
@@ -186,7 +189,7 @@ impl Conversation<'_, '_> {
         if self.may_be_given_again(unprocessed) {
             return self.give_again("its worker died");
         }
-        self.complete = true;
+        self.completed();
         self.over = true;
         tracing::error!(app = %self.app.name, id = %id(self.exchange), answered = self.exchange.answered(),
             "the worker died with this request");
