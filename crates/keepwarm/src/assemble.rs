@@ -126,6 +126,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         queue: app.queue as usize,
         queue_timeout: app.queue_timeout,
         request_timeout: app.request_timeout,
+        slow_log: app.slow_log,
         workers: workers(app),
     }
 }
