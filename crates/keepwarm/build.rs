@@ -1,29 +1,49 @@
-//! Lists the Python adapter's files, so that the binary can carry them.
+//! Lists the adapters' files, so that the binary can carry them.
 
 use std::fmt::Write as _;
-use std::path::Path;
-use std::{env, fs};
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+/// Of each adapter: its folder, what of it a worker needs, and the ending of those files.
+const ADAPTERS: [(&str, &[&str], &str); 3] =
+    [("python", &["src"], "py"), ("php", &["bin", "src"], "php"), ("ruby", &["exe", "lib"], "rb")];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let adapter = Path::new(&env::var("CARGO_MANIFEST_DIR")?)
-        .join("../../adapters/python/src/keepwarm")
-        .canonicalize()?;
-    println!("cargo::rerun-if-changed={}", adapter.display());
-    let mut names = Vec::new();
-    for entry in fs::read_dir(&adapter)? {
+    let adapters = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../adapters").canonicalize()?;
+    println!("cargo::rerun-if-changed={}", adapters.display());
+    for (language, folders, ending) in ADAPTERS {
+        let root = adapters.join(language);
+        let mut files = Vec::new();
+        for folder in folders {
+            let folder = root.join(folder);
+            if folder.is_dir() {
+                println!("cargo::rerun-if-changed={}", folder.display());
+                collect(&folder, ending, &mut files)?;
+            }
+        }
+        files.sort();
+        let mut list = String::from("&[\n");
+        for file in &files {
+            let name = file.strip_prefix(&root)?.to_str().ok_or("a name that is not UTF-8")?;
+            writeln!(list, "    ({name:?}, include_str!({:?})),", file.display().to_string())?;
+        }
+        list.push_str("]\n");
+        fs::write(Path::new(&env::var("OUT_DIR")?).join(format!("{language}_adapter.rs")), list)?;
+    }
+    Ok(())
+}
+
+/// The source files beneath a folder; a program has no ending (`exe/keepwarm-worker`).
+fn collect(folder: &Path, ending: &str, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "py") {
+        if path.is_dir() {
             println!("cargo::rerun-if-changed={}", path.display());
-            names.push(path);
+            collect(&path, ending, files)?;
+        } else if path.extension().is_none_or(|found| found == ending) {
+            println!("cargo::rerun-if-changed={}", path.display());
+            files.push(path);
         }
     }
-    names.sort();
-    let mut list = String::from("&[\n");
-    for path in &names {
-        let name = path.file_name().and_then(|name| name.to_str()).ok_or("a name that is not UTF-8")?;
-        writeln!(list, "    ({name:?}, include_str!({:?})),", path.display().to_string())?;
-    }
-    list.push_str("]\n");
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("python_adapter.rs"), list)?;
     Ok(())
 }

@@ -5,54 +5,76 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The files of the Python package `keepwarm`, as this binary was built with them.
-const PYTHON: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/python_adapter.rs"));
-
-/// The folder to put on `PYTHONPATH`.
-///
-/// In this order: `KEEPWARM_ADAPTERS/python/src`; `../share/keepwarm/adapters/python/src` beside the binary's folder, where an
-/// installation puts it; else the files that the binary carries, unpacked once per version into the user's cache.
-///
-/// # Errors
-/// They could not be unpacked.
-pub(crate) fn python() -> io::Result<PathBuf> {
-    if let Some(adapters) = std::env::var_os("KEEPWARM_ADAPTERS") {
-        return Ok(Path::new(&adapters).join("python/src"));
-    }
-    let installed = std::env::current_exe()
-        .ok()
-        .and_then(|binary| Some(binary.parent()?.parent()?.join("share/keepwarm/adapters/python/src")));
-    if let Some(installed) = installed.filter(|folder| folder.join("keepwarm/__main__.py").is_file()) {
-        return Ok(installed);
-    }
-    unpack(&cache_folder())
+/// One language's adapter.
+pub(crate) struct Adapter {
+    /// Of its folder in `adapters/`.
+    language: &'static str,
+    /// The file that shows that an installed adapter is whole enough to be taken.
+    marker: &'static str,
+    /// Its files as this binary was built with them, by their path in the folder.
+    files: &'static [(&'static str, &'static str)],
 }
 
-/// Writes the files, unless they are there; the folder's name tells which they are.
-fn unpack(cache: &Path) -> io::Result<PathBuf> {
-    let mut hasher = DefaultHasher::new();
-    PYTHON.hash(&mut hasher);
-    let folder = cache.join(format!("python-{}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish()));
-    let whole = PYTHON.iter().all(|(name, text)| {
-        std::fs::read(folder.join("keepwarm").join(name)).is_ok_and(|bytes| bytes == text.as_bytes())
-    });
-    if whole && is_ours(&folder)? {
-        return Ok(folder);
+pub(crate) const PYTHON: Adapter = Adapter {
+    language: "python",
+    marker: "src/keepwarm/__main__.py",
+    files: include!(concat!(env!("OUT_DIR"), "/python_adapter.rs")),
+};
+
+impl Adapter {
+    /// The adapter's folder.
+    ///
+    /// In this order: `KEEPWARM_ADAPTERS/LANGUAGE`; `../share/keepwarm/adapters/LANGUAGE` beside the binary's folder, where an
+    /// installation puts it; else the files that the binary carries, unpacked once per version into the user's cache.
+    ///
+    /// # Errors
+    /// They could not be unpacked.
+    pub(crate) fn folder(&self) -> io::Result<PathBuf> {
+        if let Some(adapters) = std::env::var_os("KEEPWARM_ADAPTERS") {
+            return Ok(Path::new(&adapters).join(self.language));
+        }
+        let installed = std::env::current_exe().ok().and_then(|binary| {
+            Some(binary.parent()?.parent()?.join("share/keepwarm/adapters").join(self.language))
+        });
+        if let Some(installed) = installed.filter(|folder| folder.join(self.marker).is_file()) {
+            return Ok(installed);
+        }
+        self.unpack(&cache_folder())
     }
-    // Beside its place, then moved there: a second Keepwarm never sees half of it.
-    let draft = cache.join(format!(".python-{}", std::process::id()));
-    let package = draft.join("keepwarm");
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&package)?;
-    for (name, text) in PYTHON {
-        std::fs::write(package.join(name), text)?;
+
+    /// Writes the files, unless they are there; the folder's name tells which they are.
+    fn unpack(&self, cache: &Path) -> io::Result<PathBuf> {
+        let mut hasher = DefaultHasher::new();
+        self.files.hash(&mut hasher);
+        let (language, version) = (self.language, env!("CARGO_PKG_VERSION"));
+        let folder = cache.join(format!("{language}-{version}-{:016x}", hasher.finish()));
+        let whole = self
+            .files
+            .iter()
+            .all(|(name, text)| std::fs::read(folder.join(name)).is_ok_and(|bytes| bytes == text.as_bytes()));
+        if whole && is_ours(&folder)? {
+            return Ok(folder);
+        }
+        // Beside its place, then moved there: a second Keepwarm never sees half of it.
+        let draft = cache.join(format!(".{language}-{}", std::process::id()));
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(&draft)?;
+        for (name, text) in self.files {
+            let file = draft.join(name);
+            if let Some(parent) = file.parent() {
+                builder.create(parent)?;
+            }
+            std::fs::write(file, text)?;
+        }
+        let moved = std::fs::rename(&draft, &folder);
+        if moved.is_err() {
+            // Somebody else was faster, or what stood there is damaged: take its place.
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::rename(&draft, &folder)?;
+        }
+        Ok(folder)
     }
-    let moved = std::fs::rename(&draft, &folder);
-    if moved.is_err() {
-        // Somebody else was faster, or what stood there is damaged: take its place.
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::rename(&draft, &folder)?;
-    }
-    Ok(folder)
 }
 
 /// Code from a folder that another user can write to is not run.
@@ -79,11 +101,11 @@ mod tests {
     #[test]
     fn the_adapter_is_unpacked_once_and_mended_when_damaged() {
         let cache = std::env::temp_dir().join(format!("keepwarm-adapter-test-{}", std::process::id()));
-        let folder = unpack(&cache).unwrap();
-        assert_eq!(unpack(&cache).unwrap(), folder);
-        std::fs::write(folder.join("keepwarm/wire.py"), "damaged").unwrap();
-        assert_eq!(unpack(&cache).unwrap(), folder);
-        assert_ne!(std::fs::read_to_string(folder.join("keepwarm/wire.py")).unwrap(), "damaged");
+        let folder = PYTHON.unpack(&cache).unwrap();
+        assert_eq!(PYTHON.unpack(&cache).unwrap(), folder);
+        std::fs::write(folder.join("src/keepwarm/wire.py"), "damaged").unwrap();
+        assert_eq!(PYTHON.unpack(&cache).unwrap(), folder);
+        assert_ne!(std::fs::read_to_string(folder.join("src/keepwarm/wire.py")).unwrap(), "damaged");
         std::fs::remove_dir_all(cache).unwrap();
     }
 }

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program};
+use keepwarm_config::{Action, App, Config, Limits, Listen, LogFormat, LogLevel, Program};
 use keepwarm_edge::{
     AccessLog, Cidr, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route,
     Site, Target,
@@ -16,81 +16,31 @@ use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
 use keepwarm_workers::supervisor::AppSpec;
 
+use crate::language;
+
 /// How the workers of all apps are run.
 ///
 /// # Errors
-/// The adapter could not be put in its place.
+/// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
-    let adapter = crate::adapter::python()?;
-    Ok(config.apps.iter().map(|app| spec(app, &adapter)).collect())
+    config.apps.iter().map(spec).collect()
 }
 
-fn spec(app: &App, adapter: &Path) -> AppSpec {
+fn spec(app: &App) -> io::Result<AppSpec> {
     let mut env: Vec<(OsString, OsString)> =
         app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let python_path =
-        app.env.get("PYTHONPATH").map(OsString::from).or_else(|| std::env::var_os("PYTHONPATH"));
-    env.push(("PYTHONPATH".into(), path_before(adapter, python_path)));
-    AppSpec {
+    let start = language::start(app)?;
+    env.extend(start.env);
+    Ok(AppSpec {
         name: app.name.as_str().into(),
-        command: command(app),
+        command: start.command,
         directory: app.directory.clone(),
         env,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
-    }
-}
-
-fn path_before(first: &Path, rest: Option<OsString>) -> OsString {
-    let mut path = first.as_os_str().to_owned();
-    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
-        path.push(":");
-        path.push(rest);
-    }
-    path
-}
-
-fn command(app: &App) -> Vec<OsString> {
-    if let Program::Command(command) = &app.program {
-        // A program of its own that speaks our wire.
-        return command.iter().map(OsString::from).collect();
-    }
-    let mut command = vec![interpreter(app).into_os_string()];
-    command.extend(app.options.iter().map(OsString::from));
-    command.extend(["-m", "keepwarm"].map(OsString::from));
-    if let Program::Entry(entry) = &app.program {
-        command.push(entry.into());
-    }
-    if let Some(kind) = app.kind {
-        let kind = match kind {
-            AppKind::Wsgi => "wsgi",
-            AppKind::Asgi => "asgi",
-        };
-        command.extend(["--kind", kind].map(OsString::from));
-    }
-    command
-}
-
-/// As configured; else that of an active or a local virtual environment; else `python3`.
-fn interpreter(app: &App) -> PathBuf {
-    if let Some(interpreter) = &app.interpreter {
-        // A path is relative to the configuration, as every other; a worker starts in the app's directory. A name is looked up in PATH.
-        return match interpreter.components().nth(1) {
-            Some(_) => std::path::absolute(interpreter).unwrap_or_else(|_| interpreter.clone()),
-            None => interpreter.clone(),
-        };
-    }
-    let active = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
-    let local = Path::new(".venv/bin/python");
-    match active {
-        Some(active) if active.exists() => active,
-        _ if app.directory.join(local).exists() => {
-            std::path::absolute(app.directory.join(local)).unwrap_or_else(|_| local.into())
-        }
-        _ => "python3".into(),
-    }
+    })
 }
 
 /// An app as the first lines of a run name it.

@@ -4,6 +4,7 @@ mod adapter;
 mod assemble;
 mod cli;
 mod control;
+mod language;
 mod reload;
 mod run;
 mod sources;

@@ -9,7 +9,7 @@ pub struct App {
     pub name: String,
     /// What a worker runs.
     pub program: Program,
-    /// How the app is called. `None`: to be told from the entry.
+    /// How the app is called. `None`: Python, told when the app is loaded.
     pub kind: Option<AppKind>,
     /// Working directory of the workers, and where imports begin.
     pub directory: PathBuf,
@@ -53,6 +53,14 @@ pub enum AppKind {
     Wsgi,
     /// Python, ASGI 3: many requests at once.
     Asgi,
+    /// PHP, long-lived: the entry returns the app.
+    Php,
+    /// Classic PHP: scripts over FastCGI.
+    FastCgi,
+    /// Ruby, Rack 2 and 3.
+    Rack,
+    /// A program that serves HTTP by itself.
+    Http,
 }
 
 impl App {

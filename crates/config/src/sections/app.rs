@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::checker::Checker;
 use crate::key::{Key, Preset, Reload, Section, Set};
-use crate::model::{App, Program};
+use crate::model::{App, AppKind, Program};
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Kinds, Runnable, Strings, Time, Workers, later_kind,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Kinds, Runnable, Strings, Time, Workers,
 };
 
 /// `[app.NAME]` as it was read.
@@ -35,6 +35,7 @@ impl AppDraft {
         env.append(&mut self.app.env);
         self.app.env = env;
         if let Some((entry, _)) = self.entry.take() {
+            self.app.kind = self.app.kind.or_else(|| AppKind::of_entry(&entry));
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
             self.app.program = Program::Command(command);
@@ -83,10 +84,13 @@ impl AppDraft {
 
     fn check_entry(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some((entry, span)) = &self.entry else { return };
-        let Some(kind) = later_kind(entry).filter(|_| table.entry("kind").is_none()) else { return };
+        let told = AppKind::of_entry(entry).filter(|_| table.entry("kind").is_none());
+        let Some(kind) = told.filter(|kind| !kind.is_served()) else { return };
         let name = cx.name();
-        let message =
-            format!("`{name}` is an app of kind \"{kind}\", which is not served by this version yet");
+        let message = format!(
+            "`{name}` is an app of kind \"{}\", which is not served by this version yet",
+            kind.word()
+        );
         let problem = cx.problem(*span, message).expected("a WSGI or ASGI app");
         cx.push(problem);
     }

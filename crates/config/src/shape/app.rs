@@ -1,63 +1,14 @@
-//! What only `[app.NAME]` has: kinds, entries, the number of workers, the environment.
+//! What only `[app.NAME]` has: entries, the number of workers, the environment.
 
 use std::collections::BTreeMap;
 
 use crate::checker::Checker;
 use crate::json::Json;
 use crate::key::{Describe, Shape};
-use crate::model::AppKind;
-use crate::nearest::{nearest, or_list};
 use crate::raw::{Directive, Span, Value};
 
 use super::path::path_text;
 use super::{Count, OrWord};
-
-/// `kind`
-pub(crate) struct Kinds;
-
-/// Kinds of the design that are not served yet.
-const LATER: [&str; 4] = ["php", "fastcgi", "rack", "http"];
-const SERVED: [(&str, AppKind); 2] = [("wsgi", AppKind::Wsgi), ("asgi", AppKind::Asgi)];
-
-impl Describe for Kinds {
-    fn expected(&self) -> String {
-        "\"wsgi\" or \"asgi\"".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        self.expected()
-    }
-
-    fn schema(&self) -> Json {
-        Json::words(["wsgi", "asgi"])
-    }
-}
-
-impl Shape for Kinds {
-    type Out = AppKind;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<AppKind> {
-        let text = cx.text(directive)?;
-        let word = text.text.as_str();
-        if let Some((_, kind)) = SERVED.iter().find(|(served, _)| *served == word) {
-            return Some(*kind);
-        }
-        let problem = if LATER.contains(&word) {
-            cx.wrong(directive.span, &format!("is `{word}`, a kind that is not served by this version yet"))
-        } else {
-            let quoted = cx.quote(text);
-            let problem = cx.wrong(directive.span, &format!("is {quoted}"));
-            let near = nearest(word, ["wsgi", "asgi"]);
-            if near.is_empty() || text.secret {
-                problem
-            } else {
-                problem.help(format!("did you mean {}?", or_list(&near)))
-            }
-        };
-        cx.push(problem);
-        None
-    }
-}
 
 /// `entry`
 pub(crate) struct EntryPoint;
@@ -94,17 +45,6 @@ impl Shape for EntryPoint {
         };
         cx.push(problem);
         None
-    }
-}
-
-/// The kind of an entry's language when it is one that is not served yet: told by its ending.
-pub(crate) fn later_kind(entry: &str) -> Option<&'static str> {
-    let file = entry.rsplit('/').next().unwrap_or(entry);
-    match file.rsplit_once('.')?.1 {
-        "php" | "phtml" => Some("php"),
-        "ru" | "rb" => Some("rack"),
-        "js" | "mjs" | "cjs" | "ts" | "jar" => Some("http"),
-        _ => None,
     }
 }
 

@@ -3,6 +3,7 @@
 mod app;
 mod headers;
 mod http;
+mod kind;
 mod log;
 mod net;
 mod number;
@@ -12,9 +13,10 @@ mod redirect;
 mod respond;
 mod text;
 
-pub(crate) use app::{EntryPoint, EnvFile, EnvTable, Kinds, Workers, later_kind};
+pub(crate) use app::{EntryPoint, EnvFile, EnvTable, Workers};
 pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};
+pub(crate) use kind::Kinds;
 pub(crate) use log::{AccessLogs, FORMATS};
 pub(crate) use net::{Binds, Cidrs};
 pub(crate) use number::{Count, Flag, OrWord};

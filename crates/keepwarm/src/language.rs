@@ -1,0 +1,89 @@
+//! What starts a worker of each kind of app: the interpreter, the adapter's program, the variables it needs.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use keepwarm_config::{App, AppKind, Program};
+
+use crate::adapter;
+
+/// How a worker is started.
+pub(crate) struct Start {
+    pub(crate) command: Vec<OsString>,
+    /// On top of the app's own variables.
+    pub(crate) env: Vec<(OsString, OsString)>,
+}
+
+/// How a worker of this app is started.
+///
+/// # Errors
+/// The adapter could not be put in its place.
+pub(crate) fn start(app: &App) -> io::Result<Start> {
+    match app.kind {
+        None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
+        // The configuration refuses the kinds that are not served.
+        Some(AppKind::Php | AppKind::FastCgi | AppKind::Rack | AppKind::Http) => {
+            Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() })
+        }
+    }
+}
+
+fn python(app: &App) -> io::Result<Start> {
+    let adapter = adapter::PYTHON.folder()?.join("src");
+    let others = app.env.get("PYTHONPATH").map(OsString::from).or_else(|| std::env::var_os("PYTHONPATH"));
+    let env = vec![("PYTHONPATH".into(), path_before(&adapter, others))];
+    if let Some(command) = own_command(app) {
+        return Ok(Start { command, env });
+    }
+    let mut command = vec![interpreter(app, python_default).into_os_string()];
+    command.extend(app.options.iter().map(OsString::from));
+    command.extend(["-m", "keepwarm"].map(OsString::from));
+    if let Program::Entry(entry) = &app.program {
+        command.push(entry.into());
+    }
+    if let Some(kind) = app.kind {
+        command.extend(["--kind", kind.word()].map(OsString::from));
+    }
+    Ok(Start { command, env })
+}
+
+/// That of a program that needs no adapter of ours to be started with.
+fn own_command(app: &App) -> Option<Vec<OsString>> {
+    match &app.program {
+        Program::Command(command) => Some(command.iter().map(OsString::from).collect()),
+        Program::Entry(_) => None,
+    }
+}
+
+fn path_before(first: &Path, rest: Option<OsString>) -> OsString {
+    let mut path = first.as_os_str().to_owned();
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
+        path.push(":");
+        path.push(rest);
+    }
+    path
+}
+
+/// As configured, else what the language's rules find.
+fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
+    let Some(interpreter) = &app.interpreter else { return default(app) };
+    // A path is relative to the configuration, as every other; a worker starts in the app's directory. A name is looked up in PATH.
+    match interpreter.components().nth(1) {
+        Some(_) => std::path::absolute(interpreter).unwrap_or_else(|_| interpreter.clone()),
+        None => interpreter.clone(),
+    }
+}
+
+/// That of an active or a local virtual environment; else `python3`.
+fn python_default(app: &App) -> PathBuf {
+    let active = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
+    let local = Path::new(".venv/bin/python");
+    match active {
+        Some(active) if active.exists() => active,
+        _ if app.directory.join(local).exists() => {
+            std::path::absolute(app.directory.join(local)).unwrap_or_else(|_| local.into())
+        }
+        _ => "python3".into(),
+    }
+}
