@@ -107,8 +107,6 @@ struct Nowhere(Requests);
 impl WorkerLink for Nowhere {
     fn retire(&self) {}
 
-    fn condemn(&self) {}
-
     fn ping(&self) {}
 
     fn is_silent(&self) -> bool {

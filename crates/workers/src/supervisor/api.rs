@@ -98,6 +98,14 @@ impl Supervisor {
         answer.await.unwrap_or_default()
     }
 
+    /// Has a worker print the stack of what it is doing, which also goes to the log, and gives what it printed: nothing when it said nothing
+    /// within half a second. `None`: no worker has this process id.
+    pub async fn stack(&self, pid: u32) -> Option<Vec<u8>> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Stack(pid, reply));
+        answer.await.ok().flatten()
+    }
+
     /// A closed channel drops the command and with it its reply, which the caller sees.
     fn send(&self, command: Command) {
         let _ = self.commands.send(command);

@@ -21,12 +21,11 @@ use keepwarm_policy::Jitter;
 
 pub(super) use self::view::Tally;
 use self::worker::{Fate, Place, Worker};
+use super::stack::STACK_TIME;
 use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState};
 
 /// From SIGTERM to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
-/// What a stuck worker has for its stack: printing one takes a millisecond, and a busy machine some more.
-const STACK_TIME: Duration = Duration::from_millis(250);
 /// From the end of the wire to SIGKILL, for a worker that does not end by itself. It may still print why it ends.
 const CLOSED_KILL_AFTER: Duration = Duration::from_secs(2);
 
@@ -213,12 +212,22 @@ impl Generation {
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why: reason.to_owned() });
     }
 
-    /// It does not come back from what it does: its stack first, then the kill.
+    /// It hangs, or a request of it takes too long: its stack first, then the kill.
     pub(super) fn handle_stuck(&mut self, id: WorkerId, death: Death, reason: &str, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.condemn(death, reason);
+        worker.shows_stack = true;
         worker.enter(WorkerState::Stopping, Some(now + STACK_TIME), now);
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
+    }
+
+    /// It has said where it stands, or has had the time for it.
+    pub(super) fn handle_stack(&mut self, id: WorkerId, now: Instant) {
+        if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {
+            worker.shows_stack = false;
+            worker.deadline = Some(now);
+            self.check_deadlines(now);
+        }
     }
 
     /// The process has ended and was reaped. `random` is the jitter of the back-off.
@@ -315,6 +324,7 @@ impl Generation {
                 }
             };
             let deadline = (signal == StopSignal::Term).then(|| now + KILL_AFTER);
+            worker.shows_stack = false;
             worker.enter(WorkerState::Stopping, deadline, now);
             self.actions.push_back(Action::Signal { id, signal, why });
         }

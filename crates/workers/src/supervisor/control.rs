@@ -17,8 +17,8 @@ use super::look::{self, Seen};
 use super::output::Output;
 use super::priority::Quiet;
 use super::running::{Context, GivenUp, ProcessEvent, Running};
-use super::spawn;
 use super::{AppSpec, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
+use super::{spawn, stack};
 
 mod looks;
 mod reload;
@@ -33,6 +33,8 @@ pub(super) enum Command {
     /// So many workers of every app more, or fewer.
     Shift(i32),
     Snapshot(oneshot::Sender<Snapshot>),
+    /// Of the worker with this process id.
+    Stack(u32, oneshot::Sender<Option<Vec<u8>>>),
 }
 
 /// Starts the two threads, the guardian and the task.
@@ -178,12 +180,28 @@ impl Control {
             }
             Some(Command::Shift(by)) => self.shift(by),
             Some(Command::Snapshot(reply)) => drop(reply.send(self.snapshot())),
+            Some(Command::Stack(pid, reply)) => self.show_stack(pid, reply),
             Some(Command::Stop(grace, reply)) => {
                 self.stop(grace);
                 self.stopping.get_or_insert_default().push(reply);
             }
             None => self.stop(Duration::ZERO),
         }
+    }
+
+    fn show_stack(&mut self, pid: u32, reply: oneshot::Sender<Option<Vec<u8>>>) {
+        let asked = self.running.values_mut().find_map(|running| {
+            let id = running.worker_of(pid)?;
+            running.ask_for_stack(id)
+        });
+        tokio::spawn(async move {
+            let words = match asked {
+                Some(printed) => Some(stack::hear(printed).await),
+                None => None,
+            };
+            // An error: who asked has gone.
+            let _ = reply.send(words);
+        });
     }
 
     fn handle_link(&mut self, event: &LinkEvent) {

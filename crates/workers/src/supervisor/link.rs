@@ -49,8 +49,8 @@ pub trait WorkerLink: Send + Sync {
     /// No new requests. The link sends DRAIN by itself once its streams are over. May be called more than once.
     fn retire(&self);
 
-    /// It is about to be killed for what it does: no new requests, and those that it works on are not given to another.
-    fn condemn(&self);
+    /// The process is about to be killed, for this reason: a request that it may have begun is judged by it when it is lost.
+    fn condemn(&self, _verdict: Verdict) {}
 
     /// Asks it for a sign of life, if it has nothing to do and does not owe one already.
     fn ping(&self);
@@ -95,6 +95,15 @@ impl Default for Requests {
     }
 }
 
+/// Why a worker that may hold requests is killed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// One of its requests took too long.
+    TimedOut,
+    /// It has taken too much memory.
+    Memory,
+}
+
 /// What the wire tells about a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
@@ -132,6 +141,11 @@ pub enum LinkEvent {
         /// Why, for the log.
         reason: String,
     },
+    /// A request takes long: the worker says where it stands, and goes on.
+    Slow {
+        /// Who.
+        worker: WorkerKey,
+    },
     /// The worker asked for no more requests: it is retired once a replacement is ready.
     WantsDrain {
         /// Who.
@@ -153,6 +167,7 @@ impl LinkEvent {
             | Self::Closed { worker, .. }
             | Self::Kill { worker, .. }
             | Self::Stuck { worker, .. }
+            | Self::Slow { worker }
             | Self::WantsDrain { worker }
             | Self::RequestsReached { worker } => worker,
         }

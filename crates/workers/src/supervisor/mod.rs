@@ -31,13 +31,15 @@ mod running;
 mod snapshot;
 mod spawn;
 mod spec;
+mod stack;
 mod tally;
+mod template;
 
 pub use api::{Options, Supervisor};
 pub use exit::Exit;
 pub use guardian::{GUARDIAN, guardian_main};
 pub use launcher::{LAUNCH, launcher_main};
-pub use link::{LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
+pub use link::{LinkEvent, Requests, Verdict, WorkerKey, WorkerLink, WorkerLinks};
 pub use snapshot::{AppSnapshot, FailedApp, LastDeath, Memory, Snapshot, WorkerSnapshot, WorkerState};
 pub use spec::{AppSpec, Recycling, ReloadReport, Scaling, StartFailure};
 pub use tally::{Counts, Death, Reason, Recycled};

@@ -118,8 +118,6 @@ impl WorkerLink for FakeLink {
         self.drain.notify_one();
     }
 
-    fn condemn(&self) {}
-
     fn ping(&self) {}
 
     fn is_silent(&self) -> bool {

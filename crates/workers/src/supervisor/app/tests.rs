@@ -455,3 +455,20 @@ fn check(bench: &Bench, workers: usize, context: &str) {
         assert!(!waits || worker.deadline.is_some(), "{context}: a worker that nothing ends");
     }
 }
+
+#[test]
+fn a_stuck_worker_is_killed_when_it_has_shown_its_stack_or_has_had_the_time() {
+    let mut bench = Bench::serving(2);
+    for worker in 0..2 {
+        bench.machine.handle_stuck(bench.id(worker), Death::Hang, "hangs", bench.now);
+    }
+    bench.machine.handle_stack(bench.id(0), bench.now);
+    bench.collect();
+    assert_eq!(bench.told, ["Quit 0", "Quit 1", "Kill 0"]);
+    bench.now += STACK_TIME;
+    bench.machine.handle_timeout(bench.now);
+    // Late words change nothing.
+    bench.machine.handle_stack(bench.id(1), bench.now);
+    bench.collect();
+    assert_eq!(bench.told, ["Quit 0", "Quit 1", "Kill 0", "Kill 1"]);
+}

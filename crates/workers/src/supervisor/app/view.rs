@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Generation, Phase, WorkerId};
+use super::{Fate, Generation, Phase, WorkerId};
 use crate::supervisor::{Counts, Death, Recycled, WorkerState};
 
 /// One line of a snapshot.
@@ -65,6 +65,15 @@ impl Generation {
         }
         views.sort_by_key(|view| (view.number, view.id));
         views
+    }
+
+    /// For what a worker is being killed.
+    pub(in crate::supervisor) fn doom(&self, id: WorkerId) -> Option<Death> {
+        let worker = self.workers.get(&id)?;
+        match worker.fate {
+            Fate::Faulted(death, _) | Fate::Killed(death, _) => Some(death),
+            Fate::Unplanned | Fate::Planned | Fate::Closed(_) => worker.cut,
+        }
     }
 
     /// What has happened so far.

@@ -41,6 +41,8 @@ pub(super) struct Worker {
     pub(super) told_no_room: bool,
     /// Since when it owes an answer.
     pub(super) silent_since: Option<Instant>,
+    /// Was asked for its stack, and is killed when it has shown it.
+    pub(super) shows_stack: bool,
     pub(super) fate: Fate,
     /// It was to end anyway, and was killed before it did.
     pub(super) cut: Option<Death>,
@@ -90,6 +92,7 @@ impl Worker {
             max_requests,
             told_no_room: false,
             silent_since: None,
+            shows_stack: false,
             fate: Fate::Unplanned,
             cut: None,
         }
