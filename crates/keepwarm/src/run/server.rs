@@ -153,7 +153,7 @@ impl Server {
             supervisor.stop(Duration::ZERO).await;
             return Err(message.into());
         }
-        if let Err(error) = control::listen(source.identity(), reload_requests) {
+        if let Err(error) = control::listen(source.identity(), reload_requests, Arc::clone(&view)) {
             tracing::warn!(%error, "`keepwarm reload` will not find this process; SIGHUP does the same");
         }
         let pid_file = config.server.pid_file.clone();
