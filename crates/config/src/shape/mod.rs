@@ -12,8 +12,9 @@ mod quantity;
 mod redirect;
 mod respond;
 mod text;
+mod workers;
 
-pub(crate) use app::{EntryPoint, EnvFile, EnvTable, Workers};
+pub(crate) use app::{EntryPoint, EnvFile, EnvTable};
 pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};
 pub(crate) use kind::Kinds;
@@ -25,3 +26,4 @@ pub(crate) use quantity::{Rate, Size, Time};
 pub(crate) use redirect::Redirects;
 pub(crate) use respond::Responses;
 pub(crate) use text::{Strings, Words};
+pub(crate) use workers::WorkerCount;

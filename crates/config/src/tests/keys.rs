@@ -72,6 +72,8 @@ fn around(path: &str, line: &str) -> String {
     }
     if section == "app.shop" {
         let _ = writeln!(text, "{line}");
+    } else if section.starts_with("app.shop.") {
+        let _ = write!(text, "\n[{section}]\n{line}\n");
     }
     text
 }

@@ -158,9 +158,12 @@ impl Server {
         let _ = writeln!(out, "keepwarm {} (process {})", env!("CARGO_PKG_VERSION"), std::process::id());
         for app in &self.config.apps {
             let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
-            let workers = assemble::workers(app);
-            let plural = if workers == 1 { "worker" } else { "workers" };
-            let _ = writeln!(out, "  serving   {} ({about}, {workers} {plural})", assemble::title(app));
+            let workers = match (assemble::workers(app), assemble::scaling(app)) {
+                (_, Some(scaling)) => format!("{} to {} workers", scaling.min, scaling.max),
+                (1, None) => "1 worker".to_owned(),
+                (workers, None) => format!("{workers} workers"),
+            };
+            let _ = writeln!(out, "  serving   {} ({about}, {workers})", assemble::title(app));
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
@@ -174,6 +177,8 @@ impl Server {
                 _ = signals.terminate.recv() => return self.stop(signals, Ending::Graceful).await,
                 _ = signals.interrupt.recv() => return self.stop(signals, Ending::Interactive).await,
                 _ = signals.hangup.recv() => self.reload(None).await,
+                _ = signals.more.recv() => self.supervisor.shift_workers(1),
+                _ = signals.fewer.recv() => self.supervisor.shift_workers(-1),
                 Some(request) = self.reloads.recv() => self.reload(Some(request)).await,
                 () = watch::changed(&mut self.watch) => self.reload(None).await,
             }
@@ -296,6 +301,10 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
+    /// SIGTTIN: one worker more.
+    more: Signal,
+    /// SIGTTOU: one fewer.
+    fewer: Signal,
 }
 
 impl Signals {
@@ -304,6 +313,8 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
+            more: signal(SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()))?,
+            fewer: signal(SignalKind::from_raw(rustix::process::Signal::TTOU.as_raw()))?,
         })
     }
 

@@ -234,7 +234,7 @@ impl App {
 
     /// Takes one of the places for requests whose body the app itself asks for (`http-rules` §2): at most half of the workers, at least one.
     pub(super) fn enter_expecting(self: &Arc<Self>) -> Option<Expecting> {
-        let limit = (self.policy().workers / 2).max(1);
+        let limit = (self.state().queue.workers() / 2).max(1);
         let entered = self
             .expecting
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < limit).then_some(count + 1));
