@@ -36,6 +36,7 @@ fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
@@ -145,6 +146,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         queue: app.queue as usize,
         queue_timeout: app.queue_timeout,
         request_timeout: app.request_timeout,
+        slow_log: app.slow_log,
         workers: workers(app),
     }
 }

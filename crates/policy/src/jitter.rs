@@ -25,7 +25,7 @@ impl Jitter {
     /// At most `limit`, and at least nine tenths of it.
     pub fn lower(&mut self, limit: u64) -> u64 {
         let most = u128::from(limit / PART) + 1;
-        let less = u128::from(self.draw()) * most >> 64;
+        let less = (u128::from(self.draw()) * most) >> 64;
         limit.saturating_sub(u64::try_from(less).unwrap_or(0))
     }
 

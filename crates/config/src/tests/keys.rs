@@ -160,7 +160,7 @@ fn every_key_is_documented() {
 #[test]
 fn what_is_not_served_says_so() {
     let later: Vec<&Info> = all_keys().iter().filter(|info| !info.served).collect();
-    assert!(later.len() > 20);
+    assert!(!later.is_empty());
     for info in later {
         let line = if info.path.contains('.') {
             format!("{} = \"x\"", info.name)

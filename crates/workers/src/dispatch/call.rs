@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
 use super::activity::{About, InHand};
 use super::link::Link;
+use crate::supervisor::Verdict;
 
 /// What the driver and the client's task share about a request. The driver puts [`Item`]s in, the client's task takes them out.
 #[derive(Debug)]
@@ -86,7 +88,11 @@ pub(super) enum Item {
     Lost {
         /// It certainly had not begun with this request: its bytes were never read.
         unprocessed: bool,
+        /// Why it was killed, if we did it.
+        verdict: Option<Verdict>,
     },
+    /// The route is refused for this long: it kills workers.
+    Quarantined(Duration),
     /// No worker will come: the app has failed, for this reason.
     Refused(Arc<str>),
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is what a route ends in.
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
+//! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
 //!
 //! A request costs a worker one read and one write. On our side: the client's task writes the REQUEST frame itself, on whatever
@@ -15,6 +16,7 @@ mod conversation;
 mod driver;
 mod link;
 mod links;
+mod quarantine;
 mod queue;
 mod request;
 

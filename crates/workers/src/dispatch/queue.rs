@@ -67,6 +67,11 @@ impl Queue {
         self.seats.retain(|seat| !Arc::ptr_eq(&seat.link, link));
     }
 
+    /// A worker is as good as gone.
+    pub(super) fn leave_key(&mut self, key: &WorkerKey) {
+        self.seats.retain(|seat| seat.link.key != *key);
+    }
+
     /// A worker gets no more requests. `true`: it has none, and can drain now.
     pub(super) fn retire(&mut self, key: &WorkerKey) -> bool {
         let Some(seat) = self.seats.iter_mut().find(|seat| seat.link.key == *key) else { return true };
@@ -197,6 +202,13 @@ impl Queue {
     /// Removes all that wait.
     pub(super) fn take_waiting(&mut self) -> VecDeque<Job> {
         std::mem::take(&mut self.waiting)
+    }
+
+    /// Removes those that wait and are meant.
+    pub(super) fn take_waiting_of(&mut self, meant: impl Fn(&Job) -> bool) -> VecDeque<Job> {
+        let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(meant);
+        self.waiting = left;
+        taken
     }
 
     /// All workers that have not left.

@@ -33,6 +33,7 @@ mod spawn;
 mod spec;
 mod stack;
 mod tally;
+mod template;
 
 pub use api::{Options, Supervisor};
 pub use exit::Exit;

@@ -13,6 +13,7 @@ use super::app::{Action, End, Generation, Phase, StopSignal, Surroundings, Worke
 use super::output::{Kept, Output, Source};
 use super::priority::Quiet;
 use super::spawn::{Launch, Order, Spawned};
+use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, Reason, Verdict, WorkerKey, WorkerLink, WorkerLinks,
     WorkerSnapshot, WorkerState, reap, stack,
@@ -22,7 +23,7 @@ mod looks;
 
 /// How long after a worker's end its last words are waited for. They are in the pipe already; only a process that has left
 /// the worker's group can keep it open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What all generations share.
 pub(super) struct Context {
@@ -67,6 +68,8 @@ pub(super) struct Running {
     pub(super) generation: u64,
     pub(super) machine: Generation,
     processes: BTreeMap<WorkerId, Process>,
+    /// With `preload`, from the first start on.
+    template: Option<Template>,
     /// Decides how many workers there are; none where that is fixed.
     scaler: Option<Scaler>,
     /// It was said that there is no memory for another worker.
@@ -108,7 +111,15 @@ impl Running {
             Scaler::new(settings, machine.target(), now)
         });
         let processes = BTreeMap::new();
-        Self { spec: Arc::new(spec), generation, machine, processes, scaler, told_no_room: false }
+        Self {
+            spec: Arc::new(spec),
+            generation,
+            machine,
+            processes,
+            scaler,
+            told_no_room: false,
+            template: None,
+        }
     }
 
     /// Performs what has been decided; gives the news that the app was given up, if it was.
@@ -285,33 +296,83 @@ impl Running {
     }
 
     fn spawn(&mut self, id: WorkerId, number: u32, quiet: bool, context: &Context, now: Instant) {
-        let kept = Kept::new(*self.machine.phase() == Phase::First);
-        let process =
-            Process { number, started: now, kept, spawned: None, pending: None, quiet, memory: None };
-        self.processes.insert(id, process);
+        let hold = *self.machine.phase() == Phase::First;
         let events = context.events.clone();
         let (app, generation) = (self.spec.name.clone(), self.generation);
-        let reply = Box::new(move |result: std::io::Result<Spawned>| {
+        let reply = move |result: Result<Spawned, End>| {
             let what = match result {
                 Ok(spawned) => What::Spawned(spawned),
-                Err(error) => What::Ended(End::NotSpawned(error.to_string())),
+                Err(end) => What::Ended(end),
             };
             // An error: the supervisor has gone, and with the wire and the pipes dropped here the worker goes too.
             let _ = events.send(ProcessEvent { app, generation, id, what });
+        };
+        let mut process = Process {
+            number,
+            started: now,
+            kept: Kept::new(hold),
+            spawned: None,
+            pending: None,
+            quiet,
+            memory: None,
+        };
+        if self.spec.preload {
+            if let Some(template) = self.fork(number, Box::new(reply), hold, quiet, context) {
+                process.kept = template.kept.clone();
+                // It has its template's priority.
+                process.quiet |= template.quiet;
+            }
+            self.processes.insert(id, process);
+            return;
+        }
+        self.processes.insert(id, process);
+        let reply = Box::new(move |result: std::io::Result<Spawned>| {
+            reply(result.map_err(|error| End::NotSpawned(error.to_string())));
         });
         // The thread ends only after the last clone of `orders`.
         let launch = Launch { spec: self.spec.clone(), number, quiet: quiet.then_some(context.quiet) };
         let _ = context.orders.send(Order::Spawn(launch, reply));
     }
 
+    /// Has the template fork a worker; starts one if there is none. What it prints until then is why the worker does not come.
+    fn fork(
+        &mut self,
+        number: u32,
+        reply: template::Reply,
+        hold: bool,
+        quiet: bool,
+        context: &Context,
+    ) -> Option<&Template> {
+        let refused = match &self.template {
+            Some(template) => template.fork(number, reply).err(),
+            None => Some(reply),
+        };
+        let started = refused.map(|reply| {
+            let template = Template::start(&self.spec, self.generation, hold, quiet, context);
+            // An error: the supervisor's runtime is going down.
+            let _ = template.fork(number, reply);
+            template
+        });
+        if started.is_some() {
+            self.template = started;
+        }
+        self.template.as_ref()
+    }
+
     fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
-        let Spawned { pid, pidfd, wire, stdout, stderr } = spawned;
+        let Spawned { pid, pidfd, wire, pipes, parent } = spawned;
         let pidfd = Arc::new(pidfd);
+        let hold = *self.machine.phase() == Phase::First;
         let Some(process) = self.processes.get_mut(&id) else { return };
+        if parent.is_some() {
+            // Until now it was its template's.
+            process.kept = Kept::new(hold);
+        }
         let number = process.number;
         let raw_pid = pid.as_raw_nonzero().get().cast_unsigned();
         let source = Source { app: self.spec.name.clone(), worker: number, pid: raw_pid };
-        let last_words = context.output.attach(source.clone(), stdout, stderr, process.kept.clone());
+        let last_words =
+            context.output.attach(source.clone(), pipes.stdout, pipes.stderr, process.kept.clone());
         let wanted = self.machine.state(id) == WorkerState::Starting;
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
@@ -323,7 +384,7 @@ impl Running {
         }
         process.spawned = Some(Handle { pid, pidfd: pidfd.clone(), source, link });
         let pending = process.pending.take();
-        self.watch(id, pid, pidfd, last_words, context);
+        self.watch(id, pid, pidfd, parent, last_words, context);
         if let Some(signal) = pending {
             self.signal(id, signal);
         }
@@ -335,13 +396,14 @@ impl Running {
         id: WorkerId,
         pid: Pid,
         pidfd: Arc<OwnedFd>,
+        parent: Option<template::Parent>,
         last_words: tokio::sync::oneshot::Receiver<()>,
         context: &Context,
     ) {
         let (app, generation) = (self.spec.name.clone(), self.generation);
         let (events, orders) = (context.events.clone(), context.orders.clone());
         tokio::spawn(async move {
-            let exit = reap::reap(pid, pidfd, orders).await;
+            let exit = reap::reap(pid, pidfd, orders, parent).await;
             // An error: something outside the group holds the pipe; its words are still logged when they come.
             let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
             let what = What::Ended(End::Exited(exit));
@@ -381,7 +443,13 @@ impl Running {
         let Some(process) = self.processes.get_mut(&id) else { return };
         match &process.spawned {
             Some(handle) => reap::send_signal(handle.pid, &handle.pidfd, signal.number()),
-            None => process.pending = Some(signal),
+            None => {
+                process.pending = Some(signal);
+                // It takes a template a millisecond to fork: one that has not is still loading, or hangs.
+                if let Some(template) = &self.template {
+                    template.kill();
+                }
+            }
         }
     }
 
