@@ -93,4 +93,5 @@ struct Nowhere;
 
 impl WorkerLink for Nowhere {
     fn retire(&self) {}
+    fn say_goodbye(&self) {}
 }

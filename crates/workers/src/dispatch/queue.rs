@@ -164,6 +164,11 @@ impl Queue {
         std::mem::take(&mut self.waiting)
     }
 
+    /// All workers, those that get no more requests among them.
+    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+        self.seats.iter().map(|seat| Arc::clone(&seat.link)).collect()
+    }
+
     /// Workers that take requests.
     pub(super) fn workers(&self) -> usize {
         self.seats.iter().filter(|seat| !seat.retired).count()

@@ -13,14 +13,16 @@ use super::app::Phase;
 use super::guardian_watch::GuardianWatch;
 use super::output::Output;
 use super::running::{Context, GivenUp, ProcessEvent, Running};
-use super::spawn;
+use super::spawn::{self, Order};
 use super::{AppSpec, FailedApp, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 
 /// What the handle asks for, with the place for the answer.
-#[derive(Debug)]
 pub(super) enum Command {
     WaitFirstReady(oneshot::Sender<Result<(), StartFailure>>),
     Reload(Vec<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
+    Recycle(Box<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
+    /// Passed on to the thread that speaks to the guardian.
+    Order(Order),
     Stop(Duration, oneshot::Sender<()>),
     Snapshot(oneshot::Sender<Snapshot>),
 }
@@ -79,14 +81,25 @@ struct Control {
 /// A reload that somebody asked for.
 struct Asked {
     apps: Vec<AppSpec>,
+    extent: Extent,
     reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
     at: Instant,
+}
+
+/// What becomes of the apps that a reload does not name.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Extent {
+    /// They end: the reload names all that is to run.
+    All,
+    /// They go on.
+    These,
 }
 
 /// The reload that is under way.
 struct Trial {
     generation: u64,
     apps: BTreeSet<Arc<str>>,
+    extent: Extent,
     reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
     asked: Instant,
 }
@@ -142,7 +155,14 @@ impl Control {
         match command {
             Some(Command::WaitFirstReady(reply)) => self.first.waiters.push(reply),
             Some(Command::Reload(apps, reply)) => {
-                self.queue.push_back(Asked { apps, reply, at: now() });
+                self.queue.push_back(Asked { apps, extent: Extent::All, reply, at: now() });
+            }
+            Some(Command::Recycle(app, reply)) => {
+                self.queue.push_back(Asked { apps: vec![*app], extent: Extent::These, reply, at: now() });
+            }
+            Some(Command::Order(order)) => {
+                // The thread ends only after the last clone of `orders`.
+                let _ = self.context.orders.send(order);
             }
             Some(Command::Snapshot(reply)) => drop(reply.send(self.snapshot())),
             Some(Command::Stop(grace, reply)) => {
@@ -228,7 +248,7 @@ impl Control {
 
     fn start_trial(&mut self, now: Instant) {
         while self.trial.is_none()
-            && let Some(Asked { apps, reply, at }) = self.queue.pop_front()
+            && let Some(Asked { apps, extent, reply, at }) = self.queue.pop_front()
         {
             let refused = if self.stopping.is_some() { Err(stopped(Arc::from(""), 0)) } else { check(&apps) };
             if let Err(failure) = refused {
@@ -238,7 +258,7 @@ impl Control {
             }
             self.generation += 1;
             let names = apps.iter().map(|spec| spec.name.clone()).collect();
-            self.trial = Some(Trial { generation: self.generation, apps: names, reply, asked: at });
+            self.trial = Some(Trial { generation: self.generation, apps: names, extent, reply, asked: at });
             for spec in apps {
                 self.add(spec, Phase::Trial, now);
             }
@@ -257,11 +277,14 @@ impl Control {
         if !trial.apps.iter().all(ready) {
             return;
         }
-        let Some(Trial { generation, apps, reply, asked }) = self.trial.take() else { return };
+        let Some(Trial { generation, apps, extent, reply, asked }) = self.trial.take() else { return };
         // Before the old generation is retired: at every moment somebody takes requests.
         self.context.links.promote(generation);
-        let current = apps.iter().map(|app| (app.clone(), generation)).collect();
-        let old = std::mem::replace(&mut self.current, current);
+        let mut old = std::mem::take(&mut self.current);
+        if extent == Extent::These {
+            self.current = old.extract_if(.., |app, _| !apps.contains(app)).collect();
+        }
+        self.current.extend(apps.iter().map(|app| (app.clone(), generation)));
         for app in &apps {
             if let Some(running) = self.running.get_mut(&(app.clone(), generation)) {
                 running.machine.commit();

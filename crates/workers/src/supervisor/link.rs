@@ -43,6 +43,10 @@ pub trait WorkerLinks: Send + Sync {
 pub trait WorkerLink: Send + Sync {
     /// No new requests. The link sends DRAIN by itself once its streams are over. May be called more than once.
     fn retire(&self);
+
+    /// The time it had to finish is over: streams that have begun are ended, WebSockets closed with 1001. Comes before the worker is
+    /// made to end.
+    fn say_goodbye(&self);
 }
 
 /// What the wire tells about a worker.

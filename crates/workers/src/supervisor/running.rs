@@ -172,6 +172,12 @@ impl Running {
             }
             Action::Signal { id, signal, why } => {
                 self.record(id, &format!("the worker {why}: {}", signal.name()));
+                if signal == StopSignal::Term
+                    && let Some(link) = self.handle(id).and_then(|handle| handle.link.clone())
+                {
+                    // What it still holds has the time until the kill to end in order.
+                    link.say_goodbye();
+                }
                 self.signal(id, signal);
             }
             Action::Restart { id, number, reason, wait } => {

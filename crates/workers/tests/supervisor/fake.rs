@@ -18,6 +18,7 @@ use tracing::{Event, Metadata, Subscriber, span};
 pub(crate) enum Told {
     Adopted(WorkerKey),
     Retired(WorkerKey),
+    Goodbye(WorkerKey),
     Failed(String, Option<String>),
 }
 
@@ -106,6 +107,10 @@ impl WorkerLink for FakeLink {
     fn retire(&self) {
         tell(&self.told, Told::Retired(self.worker.clone()));
         self.drain.notify_one();
+    }
+
+    fn say_goodbye(&self) {
+        tell(&self.told, Told::Goodbye(self.worker.clone()));
     }
 }
 
