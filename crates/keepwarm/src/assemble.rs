@@ -26,11 +26,18 @@ pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
     config.apps.iter().map(spec).collect()
 }
 
-fn spec(app: &App) -> io::Result<AppSpec> {
+/// How the workers of one app are run.
+///
+/// # Errors
+/// Its adapter could not be put in its place.
+pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
     let mut env: Vec<(OsString, OsString)> =
         app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let start = language::start(app)?;
     env.extend(start.env);
+    if !app.watch.is_empty() {
+        env.push(("KEEPWARM_WATCH".into(), "1".into()));
+    }
     Ok(AppSpec {
         name: app.name.as_str().into(),
         command: start.command,

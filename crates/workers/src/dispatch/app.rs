@@ -211,6 +211,12 @@ impl App {
         self.state().queue.retire(key)
     }
 
+    /// The end is near: streams that have begun are ended, WebSockets closed with 1001. Requests that are not answered yet go on.
+    pub fn say_goodbye(&self) {
+        let links: Vec<Arc<Link>> = self.state().queue.links().collect();
+        links.iter().for_each(|link| link.say_goodbye());
+    }
+
     /// A worker has finished with a request.
     pub(super) fn place_is_free(&self, link: &Arc<Link>) {
         let next = self.state().queue.free_place(link);
