@@ -28,7 +28,7 @@ def main(arguments=None):
         log.write(f"keepwarm: {error}")
         return 1
     if kind == target.WSGI:
-        return _run_wsgi(sock, application, leaks)
+        return _run_wsgi(sock, application, options, leaks)
     from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
 
     return asgi.run(sock, application, options, identity("asgi"))
@@ -53,10 +53,14 @@ def _load(name):
     return None
 
 
-def _run_wsgi(sock, application, leaks):
-    from keepwarm import blocking, wsgi
+def _run_wsgi(sock, application, options, leaks):
+    from keepwarm import blocking, threaded, wsgi
 
-    connection = blocking.Connection(sock)
+    if options.streams:
+        log.write("keepwarm: concurrency is for ASGI; this is a WSGI application: `threads` says how many requests a worker takes at once.")
+        return 1
+    threads = options.threads
+    connection = blocking.Connection(sock) if threads == 1 else threaded.Connection(sock, threads)
     process.keep_from_children(sock.fileno(), connection)
     try:
         pairs = connection.read_welcome()
@@ -65,11 +69,11 @@ def _run_wsgi(sock, application, leaks):
     except Fault as fault:
         connection.fail(fault)
         return 1
-    worker = wsgi.Worker(connection, application, pairs, leaks)
+    worker = (wsgi.Worker if threads == 1 else threaded.Pool)(connection, application, pairs, leaks)
     process.on_terminate(connection.ask_to_drain)
     leaks.settle()
     process.settle_memory()
-    connection.say_hello(1, identity("wsgi"))
+    connection.say_hello(threads, identity("wsgi"))
     return worker.serve_forever()
 
 
@@ -77,7 +81,8 @@ def _options(arguments):
     parser = argparse.ArgumentParser(prog="python -m keepwarm", description="The worker side of Keepwarm.")
     parser.add_argument("target", metavar="TARGET", help="module:attribute, module:factory(), module, or dir/file.py[:attribute]")
     parser.add_argument("--kind", choices=(target.WSGI, target.ASGI), help="instead of telling it by the signature")
-    parser.add_argument("--streams", type=_streams, default=1_000, metavar="N", help="requests at once (ASGI; default 1000)")
+    parser.add_argument("--threads", type=_streams, default=1, metavar="N", help="requests at once, each in a thread (WSGI; default 1)")
+    parser.add_argument("--streams", type=_streams, metavar="N", help="requests at once (ASGI; default 1000)")
     parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop"), default="auto", help="ASGI: uvloop if installed")
     parser.add_argument("--lifespan", choices=("auto", "on", "off"), default="auto", help="ASGI: whether start-up must work")
     return parser.parse_args(arguments)
