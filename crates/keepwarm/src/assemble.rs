@@ -2,19 +2,19 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_config::{Action, App, Config, Limits, Listen, LogFormat, LogLevel, Program};
 use keepwarm_edge::{
-    AccessLog, Cidr, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route,
-    Site, Target,
+    AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
+    Route, SendFiles, Site, Target, TryFiles,
 };
-use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Passing, WebSocketLimits};
+use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::AppSpec;
+use keepwarm_workers::supervisor::{AppSpec, Recycling};
 
 use crate::language;
 
@@ -36,12 +36,24 @@ fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
+        recycling: Recycling::default(),
+        scaling: None,
+        hang_timeout: Some(hang_timeout(app)),
     })
 }
+
+/// What a request may take, an idle worker may take to answer that it is there: an app may have work of its own between two requests.
+fn hang_timeout(app: &App) -> Duration {
+    app.request_timeout.max(LEAST_HANG)
+}
+
+/// However short requests are to be, a worker that waits for a processor or for its memory to come back from disk does not hang.
+const LEAST_HANG: Duration = Duration::from_secs(5);
 
 /// An app as the first lines of a run name it.
 pub(crate) fn title(app: &App) -> String {
@@ -193,20 +205,23 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
         },
-        ..Route::to(target(config, &route.action, links)?)
+        ..Route::to(target(config, route, links)?)
     })
 }
 
-fn target(config: &Config, action: &Action, links: &Links) -> Result<Target, String> {
-    Ok(match action {
+fn target(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Result<Target, String> {
+    Ok(match &route.action {
         Action::App(name) => {
             let app = config.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
             let app = links.set_app(name, policy(app));
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: Arc::new(AppHandler(app)),
+                handler: with_files(Arc::new(AppHandler(app)), route),
                 forwarded: ForwardedFields::Always,
             }
+        }
+        Action::Files(folder) => {
+            Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
         }
         Action::Respond(respond) => Target::Respond(
             Respond::new(respond.status, respond.content_type.as_deref(), &respond.headers, &respond.body)
@@ -217,6 +232,26 @@ fn target(config: &Config, action: &Action, links: &Links) -> Result<Target, Str
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
         }
     })
+}
+
+/// The app's handler with the files that stand before it and behind it.
+fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route) -> Arc<dyn Handler> {
+    let app = match route.send_files.as_slice() {
+        [] => app,
+        folders => {
+            let folders = folders.iter().map(|(prefix, folder)| (prefix.clone(), absolute(folder)));
+            Arc::new(SendFiles::new(folders.collect(), app))
+        }
+    };
+    match &route.try_files {
+        None => app,
+        Some(folder) => Arc::new(TryFiles::new(Files::new(absolute(folder), 0), app)),
+    }
+}
+
+/// Independent of the working directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {

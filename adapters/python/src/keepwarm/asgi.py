@@ -15,9 +15,6 @@ _LOST_GRACE = 5.0  # seconds that requests have to end by themselves once Keepwa
 
 def run(sock, application, options, pairs):
     """Serves until the end; gives the process's exit status."""
-    if options.threads > 1:
-        log.write("keepwarm: threads are for WSGI; this is an ASGI application: `concurrency` says how many requests a worker takes at once.")
-        return 1
     sock.setblocking(False)
     loop = _new_loop(options.loop)
     asyncio.set_event_loop(loop)

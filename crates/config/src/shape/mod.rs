@@ -1,6 +1,7 @@
 //! The kinds of values: each knows how to read one, how to say what it wants, and its JSON schema.
 
 mod app;
+mod folders;
 mod headers;
 mod http;
 mod kind;
@@ -14,6 +15,7 @@ mod respond;
 mod text;
 
 pub(crate) use app::{EntryPoint, EnvFile, EnvTable, Workers};
+pub(crate) use folders::Folders;
 pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};
 pub(crate) use kind::Kinds;

@@ -52,7 +52,7 @@ fn around(path: &str, line: &str) -> String {
             text.push_str("path = \"/x/*\"\n");
         }
         let ends = |end: &str| key == end || section.ends_with(end);
-        if !(in_route && ["app", "respond", "redirect"].iter().any(|end| ends(end))) {
+        if !(in_route && ["app", "files", "respond", "redirect"].iter().any(|end| ends(end))) {
             text.push_str("app = \"shop\"\n");
         }
         if section == "listen.public.route" {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use keepwarm_net::{Exchange, Handler, Refusal};
 use keepwarm_policy::RetryBudget;
+use keepwarm_policy::scale::Load;
 
 use super::activity::{About, WorkerActivity};
 use super::call::{Call, Item};
@@ -98,6 +99,11 @@ impl App {
 
     pub(super) fn set_policy(&self, policy: AppPolicy) {
         self.policy.store(Arc::new(policy));
+    }
+
+    /// What its requests have met since this was asked last.
+    pub(super) fn load(&self) -> Load {
+        self.state().queue.load()
     }
 
     /// Requests waiting for a worker.

@@ -16,7 +16,7 @@ use super::activity::{About, WorkerActivity};
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
-use crate::supervisor::{LinkEvent, Verdict, WorkerKey, WorkerLink};
+use crate::supervisor::{LinkEvent, Requests, Verdict, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
 const STREAM_AT: std::ops::Range<usize> = 6..HEADER_LEN;
@@ -37,6 +37,7 @@ pub(super) struct Link {
     /// For writing; the driver reads from a duplicate.
     socket: OwnedFd,
     events: UnboundedSender<LinkEvent>,
+    requests: Requests,
     inner: Mutex<LinkInner>,
 }
 
@@ -99,7 +100,15 @@ impl Link {
             last_written: None,
             condemned: None,
         };
-        Self { key, app: Arc::downgrade(app), remote, socket, events, inner: Mutex::new(inner) }
+        Self {
+            key,
+            app: Arc::downgrade(app),
+            remote,
+            socket,
+            events,
+            requests: Requests::default(),
+            inner: Mutex::new(inner),
+        }
     }
 
     /// The data-plane thread that reads from this worker.
@@ -158,6 +167,9 @@ impl Link {
             job.call.wake();
         }
         job.call.keep_frame(job.frame);
+        if self.requests.count() {
+            self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
+        }
     }
 
     /// A request of it has taken too long: has the supervisor see what the worker is doing, and kill it. It gets nothing more.
@@ -298,6 +310,23 @@ impl WorkerLink for Link {
         if app.retire(&self.key) {
             self.drain();
         }
+    }
+
+    fn ping(&self) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        if inner.session.open_streams() == 0 && inner.session.ping([0; 8], &mut frame) {
+            inner.write(&self.socket, &frame);
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        let inner = self.lock();
+        inner.session.open_streams() == 0 && inner.session.is_ping_pending()
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
     }
 
     fn condemn(&self, verdict: Verdict) {

@@ -85,6 +85,12 @@ impl Supervisor {
         let _ = answer.await;
     }
 
+    /// So many workers of every app more, or fewer (`by` below 0): within 1 and the most that its configuration allows. It holds until the next
+    /// reload; an app whose number of workers follows its load has no fewer from now on.
+    pub fn shift_workers(&self, by: i32) {
+        self.send(Command::Shift(by));
+    }
+
     /// What runs at this moment; empty after a stop.
     pub async fn snapshot(&self) -> Snapshot {
         let (reply, answer) = oneshot::channel();

@@ -82,6 +82,12 @@ impl Conversation<'_, '_> {
         if response.status == 101 {
             return super::websocket::begin(self, response);
         }
+        if let Ok(true) = self.exchange.hand_file(response.status, response.fields.pairs()) {
+            // The edge sends it, and the worker is free.
+            self.stop_waiting();
+            self.over = true;
+            return;
+        }
         let length = response.end.then_some(response.body.len() as u64);
         match self.exchange.head(response.status, length, response.close, response.fields.pairs()) {
             Ok(about) => {
