@@ -1,10 +1,12 @@
 //! Decisions, sans-IO: `now` and randomness are passed in, what to do comes out.
 
 pub mod backoff;
+mod idle;
 mod min_rate;
 mod pace;
 mod retry_budget;
 
+pub use idle::KeepAlive;
 pub use min_rate::MinRate;
 pub use pace::Pace;
 pub use retry_budget::RetryBudget;
