@@ -12,10 +12,12 @@ mod app;
 mod call;
 mod conversation;
 mod driver;
+mod fastcgi;
 mod link;
 mod links;
 mod queue;
 mod request;
 
 pub use app::{App, AppHandler, AppPolicy};
+pub use fastcgi::ScriptRoot;
 pub use links::Links;
