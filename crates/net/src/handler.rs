@@ -55,8 +55,21 @@ pub struct Request {
     pub handed: Option<Box<crate::HandedFile>>,
     /// Set by whoever answers, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
+    /// The pattern of its route, as configured; none before it has one.
+    pub route: Option<std::sync::Arc<str>>,
+    /// Set by an app's handler: where the time went.
+    pub times: Option<Times>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
+}
+
+/// Where the time of a request went, as far as an app had it. What is left of the whole is reading it and writing its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// It waited for a worker.
+    pub queue: Duration,
+    /// A worker had it: until the app's answer was complete, or it was given up.
+    pub app: Duration,
 }
 
 /// How a route wants messages to be passed between a client and an app.
@@ -108,6 +121,8 @@ impl Request {
             may_hand_files: false,
             handed: None,
             target: None,
+            route: None,
+            times: None,
             reason: None,
         }
     }
@@ -124,6 +139,8 @@ impl Request {
         self.may_hand_files = false;
         self.handed = None;
         self.target = None;
+        self.route = None;
+        self.times = None;
         self.reason = None;
     }
 

@@ -33,7 +33,7 @@ pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, OpenFile, file_name, is_script_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use handed::{HandedFile, HandedName};
-pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme};
+pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme, Times};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
 pub use listener::{
