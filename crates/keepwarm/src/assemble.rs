@@ -36,6 +36,7 @@ fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,

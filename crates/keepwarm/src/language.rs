@@ -42,6 +42,9 @@ fn python(app: &App) -> io::Result<Start> {
     if let Program::Entry(entry) = &app.program {
         command.push(entry.into());
     }
+    if app.preload {
+        command.push("--preload".into());
+    }
     if let Some(kind) = app.kind {
         command.extend(["--kind", kind.word()].map(OsString::from));
     }

@@ -21,6 +21,8 @@ pub struct App {
     pub options: Vec<String>,
     /// Worker processes. `None`: one per core.
     pub workers: Option<u32>,
+    /// Whether workers are forked from a process that has loaded the app once.
+    pub preload: bool,
     /// The app's time for one request, the client's not counted; more: the worker is killed, 504.
     pub request_timeout: Duration,
     /// From spawn to ready.
@@ -75,6 +77,7 @@ impl App {
             interpreter: None,
             options: Vec::new(),
             workers: None,
+            preload: false,
             request_timeout: Duration::from_secs(30),
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),

@@ -7,7 +7,7 @@ use crate::key::{Key, Preset, Reload, Section, Set};
 use crate::model::{App, AppKind, Program};
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Kinds, Runnable, Strings, Time, Workers,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Kinds, Runnable, Strings, Time, Workers,
 };
 
 /// `[app.NAME]` as it was read.
@@ -71,12 +71,15 @@ impl AppDraft {
             }
             (None, Some(_)) => {}
         }
-        for key in ["interpreter", "options"] {
+        for key in ["interpreter", "options", "preload"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
                     .problem(entry.key_span, format!("`{name}` has both `command` and `{key}`"))
                     .related(cx.texts.place(command.key_span), "the other one")
-                    .help(format!("a `command` is the whole command line: put the {key} into it"));
+                    .help(match key {
+                        "preload" => "Keepwarm's adapter loads the app: that takes an `entry`".to_owned(),
+                        _ => format!("a `command` is the whole command line: put the {key} into it"),
+                    });
                 cx.push(problem);
             }
         }
@@ -214,6 +217,17 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(Workers, |draft: &mut AppDraft, workers| draft.app.workers = workers),
         },
         Key {
+            name: "preload",
+            brief: "Load the app once, in a process of its own, and fork the workers from it",
+            long: "A replacement is ready within milliseconds, and what was loaded is in memory once for all workers. The app must not start threads while it is loaded: it is refused then, with their names. `keepwarm.hooks` has hooks around the fork.",
+            default: Preset::Value("false"),
+            right: "preload = true",
+            wrong: "preload = \"yes\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Flag, |draft: &mut AppDraft, preload| draft.app.preload = preload),
+        },
+        Key {
             name: "request_timeout",
             brief: "The app's time for one request; past it the worker is killed and the answer is 504",
             long: "Time the client takes to send its body or to take its answer does not count.",
@@ -316,7 +330,6 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key::later("umask", "File mode mask of the workers"),
         Key::later("threads", "Threads of a worker"),
         Key::later("concurrency", "Requests at once in a worker"),
-        Key::later("preload", "Load once, then fork"),
         Key::later("max_requests", "Recycle after so many requests"),
         Key::later("max_age", "Recycle after this time"),
         Key::later("max_memory", "Recycle above this size"),

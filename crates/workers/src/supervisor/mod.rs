@@ -27,6 +27,7 @@ mod reap;
 mod running;
 mod spawn;
 mod spec;
+mod template;
 
 pub use api::{Options, Supervisor};
 pub use exit::Exit;

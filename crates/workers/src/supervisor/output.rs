@@ -31,7 +31,8 @@ pub(super) struct Source {
     pub(super) pid: u32,
 }
 
-/// The thread, from outside. It ends when this is dropped and every pipe has ended.
+/// The thread, from outside. It ends when all clones of this are dropped and every pipe has ended.
+#[derive(Clone)]
 pub(super) struct Output {
     jobs: mpsc::UnboundedSender<Job>,
 }

@@ -11,13 +11,14 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::app::{Action, End, Generation, Phase, StopSignal, WorkerId};
 use super::output::{Kept, Output, Source};
 use super::spawn::{Launch, Order, Spawned};
+use super::template::{self, Template};
 use super::{
     AppSpec, Exit, LinkEvent, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot, WorkerState, reap,
 };
 
 /// How long after a worker's end its last words are waited for. They are in the pipe already; only a process that has left
 /// the worker's group can keep it open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What all generations share.
 pub(super) struct Context {
@@ -59,6 +60,8 @@ pub(super) struct Running {
     pub(super) generation: u64,
     pub(super) machine: Generation,
     processes: BTreeMap<WorkerId, Process>,
+    /// With `preload`, from the first start on.
+    template: Option<Template>,
 }
 
 struct Process {
@@ -82,7 +85,7 @@ struct Handle {
 impl Running {
     pub(super) fn new(spec: AppSpec, generation: u64, phase: Phase, now: Instant) -> Self {
         let machine = Generation::new(&spec, phase, now);
-        Self { spec: Arc::new(spec), generation, machine, processes: BTreeMap::new() }
+        Self { spec: Arc::new(spec), generation, machine, processes: BTreeMap::new(), template: None }
     }
 
     /// Performs what has been decided; gives the news that the app was given up, if it was.
@@ -210,30 +213,60 @@ impl Running {
     }
 
     fn spawn(&mut self, id: WorkerId, number: u32, context: &Context, now: Instant) {
-        let kept = Kept::new(*self.machine.phase() == Phase::First);
-        self.processes.insert(id, Process { number, started: now, kept, spawned: None, pending: None });
+        let hold = *self.machine.phase() == Phase::First;
         let events = context.events.clone();
         let (app, generation) = (self.spec.name.clone(), self.generation);
-        let reply = Box::new(move |result: std::io::Result<Spawned>| {
+        let reply = move |result: Result<Spawned, End>| {
             let what = match result {
                 Ok(spawned) => What::Spawned(spawned),
-                Err(error) => What::Ended(End::NotSpawned(error.to_string())),
+                Err(end) => What::Ended(end),
             };
             // An error: the supervisor has gone, and with the wire and the pipes dropped here the worker goes too.
             let _ = events.send(ProcessEvent { app, generation, id, what });
+        };
+        if self.spec.preload {
+            let kept = self.fork(number, Box::new(reply), hold, context);
+            self.processes.insert(id, Process { number, started: now, kept, spawned: None, pending: None });
+            return;
+        }
+        let kept = Kept::new(hold);
+        self.processes.insert(id, Process { number, started: now, kept, spawned: None, pending: None });
+        let reply = Box::new(move |result: std::io::Result<Spawned>| {
+            reply(result.map_err(|error| End::NotSpawned(error.to_string())));
         });
         // The thread ends only after the last clone of `orders`.
         let _ = context.orders.send(Order::Spawn(Launch { spec: self.spec.clone(), number }, reply));
     }
 
+    /// Has the template fork a worker; starts one if there is none. What it prints until then is why the worker does not come.
+    fn fork(&mut self, number: u32, reply: template::Reply, hold: bool, context: &Context) -> Kept {
+        let refused = match &self.template {
+            Some(template) => template.fork(number, reply).err(),
+            None => Some(reply),
+        };
+        if let Some(reply) = refused {
+            let template = Template::start(&self.spec, self.generation, hold, context);
+            // An error: the supervisor's runtime is going down.
+            let _ = template.fork(number, reply);
+            self.template = Some(template);
+        }
+        self.template.as_ref().map_or_else(|| Kept::new(false), |template| template.kept.clone())
+    }
+
     fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
-        let Spawned { pid, pidfd, wire, stdout, stderr } = spawned;
+        let Spawned { pid, pidfd, wire, pipes, parent } = spawned;
         let pidfd = Arc::new(pidfd);
+        let hold = *self.machine.phase() == Phase::First;
         let Some(process) = self.processes.get_mut(&id) else { return };
+        if parent.is_some() {
+            // Until now it was its template's.
+            process.kept = Kept::new(hold);
+        }
         let number = process.number;
         let raw_pid = pid.as_raw_nonzero().get().cast_unsigned();
         let source = Source { app: self.spec.name.clone(), worker: number, pid: raw_pid };
-        let last_words = context.output.attach(source.clone(), stdout, stderr, process.kept.clone());
+        let last_words =
+            context.output.attach(source.clone(), pipes.stdout, pipes.stderr, process.kept.clone());
         let wanted = self.machine.state(id) == WorkerState::Starting;
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
@@ -242,7 +275,7 @@ impl Running {
         });
         process.spawned = Some(Handle { pid, pidfd: pidfd.clone(), source, link });
         let pending = process.pending.take();
-        self.watch(id, pid, pidfd, last_words, context);
+        self.watch(id, pid, pidfd, parent, last_words, context);
         if let Some(signal) = pending {
             self.signal(id, signal);
         }
@@ -254,13 +287,14 @@ impl Running {
         id: WorkerId,
         pid: Pid,
         pidfd: Arc<OwnedFd>,
+        parent: Option<template::Parent>,
         last_words: tokio::sync::oneshot::Receiver<()>,
         context: &Context,
     ) {
         let (app, generation) = (self.spec.name.clone(), self.generation);
         let (events, orders) = (context.events.clone(), context.orders.clone());
         tokio::spawn(async move {
-            let exit = reap::reap(pid, pidfd, orders).await;
+            let exit = reap::reap(pid, pidfd, orders, parent).await;
             // An error: something outside the group holds the pipe; its words are still logged when they come.
             let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
             let what = What::Ended(End::Exited(exit));
@@ -273,7 +307,13 @@ impl Running {
         let Some(process) = self.processes.get_mut(&id) else { return };
         match &process.spawned {
             Some(handle) => reap::send_signal(handle.pid, &handle.pidfd, signal.number()),
-            None => process.pending = Some(signal),
+            None => {
+                process.pending = Some(signal);
+                // It takes a template a millisecond to fork: one that has not is still loading, or hangs.
+                if let Some(template) = &self.template {
+                    template.kill();
+                }
+            }
         }
     }
 

@@ -21,6 +21,8 @@ pub struct AppSpec {
     pub directory: PathBuf,
     /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER` and `KEEPWARM_FD` come on top.
     pub env: Vec<(OsString, OsString)>,
+    /// The command loads the app once and forks the workers (`spec/wire.md` §9).
+    pub preload: bool,
     /// How many processes; at least one is started.
     pub workers: usize,
     /// How long a worker may take from its start to HELLO.
@@ -40,6 +42,7 @@ impl AppSpec {
             command,
             directory: PathBuf::from("."),
             env: Vec::new(),
+            preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
