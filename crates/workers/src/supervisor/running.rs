@@ -246,7 +246,14 @@ impl Running {
                 self.record(id, &format!("the worker {why}: {}", signal.name()));
                 match signal {
                     StopSignal::Quit => self.see_stack(id, context),
-                    StopSignal::Term | StopSignal::Kill => self.signal(id, signal),
+                    StopSignal::Term => {
+                        if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
+                            // What it still holds has the time until the kill to end in order.
+                            link.say_goodbye();
+                        }
+                        self.signal(id, signal);
+                    }
+                    StopSignal::Kill => self.signal(id, signal),
                 }
             }
             Action::Restart { id, number, reason, wait } => {
