@@ -6,6 +6,7 @@
 pub mod admin;
 mod binary;
 mod client;
+pub mod load;
 pub mod process;
 mod response;
 mod server;

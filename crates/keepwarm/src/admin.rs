@@ -7,11 +7,12 @@ mod health;
 mod metrics;
 mod process;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::exposition::Format;
 use self::guard::{Act, Guard};
 use crate::control::ReloadRequest;
-use crate::run::shown;
+use crate::run::sockets::{Opened, Sockets};
 use crate::status;
 use crate::view::View;
 
@@ -46,13 +47,10 @@ pub(crate) struct Admin {
 }
 
 struct Serving {
-    bounds: Vec<Bound>,
+    sockets: Sockets,
     door: Arc<Door>,
     stops: Vec<StopListening>,
 }
-
-/// New sockets, bound and not yet served.
-pub(crate) struct Opened(BTreeMap<Bind, Vec<Bound>>);
 
 impl Admin {
     /// Serves nothing yet.
@@ -65,49 +63,43 @@ impl Admin {
         }
     }
 
-    /// Binds what the settings have and this does not, by `bind`.
-    pub(crate) fn open(
-        &self,
-        settings: Option<&Settings>,
-        bind: impl Fn(&Bind) -> Result<Vec<Bound>, String>,
-    ) -> Result<Opened, String> {
-        let binds = settings.iter().flat_map(|settings| &settings.bind);
-        let new = binds.filter(|bind| !self.serving.contains_key(bind));
-        let open = |address: &Bind| {
-            let bounds = bind(address)?;
-            if let Bind::Unix(path) = address {
-                // Whoever reaches it may change things: the user and the group of this process.
-                std::fs::set_permissions(path, Permissions::from_mode(0o660))
-                    .map_err(|error| format!("{address} (admin) cannot be made private: {error}"))?;
-            }
-            Ok((address.clone(), bounds))
-        };
-        new.map(open).collect::<Result<_, _>>().map(Opened)
+    /// Whether this address is served.
+    pub(crate) fn serves(&self, bind: &Bind) -> bool {
+        self.serving.contains_key(bind)
     }
 
-    /// Serves what the settings say, and no more.
+    /// Serves what the settings say, and no more; `opened` has the sockets of addresses that are new.
     ///
     /// # Errors
-    /// The system gives no thread or no descriptor.
-    pub(crate) fn apply(&mut self, settings: Option<&Settings>, opened: Opened) -> io::Result<()> {
+    /// In words: the system gives no thread or no descriptor, or a socket cannot be made private.
+    pub(crate) fn apply(&mut self, settings: Option<&Settings>, mut opened: Opened) -> Result<(), String> {
         let wanted = settings.map_or(&[][..], |settings| &settings.bind);
-        for (_, serving) in self.serving.extract_if(.., |bind, _| !wanted.contains(bind)) {
-            serving.end();
+        for (bind, serving) in self.serving.extract_if(.., |bind, _| !wanted.contains(bind)) {
+            serving.end(&bind);
         }
-        let token = || settings.and_then(|settings| settings.token.clone());
-        for (bind, serving) in &self.serving {
-            serving.door.guard.store(Arc::new(Guard::new(bind.clone(), token())));
-        }
-        for (bind, bounds) in opened.0 {
-            let guard = ArcSwap::from_pointee(Guard::new(bind.clone(), token()));
-            let door = Arc::new(Door { guard, desk: Arc::clone(&self.desk) });
-            let serving = self.serve(bounds, door)?;
-            self.serving.insert(bind, serving);
+        let guard =
+            |bind: &Bind| Guard::new(bind.clone(), settings.and_then(|settings| settings.token.clone()));
+        for bind in wanted {
+            if let Some(serving) = self.serving.get(bind) {
+                serving.door.guard.store(Arc::new(guard(bind)));
+            } else if let Some(sockets) = opened.take(bind) {
+                let door = Arc::new(Door {
+                    guard: ArcSwap::from_pointee(guard(bind)),
+                    desk: Arc::clone(&self.desk),
+                });
+                let serving =
+                    self.serve(bind, sockets, door).map_err(|error| format!("{bind} (admin): {error}"))?;
+                self.serving.insert(bind.clone(), serving);
+            }
         }
         Ok(())
     }
 
-    fn serve(&mut self, bounds: Vec<Bound>, door: Arc<Door>) -> io::Result<Serving> {
+    fn serve(&mut self, bind: &Bind, sockets: Sockets, door: Arc<Door>) -> io::Result<Serving> {
+        if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
+            // Whoever reaches it may change things: the user and the group of this process.
+            std::fs::set_permissions(path, Permissions::from_mode(0o660))?;
+        }
         let plane = match self.plane.take() {
             Some(plane) => plane,
             None => DataPlane::start_named("keepwarm-admin", 1)?,
@@ -121,7 +113,7 @@ impl Admin {
             meter: keepwarm_telemetry::meters::unlisted(),
         });
         let mut stops = Vec::new();
-        for bound in &bounds {
+        for bound in &sockets.bounds {
             for remote in plane.remotes() {
                 let socket = bound.try_clone()?;
                 let (stop, stopped) = keepwarm_net::stop_listening();
@@ -130,17 +122,49 @@ impl Admin {
                 stops.push(stop);
             }
         }
-        Ok(Serving { bounds, door, stops })
+        Ok(Serving { sockets, door, stops })
+    }
+
+    /// What another process needs to serve in place of this one, as the listeners' offers.
+    pub(crate) fn offers(&self) -> impl Iterator<Item = (String, bool, &[Bound])> {
+        self.serving.iter().map(|(bind, serving)| {
+            let sockets = &serving.sockets;
+            (bind.to_string(), !sockets.is_own(), sockets.bounds.as_slice())
+        })
+    }
+
+    /// The `bind`s of the settings.
+    pub(crate) fn binds(settings: Option<&Settings>) -> impl Iterator<Item = String> {
+        settings.into_iter().flat_map(|settings| settings.bind.iter().map(ToString::to_string))
+    }
+
+    /// Ends it: addresses that another process has taken at once.
+    pub(crate) fn hand_over(&mut self, taken: &BTreeSet<String>) {
+        for (bind, serving) in std::mem::take(&mut self.serving) {
+            match taken.contains(&bind.to_string()) {
+                true => serving.stops.iter().for_each(StopListening::hand_over),
+                false => serving.end(&bind),
+            }
+        }
+    }
+
+    /// The names of sockets in the file system that end with this process.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let own = self.serving.iter().filter(|(_, serving)| serving.sockets.is_own());
+        own.filter_map(|(bind, _)| match bind {
+            Bind::Unix(path) => Some(path.clone()),
+            _ => None,
+        })
     }
 
     /// Where it is served, as a person writes it.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        self.serving.iter().flat_map(|(bind, serving)| shown(bind, &serving.bounds)).collect()
+        self.serving.iter().flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
     }
 
     /// Ends it, with whatever is under way.
     pub(crate) fn stop(&mut self) {
-        std::mem::take(&mut self.serving).values().for_each(Serving::end);
+        std::mem::take(&mut self.serving).iter().for_each(|(bind, serving)| serving.end(bind));
         if let Some(plane) = self.plane.take() {
             plane.stop();
         }
@@ -154,12 +178,8 @@ impl Drop for Admin {
 }
 
 impl Serving {
-    fn end(&self) {
-        if let Bind::Unix(path) = self.door.guard.load().bind() {
-            let _ = std::fs::remove_file(path);
-        }
-        self.bounds.iter().for_each(Bound::refuse_new);
-        self.stops.iter().for_each(StopListening::accept_rest);
+    fn end(&self, bind: &Bind) {
+        self.sockets.end(bind, &self.stops);
     }
 }
 

@@ -10,6 +10,7 @@ mod language;
 mod readiness;
 mod reload;
 mod run;
+mod service_manager;
 mod sources;
 mod stack;
 mod status;

@@ -14,8 +14,9 @@ mod redirect;
 mod respond;
 mod secret;
 mod text;
+mod workers;
 
-pub(crate) use app::{EntryPoint, EnvFile, EnvTable, Workers};
+pub(crate) use app::{EntryPoint, EnvFile, EnvTable};
 pub(crate) use folders::Folders;
 pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};
@@ -29,3 +30,4 @@ pub(crate) use redirect::Redirects;
 pub(crate) use respond::Responses;
 pub(crate) use secret::Token;
 pub(crate) use text::{Strings, Words};
+pub(crate) use workers::WorkerCount;

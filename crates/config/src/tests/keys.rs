@@ -76,6 +76,8 @@ fn around(path: &str, line: &str) -> String {
     }
     if section == "app.shop" {
         let _ = writeln!(text, "{line}");
+    } else if section.starts_with("app.shop.") {
+        let _ = write!(text, "\n[{section}]\n{line}\n");
     }
     text
 }
@@ -162,7 +164,7 @@ fn every_key_is_documented() {
 #[test]
 fn what_is_not_served_says_so() {
     let later: Vec<&Info> = all_keys().iter().filter(|info| !info.served).collect();
-    assert!(later.len() > 5);
+    assert!(!later.is_empty());
     for info in later {
         let line = if info.path.contains('.') {
             format!("{} = \"x\"", info.name)

@@ -72,11 +72,6 @@ impl Guard {
         Self { bind, token }
     }
 
-    /// The address.
-    pub(super) fn bind(&self) -> &Bind {
-        &self.bind
-    }
-
     /// Whether a request may do what it would do.
     pub(super) fn check(&self, request: &Request, act: Act) -> Result<(), Denied> {
         let fields = &request.head.fields;

@@ -1,16 +1,18 @@
 //! The listening sockets of the process, by address: kept over reloads, so that no connection is lost by one.
 
-use std::collections::{BTreeMap, HashSet};
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use keepwarm_config::{Bind, Config, Listen};
 use keepwarm_edge::Edge;
-use keepwarm_net::{BindTo, Bound, ListenerContext, OpenConnections, Remote, StopListening};
+use keepwarm_net::{Bound, ListenerContext, OpenConnections, Remote, StopListening};
 use keepwarm_workers::dispatch::Links;
 
+use super::inherited::{Inherited, Owner};
+use super::sockets::{Opened, Sockets};
+use crate::admin::Admin;
 use crate::assemble;
 
 /// All that listens.
@@ -20,37 +22,48 @@ pub(super) struct Listeners {
     pub(super) draining: Arc<AtomicBool>,
     /// By the `bind` of the configuration.
     serving: BTreeMap<Bind, Serving>,
+    /// Sockets that were bound before this process began.
+    inherited: Inherited,
 }
 
 struct Serving {
-    bounds: Vec<Bound>,
+    sockets: Sockets,
     edge: Arc<Edge>,
     listen: Listen,
     stops: Vec<StopListening>,
 }
 
-/// New sockets, bound and not yet served.
-pub(super) struct Opened(BTreeMap<Bind, Vec<Bound>>);
-
 impl Listeners {
-    pub(super) fn new(remotes: &[Remote], connections: usize) -> Self {
+    pub(super) fn new(remotes: &[Remote], connections: usize, inherited: Inherited) -> Self {
         Self {
             remotes: remotes.to_vec(),
             open: Arc::new(OpenConnections::new(connections)),
             draining: Arc::default(),
             serving: BTreeMap::new(),
+            inherited,
         }
     }
 
-    /// Binds what the configuration has and this does not.
-    pub(super) fn open(&self, config: &Config) -> Result<Opened, String> {
-        let mut opened = BTreeMap::new();
+    /// Binds what the configuration has and this does not, unless it was inherited.
+    pub(super) fn open(&mut self, config: &Config) -> Result<Opened, String> {
+        let mut opened = Opened::default();
         for listen in &config.listens {
             for bind in listen.bind.iter().filter(|bind| !self.serving.contains_key(bind)) {
-                opened.insert(bind.clone(), open(bind, &format!("listen.{}", listen.name))?);
+                opened.open(bind, &format!("listen.{}", listen.name), &mut self.inherited)?;
             }
         }
-        Ok(Opened(opened))
+        self.inherited.drop_rest();
+        Ok(opened)
+    }
+
+    /// The same for `[admin]`; to be called before [`open`](Self::open), which closes what nobody has asked for.
+    pub(super) fn open_admin(&mut self, config: &Config, admin: Option<&Admin>) -> Result<Opened, String> {
+        let mut opened = Opened::default();
+        let binds = config.admin.iter().flat_map(|admin| &admin.bind);
+        for bind in binds.filter(|bind| !admin.is_some_and(|admin| admin.serves(bind))) {
+            opened.open(bind, "admin", &mut self.inherited)?;
+        }
+        Ok(opened)
     }
 
     /// Serves what the configuration says: kept addresses with their new routes, new ones, and no others.
@@ -60,7 +73,7 @@ impl Listeners {
         for listen in &config.listens {
             for bind in &listen.bind {
                 let site = assemble::site(config, listen, links)?;
-                match (self.serving.remove(bind), opened.0.remove(bind)) {
+                match (self.serving.remove(bind), opened.take(bind)) {
                     (Some(kept), _)
                         if kept.listen.limits == listen.limits
                             && kept.listen.access_log == listen.access_log =>
@@ -71,13 +84,13 @@ impl Listeners {
                     // New connections get the new limits; the socket stays.
                     (Some(kept), _) => {
                         kept.edge.replace(site);
-                        let serving = self.start(kept.bounds, kept.edge, listen)?;
+                        let serving = self.start(kept.sockets, kept.edge, listen)?;
                         kept.stops.iter().for_each(StopListening::hand_over);
                         self.serving.insert(bind.clone(), serving);
                     }
-                    (None, Some(bounds)) => {
+                    (None, Some(sockets)) => {
                         let edge = Arc::new(Edge::new(site));
-                        let serving = self.start(bounds, edge, listen)?;
+                        let serving = self.start(sockets, edge, listen)?;
                         self.serving.insert(bind.clone(), serving);
                     }
                     (None, None) => {}
@@ -92,7 +105,7 @@ impl Listeners {
         Ok(())
     }
 
-    fn start(&self, bounds: Vec<Bound>, edge: Arc<Edge>, listen: &Listen) -> Result<Serving, String> {
+    fn start(&self, sockets: Sockets, edge: Arc<Edge>, listen: &Listen) -> Result<Serving, String> {
         let context = Arc::new(ListenerContext {
             handler: Arc::clone(&edge) as _,
             limits: assemble::connection_limits(&listen.limits),
@@ -101,7 +114,7 @@ impl Listeners {
             meter: keepwarm_telemetry::meters::listener(&listen.name),
         });
         let mut stops = Vec::new();
-        for bound in &bounds {
+        for bound in &sockets.bounds {
             for remote in &self.remotes {
                 let socket = bound.try_clone().map_err(|error| error.to_string())?;
                 let (stop, stopped) = keepwarm_net::stop_listening();
@@ -110,7 +123,47 @@ impl Listeners {
                 stops.push(stop);
             }
         }
-        Ok(Serving { bounds, edge, listen: listen.clone(), stops })
+        Ok(Serving { sockets, edge, listen: listen.clone(), stops })
+    }
+
+    /// What another process needs to listen in place of this one: each `bind`, whether the service manager keeps its sockets, and these.
+    pub(super) fn offers(&self) -> impl Iterator<Item = (String, bool, &[Bound])> {
+        self.serving.iter().map(|(bind, serving)| {
+            let sockets = &serving.sockets;
+            (bind.to_string(), sockets.owner == Owner::ServiceManager, sockets.bounds.as_slice())
+        })
+    }
+
+    /// The `bind`s that are served.
+    pub(super) fn binds(&self) -> BTreeSet<String> {
+        self.serving.keys().map(Bind::to_string).collect()
+    }
+
+    /// Ends all listening: of those that another process has taken at once, since it accepts what comes; of others as [`end`](Self::end) does.
+    pub(super) fn hand_over(&mut self, taken: &BTreeSet<String>) {
+        for (bind, serving) in std::mem::take(&mut self.serving) {
+            match taken.contains(&bind.to_string()) {
+                true => serving.stops.iter().for_each(StopListening::hand_over),
+                false => serving.end(&bind),
+            }
+        }
+    }
+
+    /// Ends all listening because this process does not come to serve: what it inherited is not touched.
+    pub(super) fn abandon(&mut self) {
+        let inherited =
+            |(bind, serving): (&Bind, &Serving)| serving.sockets.inherited.then(|| bind.to_string());
+        self.hand_over(&self.serving.iter().filter_map(inherited).collect());
+    }
+
+    /// The names of sockets in the file system that end with this process.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let own = self.serving.iter().filter(|(_, serving)| serving.sockets.owner == Owner::Keepwarm);
+        own.filter_map(|(bind, _)| match bind {
+            Bind::Unix(path) => Some(path.clone()),
+            _ => None,
+        })
+        .collect()
     }
 
     /// Ends all listening; connections that were made are still accepted first.
@@ -122,63 +175,21 @@ impl Listeners {
 
     /// What is listened on, as a person writes it.
     pub(super) fn addresses(&self) -> Vec<String> {
-        self.serving.iter().flat_map(|(bind, serving)| shown(bind, &serving.bounds)).collect()
+        self.serving.iter().flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
     }
 
     /// The listeners of the configuration, with the addresses they have.
     pub(super) fn by_name(&self, config: &Config) -> Vec<(String, Vec<String>)> {
         let of = |listen: &Listen| {
             let serving = listen.bind.iter().filter_map(|bind| Some((bind, self.serving.get(bind)?)));
-            serving.flat_map(|(bind, serving)| shown(bind, &serving.bounds)).collect()
+            serving.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
         };
         config.listens.iter().map(|listen| (listen.name.clone(), of(listen))).collect()
     }
 }
 
-/// An address as a person writes it: with the port that it has, and each that a name stands for.
-pub(crate) fn shown(bind: &Bind, bounds: &[Bound]) -> Vec<String> {
-    match bind {
-        Bind::Unix(path) => vec![format!("unix:{}", path.display())],
-        _ => bounds.iter().filter_map(|bound| Some(format!("http://{}", bound.address?))).collect(),
-    }
-}
-
 impl Serving {
     fn end(&self, bind: &Bind) {
-        if let Bind::Unix(path) = bind {
-            // First the name, so that nobody new finds the socket.
-            let _ = std::fs::remove_file(path);
-        }
-        self.bounds.iter().for_each(Bound::refuse_new);
-        self.stops.iter().for_each(StopListening::accept_rest);
+        self.sockets.end(bind, &self.stops);
     }
-}
-
-/// Binds, for the `section` of the configuration.
-pub(super) fn open(bind: &Bind, section: &str) -> Result<Vec<Bound>, String> {
-    bind_all(bind).map_err(|error| explain(bind, section, &error))
-}
-
-/// A host name can have several addresses; each is listened on.
-fn bind_all(bind: &Bind) -> io::Result<Vec<Bound>> {
-    match bind {
-        Bind::Tcp(address) => Ok(vec![keepwarm_net::bind(BindTo::Tcp(*address))?]),
-        Bind::Unix(path) => Ok(vec![keepwarm_net::bind(BindTo::Unix(path))?]),
-        Bind::Host { host, port } => {
-            let addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs()?.collect();
-            addresses.iter().map(|address| keepwarm_net::bind(BindTo::Tcp(*address))).collect()
-        }
-    }
-}
-
-fn explain(bind: &Bind, section: &str, error: &io::Error) -> String {
-    let what = match error.kind() {
-        io::ErrorKind::AddrInUse => "somebody listens there already; stop it, or choose another address".to_owned(),
-        io::ErrorKind::PermissionDenied => {
-            "not permitted; ports below 1024 need the right CAP_NET_BIND_SERVICE, a Unix socket a folder that can be written".to_owned()
-        }
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
-        _ => error.to_string(),
-    };
-    format!("cannot listen on {bind} ({section}): {what}")
 }

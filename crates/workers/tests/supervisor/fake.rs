@@ -19,6 +19,7 @@ use tracing::{Event, Metadata, Subscriber, span};
 pub(crate) enum Told {
     Adopted(WorkerKey),
     Retired(WorkerKey),
+    Goodbye(WorkerKey),
     Failed(String, Option<String>),
 }
 
@@ -116,6 +117,10 @@ impl WorkerLink for FakeLink {
     fn retire(&self) {
         tell(&self.told, Told::Retired(self.worker.clone()));
         self.drain.notify_one();
+    }
+
+    fn say_goodbye(&self) {
+        tell(&self.told, Told::Goodbye(self.worker.clone()));
     }
 
     fn ping(&self) {}
