@@ -405,7 +405,7 @@ fn under_sighup_with_a_broken_target_the_old_one_serves_on() {
         load.wait_for(50);
     });
     all_answered_once(&server, &outcomes);
-    assert_eq!(server.workers(), before, "the old workers");
+    wait_until("only the old workers are left", LONG, || server.workers() == before);
     // And a later, sound configuration is taken.
     server.configure(
         &config("wsgi_app:application", 2, "").replace("GENERATION = \"1\"", "GENERATION = \"2\""),
