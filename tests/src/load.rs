@@ -48,6 +48,19 @@ impl Load {
         }
     }
 
+    /// The application works so many milliseconds on each.
+    #[must_use]
+    pub fn working(self, millis: u32) -> Self {
+        Self { work: millis, ..self }
+    }
+
+    /// The same clients once more, with other ids.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let next = AtomicU64::new(self.asked());
+        Self { next, ..Self::new(self.address, self.method) }.working(self.work)
+    }
+
     /// Runs the clients while `act` runs in this thread; gives each request's id and outcome.
     pub fn while_doing(&self, kept: usize, single: usize, act: impl FnOnce()) -> Vec<(String, Outcome)> {
         std::thread::scope(|scope| {
