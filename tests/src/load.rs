@@ -48,9 +48,17 @@ impl Load {
         }
     }
 
-    /// An application that answers at once: a lone worker is given requests ahead.
-    pub fn quick(address: SocketAddr, method: &'static str) -> Self {
-        Self { work: 0, ..Self::new(address, method) }
+    /// The application works so many milliseconds on each.
+    #[must_use]
+    pub fn working(self, millis: u32) -> Self {
+        Self { work: millis, ..self }
+    }
+
+    /// The same clients once more, with other ids.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let next = AtomicU64::new(self.asked());
+        Self { next, ..Self::new(self.address, self.method) }.working(self.work)
     }
 
     /// Runs the clients while `act` runs in this thread; gives each request's id and outcome.

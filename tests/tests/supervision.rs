@@ -95,7 +95,8 @@ fn killed_workers_lose_only_the_posts_they_held() {
 fn a_lone_workers_death_loses_only_the_post_it_works_on() {
     const KILLS: usize = 6;
     let server = wsgi(1, "queue_timeout = \"20s\"\nstart_retries = 20");
-    let load = Load::quick(server.address(), "POST");
+    // It answers at once: a lone worker is given requests ahead.
+    let load = Load::new(server.address(), "POST").working(0);
     let outcomes = load.while_doing(10, 2, || kill_some(&server, &load, KILLS));
     only_held_posts_are_lost(&server, &outcomes, KILLS);
 }
@@ -103,7 +104,7 @@ fn a_lone_workers_death_loses_only_the_post_it_works_on() {
 #[test]
 fn a_lone_quick_worker_is_reloaded_under_load_without_a_loss() {
     let server = wsgi(1, "");
-    let load = Load::quick(server.address(), "POST");
+    let load = Load::new(server.address(), "POST").working(0);
     let outcomes = load.while_doing(10, 2, || {
         for _ in 0..3 {
             load.wait_for(200);
@@ -122,7 +123,7 @@ fn a_lone_quick_worker_is_reloaded_under_load_without_a_loss() {
 #[test]
 fn requests_behind_one_that_hangs_are_served_once_it_is_over() {
     let server = wsgi(1, "request_timeout = \"600ms\"\nqueue_timeout = \"20s\"");
-    let load = Load::quick(server.address(), "POST");
+    let load = Load::new(server.address(), "POST").working(0);
     let outcomes = load.while_doing(8, 0, || {
         for _ in 0..2 {
             load.wait_for(200);
