@@ -69,6 +69,12 @@ fn ruby(app: &App) -> io::Result<Start> {
     if let Program::Entry(entry) = &app.program {
         command.push(entry.into());
     }
+    if app.preload {
+        command.push("--preload".into());
+    }
+    if app.threads > 1 {
+        command.extend(["--threads".into(), app.threads.to_string().into()]);
+    }
     Ok(Start { command, env: Vec::new() })
 }
 
