@@ -188,8 +188,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kind",
             brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3).",
-            default: Preset::Words("told by the app's signature when it has been loaded"),
+            long: "`\"wsgi\"` (PEP 3333), `\"asgi\"` (ASGI 3) or `\"rack\"` (Ruby, Rack 2 and 3).",
+            default: Preset::Words(
+                "Rack for an entry that ends in `.ru` or `.rb`, else told by the app's signature when it has been loaded",
+            ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
             reload: Reload::Recycle,
@@ -234,7 +236,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             brief: "The language's interpreter",
             long: "A path, or a name that is looked up in `PATH`. A relative path counts from the directory of the main configuration file.",
             default: Preset::Words(
-                "the virtual environment that is active or stands beside the app, then `python3`",
+                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`",
             ),
             right: "interpreter = \"/srv/shop/.venv/bin/python\"",
             wrong: "interpreter = \"/no/such/python\"",

@@ -120,6 +120,16 @@ fn a_target_needs_no_file() {
 }
 
 #[test]
+fn a_rackup_file_is_a_rack_app() {
+    for entry in ["config.ru", "app/shop.rb"] {
+        let target = Target { watch: true, ..target(entry) };
+        let config = Config::for_target(&World::default(), &target).unwrap().0;
+        assert_eq!(config.apps[0].kind, Some(AppKind::Rack), "{entry}");
+        assert_eq!(config.apps[0].watch, ["**/*.rb", "**/*.ru"], "{entry}");
+    }
+}
+
+#[test]
 fn options_of_the_command_line_go_before_variables() {
     let mut world = World::default();
     for (name, value) in [
@@ -149,7 +159,6 @@ fn what_a_command_line_gets_wrong() {
     let wrong =
         Target { bind: vec!["8080".to_owned()], workers: Some("four".to_owned()), ..target("shop:app") };
     golden(&report(&wrong), "target-options");
-    golden(&report(&target("config.ru")), "target-rack");
     golden(&report(&target("public/index.php")), "target-php");
     let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
     golden(&report(&node), "target-command");
