@@ -73,6 +73,9 @@ fn around(path: &str, line: &str) -> String {
     if section == "app.shop" {
         let _ = writeln!(text, "{line}");
     }
+    if section == "app.shop.limits" {
+        let _ = write!(text, "\n[{section}]\n{line}\n");
+    }
     text
 }
 

@@ -1,5 +1,5 @@
 //! Runs IN THE CHILD, between the fork and the worker's own program: Keepwarm's binary, started again as
-//! `keepwarm __launch PARENT DIRECTORY COMMAND...`.
+//! `keepwarm __launch PARENT SETTINGS DIRECTORY COMMAND...`.
 //!
 //! What would otherwise be unsafe code between fork and exec is ordinary code here. It gets the wire's socket as standard
 //! input, and pipes to the log as standard output and error; it leaves by becoming the command.
@@ -14,6 +14,7 @@ use std::process::{Command, exit};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 
+use super::ProcessSettings;
 use super::descriptors::close_inherited;
 
 /// The hidden sub-command that calls [`launcher_main`].
@@ -49,17 +50,24 @@ impl Failure {
 /// Returns only when it failed.
 fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     let parent = args.next().and_then(|pid| pid.to_str()?.parse().ok()).and_then(Pid::from_raw);
-    let (Some(parent), Some(directory), Some(program)) = (parent, args.next(), args.next()) else {
+    let settings = args.next().and_then(|settings| ProcessSettings::parse(settings.to_str()?));
+    let (Some(parent), Some(settings), Some(directory), Some(program)) =
+        (parent, settings, args.next(), args.next())
+    else {
         return Failure { message: format!("{LAUNCH} is not for use by hand"), status: CANNOT_EXECUTE };
     };
     close_inherited();
-    if let Err(failure) = detach(parent) {
-        return failure;
-    }
-    let wire = match move_wire() {
+    // A session and process group of its own: no terminal signal comes here, and the whole group can be killed.
+    let wire = match setsid()
+        .map_err(|error| Failure::new("no session of its own", error))
+        .and_then(|_| move_wire())
+        .and_then(|wire| settings.apply().map(|()| wire).map_err(|(what, error)| Failure::new(what, error)))
+        .and_then(|wire| end_with(parent).map(|()| wire))
+    {
         Ok(wire) => wire,
         Err(failure) => return failure,
     };
+    // As the worker's user, who may enter less, or more.
     if let Err(error) = std::env::set_current_dir(&directory) {
         return Failure::new(format_args!("the directory {} cannot be entered", directory.display()), error);
     }
@@ -73,10 +81,8 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     }
 }
 
-/// Own session and process group, so that no terminal signal comes here and the whole group can be killed; and an end with
-/// the parent.
-fn detach(parent: Pid) -> Result<(), Failure> {
-    setsid().map_err(|error| Failure::new("no session of its own", error))?;
+/// An end with the parent. After the last change of the user, which would undo it.
+fn end_with(parent: Pid) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Failure::new("no parent-death signal", error))?;
     // The parent may have died before the signal was asked for; then it will never come.

@@ -25,6 +25,7 @@ mod link;
 mod output;
 mod reap;
 mod running;
+mod settings;
 mod spawn;
 mod spec;
 
@@ -33,4 +34,5 @@ pub use exit::Exit;
 pub use guardian::{GUARDIAN, guardian_main};
 pub use launcher::{LAUNCH, launcher_main};
 pub use link::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+pub use settings::{Credentials, Limit, ProcessSettings};
 pub use spec::{AppSpec, FailedApp, ReloadReport, Snapshot, StartFailure, WorkerSnapshot, WorkerState};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Exit;
+use super::{Exit, ProcessSettings};
 
 /// How an app's workers are run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +21,8 @@ pub struct AppSpec {
     pub directory: PathBuf,
     /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER` and `KEEPWARM_FD` come on top.
     pub env: Vec<(OsString, OsString)>,
+    /// What they are as processes.
+    pub process: ProcessSettings,
     /// How many processes; at least one is started.
     pub workers: usize,
     /// How long a worker may take from its start to HELLO.
@@ -40,6 +42,7 @@ impl AppSpec {
             command,
             directory: PathBuf::from("."),
             env: Vec::new(),
+            process: ProcessSettings::default(),
             workers: 1,
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
