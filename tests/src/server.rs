@@ -224,7 +224,7 @@ impl Server {
             if let Some(status) = self.child.lock().expect("no panic while locked").try_wait().expect("wait")
             {
                 // What it printed last is still on its way through the pipes.
-                let _ = self.find_line(usize::MAX, Duration::from_millis(500), |_| false);
+                let _ = self.find_line(usize::MAX, Duration::from_secs(5), |_| false);
                 return status;
             }
             assert!(Instant::now() < deadline, "still running after {bound:?}\n---- log\n{}", self.log());

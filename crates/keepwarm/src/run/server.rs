@@ -247,9 +247,12 @@ impl Server {
         let _ = writeln!(out, "keepwarm {} (process {})", env!("CARGO_PKG_VERSION"), std::process::id());
         for app in &self.config.apps {
             let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
-            let workers = assemble::workers(app);
-            let plural = if workers == 1 { "worker" } else { "workers" };
-            let _ = writeln!(out, "  serving   {} ({about}, {workers} {plural})", assemble::title(app));
+            let workers = match (assemble::workers(app), assemble::scaling(app)) {
+                (_, Some(scaling)) => format!("{} to {} workers", scaling.min, scaling.max),
+                (1, None) => "1 worker".to_owned(),
+                (workers, None) => format!("{workers} workers"),
+            };
+            let _ = writeln!(out, "  serving   {} ({about}, {workers})", assemble::title(app));
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
@@ -263,6 +266,14 @@ impl Server {
                 ending = signals.ends.next() => return self.stop(&mut signals.ends, ending).await,
                 _ = signals.hangup.recv() => Work::Reload(None),
                 _ = signals.upgrade.recv() => Work::Upgrade,
+                _ = signals.more.recv() => {
+                    self.supervisor.shift_workers(1);
+                    continue;
+                }
+                _ = signals.fewer.recv() => {
+                    self.supervisor.shift_workers(-1);
+                    continue;
+                }
                 Some(request) = self.reloads.recv() => Work::Reload(Some(request)),
                 apps = watch::changed(&mut self.watch) => Work::Recycle(apps),
             };

@@ -10,6 +10,10 @@ pub(super) struct Signals {
     pub(super) hangup: Signal,
     /// Another binary is to take over.
     pub(super) upgrade: Signal,
+    /// Every app is to have one worker more (SIGTTIN).
+    pub(super) more: Signal,
+    /// Every app is to have one worker fewer (SIGTTOU).
+    pub(super) fewer: Signal,
 }
 
 impl Signals {
@@ -22,6 +26,8 @@ impl Signals {
             },
             hangup: signal(SignalKind::hangup())?,
             upgrade: signal(SignalKind::user_defined2())?,
+            more: signal(SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()))?,
+            fewer: signal(SignalKind::from_raw(rustix::process::Signal::TTOU.as_raw()))?,
         })
     }
 }

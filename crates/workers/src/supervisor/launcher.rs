@@ -16,9 +16,13 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, set
 
 use super::ProcessSettings;
 use super::descriptors::close_inherited;
+use super::priority;
 
 /// The hidden sub-command that calls [`launcher_main`].
 pub const LAUNCH: &str = "__launch";
+
+/// In the launcher's environment, and not in the worker's: start at a low priority, with this niceness; without a number, with what needs no right.
+pub(super) const QUIET: &str = "KEEPWARM_QUIET";
 
 /// The command could not be executed, as a shell says it.
 const CANNOT_EXECUTE: i32 = 126;
@@ -57,13 +61,7 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
         return Failure { message: format!("{LAUNCH} is not for use by hand"), status: CANNOT_EXECUTE };
     };
     close_inherited();
-    // A session and process group of its own: no terminal signal comes here, and the whole group can be killed.
-    let wire = match setsid()
-        .map_err(|error| Failure::new("no session of its own", error))
-        .and_then(|_| move_wire())
-        .and_then(|wire| settings.apply().map(|()| wire).map_err(|(what, error)| Failure::new(what, error)))
-        .and_then(|wire| end_with(parent).map(|()| wire))
-    {
+    let wire = match prepare(&settings, parent) {
         Ok(wire) => wire,
         Err(failure) => return failure,
     };
@@ -73,12 +71,26 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     }
     // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore; handlers
     // of Keepwarm's end with exec by themselves.
-    let error = Command::new(&program).args(args).env("KEEPWARM_FD", wire.to_string()).exec();
+    let error =
+        Command::new(&program).args(args).env("KEEPWARM_FD", wire.to_string()).env_remove(QUIET).exec();
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     Failure {
         status,
         ..Failure::new(format_args!("the command {} cannot be executed", program.display()), error)
     }
+}
+
+/// Makes this process what a worker is, and gives the number of the wire.
+fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<i32, Failure> {
+    // A session and process group of its own: no terminal signal comes here, and the whole group can be killed.
+    setsid().map_err(|error| Failure::new("no session of its own", error))?;
+    if let Some(nice) = std::env::var_os(QUIET) {
+        priority::begin(nice.to_str().and_then(|nice| nice.parse().ok()));
+    }
+    let wire = move_wire()?;
+    settings.apply().map_err(|(what, error)| Failure::new(what, error))?;
+    end_with(parent)?;
+    Ok(wire)
 }
 
 /// An end with the parent. After the last change of the user, which would undo it.
