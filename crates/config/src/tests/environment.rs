@@ -201,6 +201,26 @@ fn what_cannot_be_read_is_told() {
 
     struct Bytes(World);
     impl crate::Sources for Bytes {
+        fn user(&self, _: &str) -> Option<crate::Account> {
+            None
+        }
+
+        fn group(&self, _: &str) -> Option<u32> {
+            None
+        }
+
+        fn process(&self) -> crate::Process {
+            crate::Process { uid: 0, gid: 0, may_change: true }
+        }
+
+        fn may_enter(&self, _: &str, _: &crate::Account) -> bool {
+            true
+        }
+
+        fn hard_limit(&self, _: crate::Resource) -> Option<u64> {
+            None
+        }
+
         fn read(&self, _: &str) -> std::io::Result<Vec<u8>> {
             Ok(b"[server]\nthreads = \"\xff\"\n".to_vec())
         }
