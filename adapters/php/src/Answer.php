@@ -180,7 +180,7 @@ final class Answer
     private function next(string $block): bool
     {
         if ($this->over) {
-            if (!$this->bodiless && !$this->connection->gone && $block !== '') {
+            if ($this->length !== null && !$this->bodiless && !$this->connection->gone && $block !== '') {
                 $this->tooLong();
             }
             return false;

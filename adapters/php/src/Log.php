@@ -31,11 +31,11 @@ final class Log
     public static function exception(\Throwable $error): void
     {
         try {
-            $text = 'PHP Fatal error:  Uncaught ' . $error;
+            $text = 'PHP Fatal error:  Uncaught ' . str_replace("\0", ' ', (string) $error);
         } catch (\Throwable) {
             $text = 'PHP Fatal error:  Uncaught ' . $error::class . " in {$error->getFile()}:{$error->getLine()}";
         }
-        $own = preg_quote(\dirname(__DIR__), '~');
-        self::write(preg_replace("~\n#\d+ $own/[^\n]*(?=\n|$)~", '', $text) ?? $text);
+        $own = preg_quote(\dirname(__DIR__), '~') . '/(?:src|bin)/';
+        self::write(preg_replace("~\n#\d+ {$own}[^\n]*(?=\n|$)~", '', $text) ?? $text);
     }
 }

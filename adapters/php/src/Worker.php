@@ -233,7 +233,7 @@ final class Worker
             return;
         }
         Log::exception($error);
-        $this->answer->abort(Wire::APP_ERROR, $error::class . ' in the application');
+        $this->answer->abort(Wire::APP_ERROR, get_debug_type($error) . ' in the application');
         try {
             $this->handler->failed();
         } catch (\Throwable $second) {

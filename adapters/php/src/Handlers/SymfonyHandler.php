@@ -22,6 +22,9 @@ final class SymfonyHandler implements Handler
     /** @param \Closure|null $again makes a new kernel */
     public function __construct(private HttpKernelInterface $kernel, private readonly ?\Closure $again = null)
     {
+        if ($kernel instanceof KernelInterface) {
+            $kernel->boot(); // before the first request, so that none waits for it, and so that a worker that cannot boot is never ready
+        }
     }
 
     public function handle(Request $request, Reply $reply): void
