@@ -122,6 +122,7 @@ impl Site {
     fn follow(&self, route: &Route, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let request = exchange.request_mut();
         request.target = Some(Arc::clone(route.label()));
+        request.route = Some(Arc::clone(&route.pattern));
         if let Some((status, name, detail)) = refused(route, request) {
             request.answer_edits.clone_from(&route.edits);
             if status == 413 {

@@ -14,7 +14,7 @@ use keepwarm_edge::{
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::AppSpec;
+use keepwarm_workers::supervisor::{AppSpec, Recycling};
 
 use crate::language;
 
@@ -36,12 +36,24 @@ fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
+        recycling: Recycling::default(),
+        scaling: None,
+        hang_timeout: Some(hang_timeout(app)),
     })
 }
+
+/// What a request may take, an idle worker may take to answer that it is there: an app may have work of its own between two requests.
+fn hang_timeout(app: &App) -> Duration {
+    app.request_timeout.max(LEAST_HANG)
+}
+
+/// However short requests are to be, a worker that waits for a processor or for its memory to come back from disk does not hang.
+const LEAST_HANG: Duration = Duration::from_secs(5);
 
 /// An app as the first lines of a run name it.
 pub(crate) fn title(app: &App) -> String {
@@ -114,6 +126,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         queue: app.queue as usize,
         queue_timeout: app.queue_timeout,
         request_timeout: app.request_timeout,
+        slow_log: app.slow_log,
         workers: workers(app),
     }
 }
@@ -177,7 +190,6 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
         hosts: route.hosts.iter().map(host).collect(),
         path: path(&route.path),
         methods: route.methods.iter().filter_map(|method| method.parse().ok()).collect(),
-        target: target(config, &route.action, links)?,
         strip_prefix: route.strip_prefix,
         max_body: route.max_body,
         allow: route.allow.iter().filter_map(cidr).collect(),
@@ -193,6 +205,7 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
         },
+        ..Route::to(target(config, &route.action, links)?)
     })
 }
 

@@ -23,9 +23,11 @@ pub enum Wait {
     Write,
     /// For whoever answers: the handler's own.
     Answer,
+    /// The same, longer than usual: the handler's own, too.
+    Slow,
 }
 
-const WAITS: usize = 3;
+const WAITS: usize = 4;
 
 /// The deadlines of one task.
 #[derive(Debug, Clone)]

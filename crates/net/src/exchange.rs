@@ -89,6 +89,11 @@ impl Exchange<'_> {
         self.stream.awaits_continue()
     }
 
+    /// Waits for a first byte of the body without asking for it. Ready also when none will come: [`Self::poll_body`] tells.
+    pub fn poll_body_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.stream.poll_body_begun(cx)
+    }
+
     /// Whether the body has been read to its end (there being none counts).
     pub fn body_done(&self) -> bool {
         self.stream.state.body_done
@@ -190,6 +195,25 @@ impl Exchange<'_> {
     /// Sends a message on an accepted WebSocket; [`Self::poll_flush`] writes it.
     pub fn send_message(&mut self, message: Message) {
         self.stream.send_message(message);
+    }
+
+    /// Switches to `protocol` with `101` and these fields: from now on bytes are passed, until both sides have ended. Only for a request whose
+    /// body is done, and that asked for it.
+    ///
+    /// # Errors
+    /// A field that is no field.
+    pub fn begin_tunnel(&mut self, protocol: &[u8], fields: &keepwarm_http1::Fields) -> Result<(), BadField> {
+        self.stream.begin_tunnel(protocol, fields)
+    }
+
+    /// Appends the client's bytes of a tunnel to `into`: `Ok(0)` is its end.
+    pub fn poll_tunnel(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
+        self.stream.poll_tunnel(cx, into)
+    }
+
+    /// Bytes to the client of a tunnel; [`Self::poll_flush`] writes them.
+    pub fn send_tunnel(&mut self, bytes: &[u8]) {
+        self.stream.send_tunnel(bytes);
     }
 
     /// When the first byte of the request was read.

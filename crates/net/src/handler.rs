@@ -51,8 +51,21 @@ pub struct Request {
     pub passing: Passing,
     /// Set by whoever answers, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
+    /// The pattern of its route, as configured; none before it has one.
+    pub route: Option<std::sync::Arc<str>>,
+    /// Set by an app's handler: where the time went.
+    pub times: Option<Times>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
+}
+
+/// Where the time of a request went, as far as an app had it. What is left of the whole is reading it and writing its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// It waited for a worker.
+    pub queue: Duration,
+    /// A worker had it: until the app's answer was complete, or it was given up.
+    pub app: Duration,
 }
 
 /// How a route wants messages to be passed between a client and an app.
@@ -102,6 +115,8 @@ impl Request {
             answer_edits: None,
             passing: Passing::default(),
             target: None,
+            route: None,
+            times: None,
             reason: None,
         }
     }
@@ -116,6 +131,8 @@ impl Request {
         self.answer_edits = None;
         self.passing = Passing::default();
         self.target = None;
+        self.route = None;
+        self.times = None;
         self.reason = None;
     }
 

@@ -12,6 +12,8 @@ use rustix::net::{RecvFlags, Shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::client::Idleness;
+
 /// A non-blocking stream socket.
 #[derive(Debug)]
 pub struct Io {
@@ -139,6 +141,34 @@ impl Io {
         }
     }
 
+    /// What an idle connection has to say: looks without taking anything, and without waiting.
+    pub(crate) fn look(&self) -> Idleness {
+        look(self.fd())
+    }
+
+    /// Waits until an idle connection has something to say.
+    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
+        let Ok(fd) = self.registered() else { return Poll::Ready(Idleness::Closed) };
+        loop {
+            let Ok(mut guard) = ready!(fd.poll_read_ready(cx)) else { return Poll::Ready(Idleness::Closed) };
+            match look(fd.get_ref()) {
+                // Left over from a read that took exactly what there was.
+                Idleness::Quiet => guard.clear_ready(),
+                noise => return Poll::Ready(noise),
+            }
+        }
+    }
+
+    /// Takes it off the reactor of its thread, so that another thread can use it.
+    pub(crate) fn leave_thread(self) -> io::Result<Self> {
+        let fd = match self.state {
+            State::Fresh(fd) => fd,
+            State::Registered(fd) => fd.into_inner(),
+            State::Moving => return Err(io::ErrorKind::NotConnected.into()),
+        };
+        Ok(Self { interest: self.interest, ..Self::new(fd) })
+    }
+
     /// Sends FIN; what was written before is still delivered.
     pub fn shutdown_write(&self) {
         let _ = rustix::net::shutdown(self.fd(), Shutdown::Write);
@@ -185,6 +215,15 @@ impl Io {
 fn receive(fd: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
     let (_, got) = rustix::net::recv(fd, rustix::buffer::spare_capacity(into), RecvFlags::empty())?;
     Ok(got)
+}
+
+fn look(fd: &impl AsFd) -> Idleness {
+    let mut byte = [0_u8; 1];
+    match rustix::net::recv(fd, byte.as_mut_slice(), RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Idleness::Quiet,
+        Ok((_, 1..)) => Idleness::Noisy,
+        Ok((_, 0)) | Err(_) => Idleness::Closed,
+    }
 }
 
 /// SIGPIPE is ignored by the binary (Rust's runtime does so at start), so `writev` to a closed peer is EPIPE.

@@ -5,7 +5,9 @@
 //! accepted it. Nothing here knows what an app, a route or a worker is.
 
 mod buffer;
+mod client;
 mod deadline;
+mod endpoint;
 mod error_answer;
 mod exchange;
 mod field_edits;
@@ -13,23 +15,28 @@ mod h1;
 mod handler;
 mod io;
 mod listener;
+mod out;
+mod pool;
 mod reactor;
 mod runtime;
 mod spool;
 
 pub use buffer::ReadBuffer;
+pub use client::{Answer, Client, ClientError, Codec, ServerFault};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
+pub use endpoint::Endpoint;
 pub use error_answer::answer_error;
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
-pub use h1::{Message, WebSocketLimits};
-pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme};
+pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
+pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme, Times};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
 pub use listener::{
     BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
     serve, stop_listening,
 };
+pub use pool::{AcquireError, Lease, Need, Pool, PoolSettings};
 pub use reactor::watch;
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};

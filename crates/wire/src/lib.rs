@@ -6,6 +6,7 @@
 //! * [`encode`]: appends frames to a `Vec<u8>`; [`encode::RequestWriter`] is the hot path.
 //! * [`session`]: Keepwarm's side of a connection: which streams are open, what a worker may say now, and how
 //!   much either side may send.
+//! * [`template`]: the lines between Keepwarm and a process that forks workers.
 //!
 //! A decoder has three outcomes: a frame, `None` (need more), or a [`WireFault`]. After a fault the connection
 //! is dead: close it, kill the worker, replace it.
@@ -14,6 +15,7 @@ pub mod encode;
 mod fault;
 pub mod frame;
 pub mod session;
+pub mod template;
 
 pub use fault::{FaultKind, WireFault};
 

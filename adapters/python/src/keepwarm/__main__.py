@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-from keepwarm import __version__, log, process, reset, target
+from keepwarm import __version__, hooks, log, process, reset, target
 from keepwarm.errors import Fault, LoadError, Lost
 
 
@@ -27,11 +27,35 @@ def main(arguments=None):
     except LoadError as error:
         log.write(f"keepwarm: {error}")
         return 1
+    run = _runner(kind)  # what it imports is shared by all workers of a template
+    if options.preload:
+        from keepwarm import template
+
+        sock = template.serve(sock)
+    if not _after_fork():
+        return 1
+    return run(sock, application, options, leaks)
+
+
+def _runner(kind):
     if kind == target.WSGI:
-        return _run_wsgi(sock, application, leaks)
+        from keepwarm import blocking, wsgi  # noqa: F401
+
+        return _run_wsgi
     from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
 
-    return asgi.run(sock, application, options, identity("asgi"))
+    return lambda sock, application, options, leaks: asgi.run(sock, application, options, identity("asgi"))
+
+
+def _after_fork():
+    """Whether the application's hooks did what they had to."""
+    try:
+        hooks.after_fork.call()
+    except BaseException as error:
+        log.exception(error)
+        log.write("keepwarm: an `after_fork` hook of the application failed.")
+        return False
+    return True
 
 
 def identity(kind):
@@ -53,7 +77,7 @@ def _load(name):
     return None
 
 
-def _run_wsgi(sock, application, leaks):
+def _run_wsgi(sock, application, options, leaks):
     from keepwarm import blocking, wsgi
 
     connection = blocking.Connection(sock)
@@ -77,6 +101,7 @@ def _options(arguments):
     parser = argparse.ArgumentParser(prog="python -m keepwarm", description="The worker side of Keepwarm.")
     parser.add_argument("target", metavar="TARGET", help="module:attribute, module:factory(), module, or dir/file.py[:attribute]")
     parser.add_argument("--kind", choices=(target.WSGI, target.ASGI), help="instead of telling it by the signature")
+    parser.add_argument("--preload", action="store_true", help="load the application here, and fork the workers")
     parser.add_argument("--streams", type=_streams, default=1_000, metavar="N", help="requests at once (ASGI; default 1000)")
     parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop"), default="auto", help="ASGI: uvloop if installed")
     parser.add_argument("--lifespan", choices=("auto", "on", "off"), default="auto", help="ASGI: whether start-up must work")

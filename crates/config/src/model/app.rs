@@ -21,8 +21,16 @@ pub struct App {
     pub options: Vec<String>,
     /// Worker processes. `None`: one per core.
     pub workers: Option<u32>,
+    /// Whether workers are forked from a process that has loaded the app once.
+    pub preload: bool,
     /// The app's time for one request, the client's not counted; more: the worker is killed, 504.
     pub request_timeout: Duration,
+    /// Requests that take the app longer have their worker's stack put into the log. `None`: off.
+    pub slow_log: Option<Duration>,
+    /// Threads of a worker of a blocking kind: so many requests at once.
+    pub threads: u32,
+    /// Requests at once in a worker of a kind that takes many. `None`: as many as its adapter wants.
+    pub concurrency: Option<u32>,
     /// From spawn to ready.
     pub boot_timeout: Duration,
     /// How long a worker that is to end may finish what it holds.
@@ -75,7 +83,11 @@ impl App {
             interpreter: None,
             options: Vec::new(),
             workers: None,
+            preload: false,
             request_timeout: Duration::from_secs(30),
+            slow_log: None,
+            threads: 1,
+            concurrency: None,
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,

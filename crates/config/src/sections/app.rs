@@ -7,7 +7,7 @@ use crate::key::{Key, Preset, Reload, Section, Set};
 use crate::model::{App, AppKind, Program};
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Kinds, Runnable, Strings, Time, Workers,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Kinds, OrWord, Runnable, Strings, Time, Workers,
 };
 
 /// `[app.NAME]` as it was read.
@@ -30,6 +30,7 @@ impl AppDraft {
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.check_program(table, cx);
+        self.check_capacity(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
@@ -71,14 +72,44 @@ impl AppDraft {
             }
             (None, Some(_)) => {}
         }
-        for key in ["interpreter", "options"] {
+        for key in ["interpreter", "options", "preload"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
                     .problem(entry.key_span, format!("`{name}` has both `command` and `{key}`"))
                     .related(cx.texts.place(command.key_span), "the other one")
-                    .help(format!("a `command` is the whole command line: put the {key} into it"));
+                    .help(match key {
+                        "preload" => "Keepwarm's adapter loads the app: that takes an `entry`".to_owned(),
+                        _ => format!("a `command` is the whole command line: put the {key} into it"),
+                    });
                 cx.push(problem);
             }
+        }
+    }
+
+    /// A kind serves several requests at once in one way or the other.
+    fn check_capacity(&self, table: &Table, cx: &mut Checker<'_>) {
+        let threaded = matches!(self.app.kind, None | Some(AppKind::Wsgi | AppKind::Rack));
+        let many = matches!(self.app.kind, None | Some(AppKind::Asgi | AppKind::Http));
+        let word = self.app.kind.map_or("", AppKind::word);
+        for (key, fits, other) in [("threads", threaded, "concurrency"), ("concurrency", many, "threads")] {
+            let Some(entry) = table.entry(key).filter(|_| !fits) else { continue };
+            let message = format!("`{key}` means nothing to an app of kind \"{word}\"");
+            let problem = cx.problem(entry.key_span, message);
+            cx.push(match (threaded, many) {
+                (false, false) => {
+                    problem.help("it serves one request at a time in each worker: set `workers`")
+                }
+                _ => {
+                    problem.help(format!("`{other}` says how many requests one of its workers takes at once"))
+                }
+            });
+        }
+        if let (Some(entry), Some(command)) = (table.entry("threads"), table.entry("command")) {
+            let problem = cx
+                .problem(entry.key_span, format!("`{}` has both `command` and `threads`", cx.name()))
+                .related(cx.texts.place(command.key_span), "the other one")
+                .help("a `command` is the whole command line: put `--threads` into it");
+            cx.push(problem);
         }
     }
 
@@ -214,6 +245,43 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(Workers, |draft: &mut AppDraft, workers| draft.app.workers = workers),
         },
         Key {
+            name: "preload",
+            brief: "Load the app once, in a process of its own, and fork the workers from it",
+            long: "A replacement is ready within milliseconds, and what was loaded is in memory once for all workers. The app must not start threads while it is loaded: it is refused then, with their names. `keepwarm.hooks` has hooks around the fork.",
+            default: Preset::Value("false"),
+            right: "preload = true",
+            wrong: "preload = \"yes\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Flag, |draft: &mut AppDraft, preload| draft.app.preload = preload),
+        },
+        Key {
+            name: "threads",
+            brief: "Threads of a worker of a blocking kind: so many requests at once",
+            long: "For apps that wait more than they compute, and whose code is safe in threads. A request that times out ends its worker, and with it what the other threads hold.",
+            default: Preset::Value("1"),
+            right: "threads = 8",
+            wrong: "threads = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Count { min: 1, max: 1000 }, |draft: &mut AppDraft, threads| {
+                draft.app.threads = threads
+            }),
+        },
+        Key {
+            name: "concurrency",
+            brief: "Requests at once in a worker of a kind that takes many",
+            long: "Further ones wait in the queue.",
+            default: Preset::Words("1000 for ASGI"),
+            right: "concurrency = 100",
+            wrong: "concurrency = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Count { min: 1, max: 65_535 }, |draft: &mut AppDraft, most| {
+                draft.app.concurrency = Some(most)
+            }),
+        },
+        Key {
             name: "request_timeout",
             brief: "The app's time for one request; past it the worker is killed and the answer is 504",
             long: "Time the client takes to send its body or to take its answer does not count.",
@@ -225,6 +293,20 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(Time { min: MILLISECOND, max: DAY }, |draft: &mut AppDraft, time| {
                 draft.app.request_timeout = time
             }),
+        },
+        Key {
+            name: "slow_log",
+            brief: "A request that takes the app longer has its worker's stack put into the log",
+            long: "Once for each request, with its method, route and id; the worker goes on. Time the client takes does not count.",
+            default: Preset::Value("\"off\""),
+            right: "slow_log = \"5s\"",
+            wrong: "slow_log = true",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(
+                OrWord { word: "off", shape: Time { min: MILLISECOND, max: DAY } },
+                |draft: &mut AppDraft, time| draft.app.slow_log = time,
+            ),
         },
         Key {
             name: "boot_timeout",
@@ -314,14 +396,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key::later("user", "User of the workers"),
         Key::later("group", "Group of the workers"),
         Key::later("umask", "File mode mask of the workers"),
-        Key::later("threads", "Threads of a worker"),
-        Key::later("concurrency", "Requests at once in a worker"),
-        Key::later("preload", "Load once, then fork"),
         Key::later("max_requests", "Recycle after so many requests"),
         Key::later("max_age", "Recycle after this time"),
         Key::later("max_memory", "Recycle above this size"),
         Key::later("kill_memory", "Kill above this size"),
-        Key::later("slow_log", "Log requests slower than this"),
         Key::later("health", "Requests that ask after the app's health"),
     ],
 };

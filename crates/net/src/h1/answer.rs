@@ -144,7 +144,7 @@ impl Stream {
         let decided = plan(self.state.facts, self.answer_facts(101, AnswerLength::Absent, false, false));
         encode_response_head(&mut self.storage.out.head, 101, &decided, ours.into_iter().chain(theirs), None);
         self.state.status = 101;
-        self.state.answer = Answer::WebSocket;
+        self.state.answer = Answer::Switched;
         Ok(())
     }
 

@@ -160,7 +160,7 @@ impl Stream {
 
     /// Brings an exchange to its end: writes what is left, and decides what becomes of the connection.
     async fn finish(&mut self, handler: &dyn Handler) -> After {
-        if !self.over() && self.state.websocket.is_none() {
+        if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
             self.abort("handler_gave_up");
         }
         let flushed = match self.state.answer {

@@ -1,16 +1,18 @@
-//! HTTP/1.x connections, server role.
+//! HTTP/1.x connections.
 //!
 //! [`connection`] is the life of one connection; [`Stream`] is the connection while a request is being read and
-//! answered; [`out`] what waits to be written.
+//! answered; [`Http1`] the client's role.
 
 mod answer;
+mod client;
 mod connection;
-mod out;
 mod request_body;
 mod storage;
 mod stream;
+mod tunnel;
 mod websocket;
 
+pub use client::{Http1, RequestLine};
 pub(crate) use connection::serve;
 pub(crate) use stream::Stream;
 pub use websocket::{Message, WebSocketLimits};

@@ -171,6 +171,14 @@ impl Stream {
         self.state.awaits_continue && untouched
     }
 
+    pub(crate) fn poll_body_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.awaits_continue() {
+            return Poll::Ready(());
+        }
+        // An end or an error is met again by the read of the body.
+        self.poll_fill(cx, BODY_READ).map(drop)
+    }
+
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
         if let Some(gone) = self.broken {
             return Poll::Ready(gone);

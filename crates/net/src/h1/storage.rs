@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use keepwarm_http1::RequestHead;
 
-use super::out::Out;
 use crate::ReadBuffer;
+use crate::out::Out;
 
 /// The storage that reading and answering need.
 #[derive(Debug, Default)]

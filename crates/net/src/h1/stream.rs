@@ -53,6 +53,8 @@ pub(crate) struct State {
     /// A refusal must be seen by the client although it may still be sending.
     pub(crate) refused: bool,
     pub(super) websocket: Option<Box<Socket>>,
+    /// Bytes are passed, of a protocol that is not ours.
+    pub(super) tunnel: bool,
 }
 
 /// How far the answer has come.
@@ -61,7 +63,7 @@ pub(super) enum Answer {
     /// No head yet.
     None,
     /// HTTP/1.0 with keep-alive and a body of unknown length: the head waits until the length is known or the body is a stream
-    /// (`http-rules` §1). The body so far is in [`super::out::Out::body`], unframed.
+    /// (`http-rules` §1). The body so far is in [`crate::out::Out::body`], unframed.
     Held(Box<Held>),
     /// The head is written or in the buffer.
     Begun {
@@ -75,8 +77,8 @@ pub(super) enum Answer {
     Ended { keep: bool },
     /// Never to be completed.
     Cut,
-    /// Turned into a WebSocket.
-    WebSocket,
+    /// Turned into a WebSocket, or a tunnel.
+    Switched,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,7 @@ impl State {
             hold: None,
             refused: false,
             websocket: None,
+            tunnel: false,
         }
     }
 }

@@ -2,20 +2,24 @@
 //!
 //! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is what a route ends in.
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
+//! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
 //!
 //! A request costs a worker one read and one write. On our side: the client's task writes the REQUEST frame itself, on whatever
 //! thread it is; the driver of the worker, on the thread that owns it, reads the answer, at once gives the freed worker the next
 //! request that waits, and wakes the client's task, which writes the answer.
 
+mod activity;
 mod app;
 mod call;
 mod conversation;
 mod driver;
 mod link;
 mod links;
+mod quarantine;
 mod queue;
 mod request;
 
+pub use activity::{About, InHand, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};
 pub use links::Links;

@@ -85,11 +85,25 @@ impl Supervisor {
         let _ = answer.await;
     }
 
+    /// So many workers of every app more, or fewer (`by` below 0): within 1 and the most that its configuration allows. It holds until the next
+    /// reload; an app whose number of workers follows its load has no fewer from now on.
+    pub fn shift_workers(&self, by: i32) {
+        self.send(Command::Shift(by));
+    }
+
     /// What runs at this moment; empty after a stop.
     pub async fn snapshot(&self) -> Snapshot {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Snapshot(reply));
         answer.await.unwrap_or_default()
+    }
+
+    /// Has a worker print the stack of what it is doing, which also goes to the log, and gives what it printed: nothing when it said nothing
+    /// within half a second. `None`: no worker has this process id.
+    pub async fn stack(&self, pid: u32) -> Option<Vec<u8>> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Stack(pid, reply));
+        answer.await.ok().flatten()
     }
 
     /// A closed channel drops the command and with it its reply, which the caller sees.

@@ -15,9 +15,13 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 
 use super::descriptors::close_inherited;
+use super::priority;
 
 /// The hidden sub-command that calls [`launcher_main`].
 pub const LAUNCH: &str = "__launch";
+
+/// In the launcher's environment, and not in the worker's: start at a low priority, with this niceness; without a number, with what needs no right.
+pub(super) const QUIET: &str = "KEEPWARM_QUIET";
 
 /// The command could not be executed, as a shell says it.
 const CANNOT_EXECUTE: i32 = 126;
@@ -56,6 +60,9 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     if let Err(failure) = detach(parent) {
         return failure;
     }
+    if let Some(nice) = std::env::var_os(QUIET) {
+        priority::begin(nice.to_str().and_then(|nice| nice.parse().ok()));
+    }
     let wire = match move_wire() {
         Ok(wire) => wire,
         Err(failure) => return failure,
@@ -65,7 +72,8 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     }
     // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore; handlers
     // of Keepwarm's end with exec by themselves.
-    let error = Command::new(&program).args(args).env("KEEPWARM_FD", wire.to_string()).exec();
+    let error =
+        Command::new(&program).args(args).env("KEEPWARM_FD", wire.to_string()).env_remove(QUIET).exec();
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     Failure {
         status,

@@ -21,7 +21,9 @@ use tokio::sync::oneshot;
 
 use super::AppSpec;
 use super::guardian::{GUARDIAN, READY};
-use super::launcher::LAUNCH;
+use super::launcher::{LAUNCH, QUIET};
+use super::priority::Quiet;
+use super::template::Parent;
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
@@ -30,6 +32,8 @@ const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
 pub(super) struct Launch {
     pub(super) spec: Arc<AppSpec>,
     pub(super) number: u32,
+    /// `Some`: others serve meanwhile, whom it must not disturb.
+    pub(super) quiet: Option<Quiet>,
 }
 
 /// A process that was started.
@@ -38,14 +42,40 @@ pub(super) struct Spawned {
     pub(super) pidfd: OwnedFd,
     /// Keepwarm's end of the wire: non-blocking, as all of these close-on-exec.
     pub(super) wire: OwnedFd,
+    pub(super) pipes: WorkerPipes,
+    /// Whose child it is, if it is not Keepwarm's own.
+    pub(super) parent: Option<Parent>,
+}
+
+/// What a worker prints.
+pub(super) struct WorkerPipes {
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
+}
+
+/// What a worker gets.
+pub(super) struct WorkerEnds {
+    pub(super) wire: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
+/// A wire and two pipes: Keepwarm's ends, the wire's non-blocking, and the worker's.
+pub(super) fn worker_ends() -> io::Result<((OwnedFd, WorkerPipes), WorkerEnds)> {
+    let (wire, their_wire) = wire_pair()?;
+    rustix::io::ioctl_fionbio(&wire, true)?;
+    let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+    let theirs = WorkerEnds { wire: their_wire, stdout: their_stdout, stderr: their_stderr };
+    Ok(((wire, WorkerPipes { stdout, stderr }), theirs))
 }
 
 /// Orders to the thread.
 pub(super) enum Order {
     /// Start a worker, tell how that went.
     Spawn(Launch, Box<dyn FnOnce(io::Result<Spawned>) + Send>),
+    /// A template has forked this worker: its group is to be killed with Keepwarm.
+    Remember(Pid),
     /// This process group has been killed and is about to be reaped.
     Forget(Pid),
     /// The guardian has died: start another.
@@ -99,6 +129,7 @@ impl Thread {
         while let Ok(order) = orders.recv() {
             match order {
                 Order::Spawn(launch, reply) => reply(self.spawn(&launch)),
+                Order::Remember(group) => self.remember(group),
                 Order::Forget(group) => {
                     self.groups.remove(&group);
                     self.tell_guardian('-', group);
@@ -113,11 +144,9 @@ impl Thread {
     }
 
     fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
-        let (wire, theirs) = wire_pair()?;
-        rustix::io::ioctl_fionbio(&wire, true)?;
-        let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let ((wire, pipes), theirs) = worker_ends()?;
         let spec = &*launch.spec;
+        let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
         let mut child = Command::new(&self.executable)
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
@@ -126,17 +155,17 @@ impl Thread {
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
             .env("KEEPWARM_APP", OsString::from(&*spec.name))
             .env("KEEPWARM_WORKER", launch.number.to_string())
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::from(their_stdout))
-            .stderr(Stdio::from(their_stderr))
+            .envs(quiet.map(|nice| (QUIET, nice)))
+            .stdin(Stdio::from(theirs.wire))
+            .stdout(Stdio::from(theirs.stdout))
+            .stderr(Stdio::from(theirs.stderr))
             .spawn()?;
         // It has not been waited for, so the id is its own.
         let pid = Pid::from_child(&child);
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => {
-                self.groups.insert(pid);
-                self.tell_guardian('+', pid);
-                Ok(Spawned { pid, pidfd, wire, stdout, stderr })
+                self.remember(pid);
+                Ok(Spawned { pid, pidfd, wire, pipes, parent: None })
             }
             Err(error) => {
                 // Without a pidfd nobody would see it end. It has just been started: errors mean that it is gone.
@@ -145,6 +174,11 @@ impl Thread {
                 Err(error.into())
             }
         }
+    }
+
+    fn remember(&mut self, group: Pid) {
+        self.groups.insert(group);
+        self.tell_guardian('+', group);
     }
 
     /// An error means that the guardian has died; the one that takes over is told all groups.

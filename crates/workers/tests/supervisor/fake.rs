@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+use keepwarm_policy::scale::Load;
+use keepwarm_workers::supervisor::{LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -57,8 +58,12 @@ impl WorkerLinks for FakeLinks {
         self.tell(Told::Adopted(worker.clone()));
         let _ = self.events.set(events.clone());
         let stream = tokio::net::UnixStream::from_std(socket.into()).expect("a non-blocking socket");
-        let link =
-            Arc::new(FakeLink { worker: worker.clone(), drain: Arc::default(), told: self.told.clone() });
+        let link = Arc::new(FakeLink {
+            worker: worker.clone(),
+            drain: Arc::default(),
+            told: self.told.clone(),
+            requests: Requests::default(),
+        });
         let drain = link.drain.clone();
         tokio::spawn(async move {
             let (mut from, mut to) = stream.into_split();
@@ -91,6 +96,10 @@ impl WorkerLinks for FakeLinks {
 
     fn promote(&self, _generation: u64) {}
 
+    fn load(&self, _app: &str) -> Load {
+        Load::default()
+    }
+
     fn set_failed(&self, app: &str, reason: Option<String>) {
         self.tell(Told::Failed(app.to_owned(), reason));
     }
@@ -100,12 +109,23 @@ struct FakeLink {
     worker: WorkerKey,
     drain: Arc<Notify>,
     told: Arc<Mutex<Vec<Told>>>,
+    requests: Requests,
 }
 
 impl WorkerLink for FakeLink {
     fn retire(&self) {
         tell(&self.told, Told::Retired(self.worker.clone()));
         self.drain.notify_one();
+    }
+
+    fn ping(&self) {}
+
+    fn is_silent(&self) -> bool {
+        false
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
     }
 }
 

@@ -117,7 +117,7 @@ impl Conversation<'_, '_> {
         match self.call.poll_item(cx) {
             Poll::Ready(Item::Message { text, bytes, end }) => self.handle_message(text, &bytes, end),
             Poll::Ready(Item::Close(code, reason)) => {
-                self.complete = true;
+                self.completed();
                 self.exchange.send_message(Message::Close(code, reason));
                 self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
                 // The client has said its close before: this was the answer to it.
@@ -125,7 +125,7 @@ impl Conversation<'_, '_> {
             }
             Poll::Ready(Item::Reset { .. } | Item::Lost { .. } | Item::Refused(_)) => {
                 tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker gave a WebSocket up");
-                self.complete = true;
+                self.completed();
                 // RFC 6455 §7.4.1: 1001, going away; 1011, the server met something that it did not expect.
                 let close = match self.exchange.is_draining() {
                     true => Message::Close(1001, "the server is stopping".to_owned()),
@@ -228,6 +228,6 @@ impl Conversation<'_, '_> {
         if let Some((link, stream)) = self.call.given() {
             link.reset(stream, code, reason);
         }
-        self.complete = true;
+        self.completed();
     }
 }

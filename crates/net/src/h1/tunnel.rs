@@ -1,0 +1,43 @@
+//! A connection that has become another protocol's: bytes are passed as they are (RFC 9110 §7.8).
+
+use std::task::{Context, Poll, ready};
+
+use keepwarm_http1::{BadField, Fields};
+
+use super::stream::Stream;
+use crate::Gone;
+
+/// Read at a time.
+const READ: usize = 16 * 1024;
+
+impl Stream {
+    pub(crate) fn begin_tunnel(&mut self, protocol: &[u8], fields: &Fields) -> Result<(), BadField> {
+        self.switch_protocols(protocol, fields)?;
+        self.state.tunnel = true;
+        Ok(())
+    }
+
+    /// What came before the switch is the tunnel's too.
+    pub(crate) fn poll_tunnel(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+    ) -> Poll<Result<usize, Gone>> {
+        if self.storage.read.is_empty() {
+            let got = ready!(self.poll_fill(cx, READ))?;
+            if got == 0 {
+                return Poll::Ready(Ok(0));
+            }
+        }
+        let unread = self.storage.read.unread();
+        let count = unread.len();
+        into.extend_from_slice(unread);
+        self.storage.read.consume(count);
+        Poll::Ready(Ok(count))
+    }
+
+    pub(crate) fn send_tunnel(&mut self, bytes: &[u8]) {
+        self.state.body_sent += bytes.len() as u64;
+        self.storage.out.body.extend_from_slice(bytes);
+    }
+}

@@ -1,0 +1,493 @@
+//! The pool and the client against servers of the test's own, over real sockets.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use keepwarm_http1::{Fields, RequestBody, RequestOptions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::LocalSet;
+
+use super::*;
+use crate::{Answer, ClientError, Http1, RequestLine};
+
+const BOUND: Duration = Duration::from_secs(20);
+
+async fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(BOUND, LocalSet::new().run_until(test)).await.expect("in time")
+}
+
+async fn listen() -> (TcpListener, Endpoint) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    (listener, Endpoint::Tcp(address))
+}
+
+fn pool(settings: PoolSettings) -> Arc<Pool<Http1>> {
+    Pool::new(settings)
+}
+
+fn begin(client: &mut Client<Http1>, method: &Method, framing: RequestBody) {
+    let line = RequestLine { method, target: b"/x?y", authority: b"app" };
+    let options = RequestOptions { keep_alive: true, ..RequestOptions::default() };
+    client.begin(|codec, out| codec.encode_head(out, line, std::iter::empty(), framing, options));
+}
+
+/// Asks and reads the answer to its end: status and body.
+async fn ask(client: &mut Client<Http1>) -> Result<(u16, Vec<u8>), ClientError> {
+    begin(client, &Method::GET, RequestBody::None);
+    client.end(&Fields::new());
+    poll_fn(|cx| client.poll_flush(cx)).await;
+    let (mut status, mut body) = (0, Vec::new());
+    poll_fn(|cx| {
+        loop {
+            match std::task::ready!(client.poll_answer(cx)) {
+                Ok(Answer::Head(head)) => status = head.status.as_u16(),
+                Ok(Answer::Data(bytes)) => body.extend_from_slice(bytes),
+                Ok(Answer::Informational(_) | Answer::Trailers(_)) => {}
+                Ok(Answer::End) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    })
+    .await?;
+    Ok((status, body))
+}
+
+/// Reads up to the empty line.
+async fn read_head(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"\r\n\r\n") {
+        text.push(stream.read_u8().await.unwrap());
+    }
+    String::from_utf8(text).unwrap()
+}
+
+/// Answers every request on every connection, and tells how many connections there were.
+fn serve(listener: TcpListener, answer: &'static str) -> Rc<std::cell::Cell<usize>> {
+    let connections = Rc::new(std::cell::Cell::new(0));
+    let count = Rc::clone(&connections);
+    tokio::task::spawn_local(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            count.set(count.get() + 1);
+            tokio::task::spawn_local(async move {
+                let mut bytes = [0; 1024];
+                while stream.read(&mut bytes).await.is_ok_and(|got| got > 0) {
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    connections
+}
+
+const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Waits until the pool has told its watchers.
+async fn until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_and_the_newest_first() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let connections = serve(listener, HELLO);
+        let pool = pool(PoolSettings::default());
+        let mut first = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut second = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        assert_eq!(ask(&mut first).await.unwrap(), (200, b"hello".to_vec()));
+        assert_eq!(ask(&mut second).await.unwrap(), (200, b"hello".to_vec()));
+        let opened = first.opened();
+        second.finish();
+        first.finish();
+        assert_eq!(pool.count(&endpoint), (2, 2));
+        let mut again = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        assert_eq!((again.opened(), again.requests()), (opened, 1));
+        assert!(again.idle().is_some());
+        ask(&mut again).await.unwrap();
+        assert_eq!(connections.get(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_close_of_an_idle_connection_is_learnt_at_once() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool(PoolSettings::default());
+        let server = tokio::task::spawn_local(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_head(&mut stream).await;
+            stream.write_all(HELLO.as_bytes()).await.unwrap();
+            (stream, listener)
+        });
+        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut lease).await.unwrap();
+        lease.finish();
+        assert_eq!(pool.count(&endpoint), (1, 1));
+        let (stream, _listener) = server.await.unwrap();
+        drop(stream);
+        until(|| pool.count(&endpoint) == (0, 0)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bytes_that_nobody_asked_for_end_a_connection() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool(PoolSettings::default());
+        let _count = serve(listener, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n");
+        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut lease).await.unwrap();
+        assert!(!lease.is_reusable());
+        lease.finish();
+        assert_eq!(pool.count(&endpoint), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn at_the_limit_a_request_waits_for_a_connection_to_come_back() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let connections = serve(listener, HELLO);
+        let pool = pool(PoolSettings { max: 1, ..PoolSettings::default() });
+        let mut first = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut first).await.unwrap();
+        let (waiting, place) = (Arc::clone(&pool), endpoint.clone());
+        let second =
+            tokio::task::spawn_local(async move { waiting.acquire(&place, Need::Any).await.unwrap() });
+        tokio::task::yield_now().await;
+        first.finish();
+        let mut second = second.await.unwrap();
+        ask(&mut second).await.unwrap();
+        assert_eq!(connections.get(), 1);
+        drop(second);
+        // One that was dropped makes room as well.
+        pool.acquire(&endpoint, Need::Any).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn more_idle_ones_than_are_kept_are_closed_the_oldest_first() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let _count = serve(listener, HELLO);
+        let pool = pool(PoolSettings { idle: 1, ..PoolSettings::default() });
+        let mut first = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut second = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut first).await.unwrap();
+        ask(&mut second).await.unwrap();
+        let newest = second.opened();
+        first.finish();
+        second.finish();
+        assert_eq!(pool.count(&endpoint), (1, 1));
+        assert_eq!(pool.take(&endpoint, Need::Any).unwrap().opened(), newest);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn age_and_number_of_requests_end_a_connection() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let connections = serve(listener, HELLO);
+        let pool = pool(PoolSettings { max_requests: 2, ..PoolSettings::default() });
+        for _ in 0..4 {
+            let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            ask(&mut lease).await.unwrap();
+            lease.finish();
+        }
+        assert_eq!(connections.get(), 2);
+        pool.set_settings(PoolSettings { max_age: Duration::ZERO, ..PoolSettings::default() });
+        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut lease).await.unwrap();
+        lease.finish();
+        assert_eq!(pool.count(&endpoint), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_after_its_time() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let _count = serve(listener, HELLO);
+        let pool = pool(PoolSettings { idle_timeout: Duration::from_millis(30), ..PoolSettings::default() });
+        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut lease).await.unwrap();
+        lease.finish();
+        until(|| pool.count(&endpoint) == (0, 0)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_server_states_bounds_the_idle_time() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let _count = serve(listener, "HTTP/1.1 204 No Content\r\nKeep-Alive: max=9, timeout=5\r\n\r\n");
+        let pool = pool(PoolSettings::default());
+        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut lease).await.unwrap();
+        lease.finish();
+        assert_eq!(pool.idle_limit(), Some(Duration::from_secs(4)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_forgotten_endpoint_keeps_nothing() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let _count = serve(listener, HELLO);
+        let pool = pool(PoolSettings::default());
+        let mut kept = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let mut used = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut kept).await.unwrap();
+        ask(&mut used).await.unwrap();
+        kept.finish();
+        pool.forget(&endpoint);
+        assert_eq!(pool.count(&endpoint), (0, 1));
+        used.finish();
+        assert_eq!(pool.count(&endpoint), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn nobody_listening_is_told_from_other_failures() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        drop(listener);
+        let pool = pool(PoolSettings::default());
+        assert!(pool.acquire(&endpoint, Need::Any).await.unwrap_err().is_refused());
+        let nowhere = Endpoint::Unix("/nonexistent/app.sock".into());
+        assert!(pool.acquire(&nowhere, Need::Any).await.unwrap_err().is_refused());
+        assert_eq!(pool.count(&endpoint), (0, 0));
+    })
+    .await;
+}
+
+/// A connection that another thread has put back is used, by the reactor of the one that takes it.
+#[test]
+fn a_connection_moves_to_the_thread_that_takes_it() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = Endpoint::Tcp(server.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = server.accept().unwrap();
+        let mut bytes = [0; 1024];
+        while stream.read(&mut bytes).is_ok_and(|got| got > 0) {
+            stream.write_all(HELLO.as_bytes()).unwrap();
+        }
+    });
+    let plane = crate::DataPlane::start(2).unwrap();
+    let pool = pool(PoolSettings::default());
+    let (done, results) = std::sync::mpsc::channel();
+    for remote in [&plane.remotes()[0], &plane.remotes()[1], &plane.remotes()[0]] {
+        let (pool, endpoint, done) = (Arc::clone(&pool), endpoint.clone(), done.clone());
+        remote.spawn(move || async move {
+            let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            let answer = ask(&mut lease).await.unwrap();
+            let reused = lease.idle().is_some();
+            lease.finish();
+            done.send((answer.0, reused)).unwrap();
+        });
+        let (status, _) = results.recv_timeout(BOUND).unwrap();
+        assert_eq!(status, 200);
+    }
+    // The server takes one connection only: it was used three times.
+    assert_eq!(pool.count(&endpoint), (1, 1));
+    pool.forget(&endpoint);
+    plane.stop();
+    serving.join().unwrap();
+}
+
+mod client {
+    use super::*;
+
+    async fn pair() -> (Client<Http1>, TcpStream) {
+        let (listener, endpoint) = listen().await;
+        let io = endpoint.connect().await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        (Client::new(io), stream)
+    }
+
+    #[tokio::test]
+    async fn head_and_small_body_leave_in_one_segment() {
+        run(async {
+            let (mut client, mut server) = pair().await;
+            begin(&mut client, &Method::POST, RequestBody::Length(4));
+            client.send(b"body");
+            client.end(&Fields::new());
+            assert!(!client.has_sent());
+            poll_fn(|cx| client.poll_flush(cx)).await;
+            assert!(client.has_sent());
+            let mut bytes = [0; 1024];
+            let got = server.read(&mut bytes).await.unwrap();
+            let text = String::from_utf8_lossy(&bytes[..got]).into_owned();
+            assert_eq!(text, "POST /x?y HTTP/1.1\r\nHost: app\r\nContent-Length: 4\r\n\r\nbody");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_chunked_body_ends_with_its_trailers() {
+        run(async {
+            let (mut client, mut server) = pair().await;
+            begin(&mut client, &Method::POST, RequestBody::Chunked);
+            client.send(b"one");
+            client.send(b"");
+            let mut trailers = Fields::new();
+            trailers.push(b"checksum", b"1");
+            client.end(&trailers);
+            poll_fn(|cx| client.poll_flush(cx)).await;
+            read_head(&mut server).await;
+            let mut rest = vec![0; "3\r\none\r\n0\r\nchecksum: 1\r\n\r\n".len()];
+            server.read_exact(&mut rest).await.unwrap();
+            assert_eq!(rest, b"3\r\none\r\n0\r\nchecksum: 1\r\n\r\n");
+        })
+        .await;
+    }
+
+    /// An answer in single bytes is the same answer.
+    #[tokio::test]
+    async fn informational_answers_body_and_trailers_come_in_order_whatever_the_pieces() {
+        const ANSWER: &[u8] = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n\
+            HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: t\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nt: 1\r\n\r\n";
+        for piece in [1, 7, ANSWER.len()] {
+            run(async {
+                let (mut client, mut server) = pair().await;
+                begin(&mut client, &Method::GET, RequestBody::None);
+                client.end(&Fields::new());
+                poll_fn(|cx| client.poll_flush(cx)).await;
+                let writing = tokio::task::spawn_local(async move {
+                    for part in ANSWER.chunks(piece) {
+                        server.write_all(part).await.unwrap();
+                        tokio::task::yield_now().await;
+                    }
+                    server
+                });
+                let mut told = Vec::new();
+                poll_fn(|cx| {
+                    loop {
+                        match std::task::ready!(client.poll_answer(cx)).unwrap() {
+                            Answer::Informational(head) => told.push(format!("1xx {}", head.status.as_u16())),
+                            Answer::Head(head) => told.push(format!("head {}", head.status.as_u16())),
+                            Answer::Data(bytes) => {
+                                told.extend(bytes.iter().map(|b| (*b as char).to_string()))
+                            }
+                            Answer::Trailers(fields) => told.push(format!("trailers {}", fields.len())),
+                            Answer::End => return Poll::Ready(()),
+                        }
+                    }
+                })
+                .await;
+                assert_eq!(
+                    told.join(" "),
+                    "1xx 103 1xx 100 head 200 a b c d e trailers 1",
+                    "in pieces of {piece}"
+                );
+                assert!(client.is_reusable());
+                drop(writing.await.unwrap());
+            })
+            .await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_close_before_the_answer_is_told_from_one_in_its_middle() {
+        run(async {
+            for (answer, name, heard) in
+                [("", "closed_unanswered", false), ("HTTP/1.1 2", "truncated", true), (HELLO, "", true)]
+            {
+                let (mut client, mut server) = pair().await;
+                let asked = async { ask(&mut client).await };
+                let served = async {
+                    read_head(&mut server).await;
+                    server.write_all(answer.as_bytes()).await.unwrap();
+                    drop(server);
+                };
+                let (asked, ()) = tokio::join!(asked, served);
+                assert_eq!(asked.map_or_else(|error| error.name(), |_| ""), name);
+                assert_eq!(client.has_heard(), heard);
+            }
+        })
+        .await;
+    }
+
+    /// A server that refuses a body without reading it, and closes, has answered.
+    #[tokio::test]
+    async fn an_answer_that_came_before_the_request_was_written_is_read() {
+        run(async {
+            let (mut client, mut server) = pair().await;
+            begin(&mut client, &Method::POST, RequestBody::Length(64 << 20));
+            poll_fn(|cx| client.poll_flush(cx)).await;
+            read_head(&mut server).await;
+            server.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+            server.shutdown().await.unwrap();
+            let status = poll_fn(|cx| match std::task::ready!(client.poll_answer(cx)).unwrap() {
+                Answer::Head(head) => Poll::Ready(head.status.as_u16()),
+                other => panic!("{other:?}"),
+            })
+            .await;
+            assert_eq!(status, 413);
+            drop(server);
+            // Nobody reads: at last the socket takes no more, which is not an error of the answer.
+            let block = vec![0; 1 << 20];
+            for _ in 0..64 {
+                client.send(&block);
+                poll_fn(|cx| client.poll_flush(cx)).await;
+            }
+            assert!(poll_fn(|cx| client.poll_answer(cx).map(|a| matches!(a, Ok(Answer::End)))).await);
+            assert!(!client.is_reusable(), "half of a request is on it");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_passes_bytes_from_the_first() {
+        run(async {
+            let (mut client, mut server) = pair().await;
+            let line = RequestLine { method: &Method::GET, target: b"/", authority: b"app" };
+            let options =
+                RequestOptions { keep_alive: true, upgrade: Some(b"websocket"), ..RequestOptions::default() };
+            client.begin(|codec, out| {
+                codec.encode_head(out, line, std::iter::empty(), RequestBody::None, options)
+            });
+            client.end(&Fields::new());
+            poll_fn(|cx| client.poll_flush(cx)).await;
+            let head = read_head(&mut server).await;
+            assert!(head.contains("Upgrade: websocket\r\nConnection: upgrade\r\n"), "{head}");
+            let switch =
+                b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nfirst";
+            server.write_all(switch).await.unwrap();
+            poll_fn(|cx| client.poll_answer(cx).map(|answer| assert!(matches!(answer, Ok(Answer::Head(_))))))
+                .await;
+            assert!(client.codec().is_tunnel());
+            let first = poll_fn(|cx| client.poll_tunnel(cx).map(|bytes| bytes.unwrap().to_vec())).await;
+            assert_eq!(first, b"first");
+            client.send_tunnel(b"back");
+            poll_fn(|cx| client.poll_flush(cx)).await;
+            let mut back = [0; 4];
+            server.read_exact(&mut back).await.unwrap();
+            assert_eq!(&back, b"back");
+            drop(server);
+            let end = poll_fn(|cx| client.poll_tunnel(cx).map(|bytes| bytes.unwrap().len())).await;
+            assert_eq!(end, 0);
+            assert!(!client.is_reusable());
+        })
+        .await;
+    }
+}
