@@ -271,6 +271,29 @@ final class Worker
         $connection->refuseWaiting();
         Output::end();
         Temporary::end();
+        if (!$fatal && $this->busy) {
+            $this->leave();
+        }
+    }
+
+    /** Asks for a replacement, and goes when Keepwarm says so: `exit()` is no failure of the worker. */
+    private function leave(): void
+    {
+        $connection = $this->connection;
+        $connection->endStream();
+        $connection->settleDrain();
+        try {
+            while (!$connection->leaving && !$connection->lost) {
+                $frame = $connection->nextFrame();
+                if ($frame[0] === Wire::REQUEST) {
+                    $connection->send(Wire::reset($frame[2], Wire::REFUSED, 'the process ends'));
+                } elseif ($frame[0] !== Wire::RESET) {
+                    $connection->handle(...$frame);
+                }
+            }
+        } catch (Lost | Fault) {
+        }
+        exit(0);
     }
 
     private function deliverAnswer(bool $fatal): void
