@@ -61,18 +61,48 @@ final class Forms
      */
     public static function nested(array $pairs): array
     {
-        if ($pairs === []) {
-            return [];
+        $result = [];
+        foreach ($pairs as [$name, $value]) {
+            self::put($result, ltrim($name, ' '), $value);
         }
-        // PHP's own rules for names, by its own function; values, which may be large, take no part in it.
-        $parts = [];
-        foreach ($pairs as $number => [$name]) {
-            $parts[] = strtr(urlencode($name), ['%5B' => '[', '%5D' => ']']) . "=$number";
-        }
-        parse_str(implode('&', $parts), $result);
-        array_walk_recursive($result, static function (mixed &$value) use ($pairs): void {
-            $value = $pairs[(int) $value][1];
-        });
         return $result;
+    }
+
+    /**
+     * PHP's own rules for names (`php_register_variable_ex`); its function for them also counts against `max_input_vars`, which the
+     * attributes of a file do not.
+     *
+     * @param array<array-key, mixed> $result
+     */
+    private static function put(array &$result, string $name, mixed $value): void
+    {
+        $open = strpos($name, '[', 1);
+        $close = $open === false ? false : strpos($name, ']', $open);
+        if ($name === '' || $name[0] === '[') {
+            return;
+        }
+        if ($close === false) {
+            $result[strtr($name, '. [', '___')] = $value;
+            return;
+        }
+        $at = &$result;
+        $key = strtr(substr($name, 0, $open), '. [', '___');
+        for ($depth = 0; $depth < (int) \ini_get('max_input_nesting_level'); $depth++) {
+            if ($key === '') {
+                $at[] = [];
+                $key = array_key_last($at);
+            }
+            if ($open === false || $close === false) {
+                $at[$key] = $value;
+                return;
+            }
+            if (!isset($at[$key]) || !\is_array($at[$key])) {
+                $at[$key] = [];
+            }
+            $at = &$at[$key];
+            $key = substr($name, $open + 1, $close - $open - 1);
+            $open = ($name[$close + 1] ?? '') === '[' ? $close + 1 : false;
+            $close = $open === false ? false : strpos($name, ']', $open);
+        }
     }
 }

@@ -24,6 +24,10 @@ final class Reply
      */
     public function whole(int $status, array $flat, string $body): void
     {
+        if ($this->answer->begun) {
+            $this->finishPrinted($body); // the application has printed before, and sent that
+            return;
+        }
         $this->answer->whole($this->head($status, $flat) . $body);
     }
 
@@ -35,7 +39,12 @@ final class Reply
      */
     public function pieces(int $status, array $flat, iterable $pieces): void
     {
-        $printed = $this->head($status, $flat);
+        if ($this->answer->begun) {
+            Output::end();
+            $printed = '';
+        } else {
+            $printed = $this->head($status, $flat);
+        }
         $going = $printed === '' || $this->answer->write($printed);
         if ($going) {
             foreach ($pieces as $piece) {
@@ -54,7 +63,11 @@ final class Reply
      */
     public function printed(int $status, array $flat, callable $print): void
     {
-        $printed = $this->head($status, $flat);
+        if ($this->answer->over) {
+            $print();
+            return;
+        }
+        $printed = $this->answer->begun ? '' : $this->head($status, $flat);
         Output::pass($this->answer);
         if ($printed !== '') {
             $this->answer->write($printed);
@@ -76,9 +89,9 @@ final class Reply
     /** The end of an answer that was printed, with `$more` behind it. `$status`: instead of the application's. */
     public function finishPrinted(string $more = '', ?int $status = null): void
     {
-        if (Output::isPassing()) {
+        if ($this->answer->begun) {
             Output::end();
-            if ($more !== '') {
+            if ($more !== '' && !$this->answer->over) {
                 $this->answer->write($more);
             }
             $this->answer->finish();
@@ -99,6 +112,9 @@ final class Reply
         $printed = Output::held();
         $given = Web::takeHeaders();
         if ($given !== []) {
+            if ($this->sessions && isset($_SESSION)) {
+                $given = Session::withoutRemoval($given);
+            }
             $flat = self::joined($given, $flat);
         }
         if ($this->sessions && isset($_SESSION)) {

@@ -52,6 +52,7 @@ final class Reset
             $this->libxmlErrors = libxml_use_internal_errors();
         }
         $this->env = $_ENV;
+        error_clear_last();
         gc_collect_cycles();
     }
 
@@ -141,10 +142,10 @@ final class Reset
     /** Sets what `setlocale(LC_ALL, '0')` gave, which may be a list of categories. */
     private static function setLocale(string $locale): void
     {
-        if (!str_contains($locale, ';')) {
-            setlocale(\LC_ALL, $locale);
+        if (@setlocale(\LC_ALL, $locale) !== false) {
             return;
         }
+        setlocale(\LC_ALL, 'C');
         foreach (explode(';', $locale) as $part) {
             [$category, $value] = explode('=', $part, 2);
             if (\defined($category)) {

@@ -54,6 +54,23 @@ final class Session
         return [...$limited, 'Set-Cookie', Web::cookieText($name, rawurlencode($id), $options)];
     }
 
+    /**
+     * A session that goes on under a new id has no cookie that removes it, though the handler of the old id has asked for one: PHP
+     * itself replaces that by the new one.
+     *
+     * @param list<string> $flat
+     * @return list<string>
+     */
+    public static function withoutRemoval(array $flat): array
+    {
+        if (session_id() === '') {
+            return $flat;
+        }
+        $removal = \ini_get('session.name') . '=deleted;';
+        $kept = array_filter(array_chunk($flat, 2), static fn (array $pair): bool => strcasecmp($pair[0], 'set-cookie') !== 0 || !str_starts_with($pair[1], $removal));
+        return array_merge(...array_values($kept));
+    }
+
     /** The request is over: what it opened is closed and emptied. */
     public static function end(): void
     {

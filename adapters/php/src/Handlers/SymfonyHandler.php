@@ -29,6 +29,7 @@ final class SymfonyHandler implements Handler
 
     public function handle(Request $request, Reply $reply): void
     {
+        $reply->prints(); // Symfony 5.4 sends a streamed response from within the kernel, with header() and echo
         $this->request = self::request($request);
         $this->response = $this->kernel->handle($this->request);
         self::send($this->response, $reply);

@@ -129,10 +129,10 @@ $routes = [
     '/session-new-id' => function () { session_start(); session_regenerate_id(true); return session_id(); },
     '/session-other' => function () { session_name('OTHER'); session_start(); $_SESSION['o'] = ($_SESSION['o'] ?? 0) + 1; return session_id() . ' ' . $_SESSION['o']; },
     '/session-none' => fn () => json_encode([session_id(), isset($_SESSION), session_status() === PHP_SESSION_NONE]),
-    '/place' => fn () => json_encode([
+    '/place' => fn () => json_encode(array_slice([
         getcwd(), umask(), date_default_timezone_get(), setlocale(LC_ALL, '0'), ini_get('precision'), ini_get('memory_limit'), ob_get_level(),
-        mb_internal_encoding(), set_error_handler(null), error_get_last(), $_ENV['LEAK'] ?? null, libxml_use_internal_errors(),
-    ]) . restore_error_handler(),
+        mb_internal_encoding(), set_error_handler(null), error_get_last(), $_ENV['LEAK'] ?? null, libxml_use_internal_errors(), restore_error_handler(),
+    ], 0, 12)),
     '/leak' => function () {
         chdir('/');
         umask(0);
@@ -150,7 +150,7 @@ $routes = [
         @file_get_contents('/nonexistent');
         return 'leaked';
     },
-    '/keep' => function () { State::$count++; State::$kept[] = str_repeat('k', 10_000); putenv('LEAKED=' . State::$count); ini_set('precision', '7'); $GLOBALS['grown'] = State::$count; return 'kept'; },
+    '/keep' => function () { State::$count++; State::$kept[] = str_repeat('k', 10_000 + State::$count); putenv('LEAKED=' . State::$count); ini_set('precision', '7'); $GLOBALS['grown'] = State::$count; return 'kept'; },
     '/log' => function () { error_log('to the error log'); fwrite(STDERR, "to stderr\n"); trigger_error('a warning', E_USER_WARNING); return 'logged'; },
     '/pid' => fn () => (string) getmypid(),
     '/fork' => function () {

@@ -112,7 +112,7 @@ final class Site extends Kernel
 
     public function file(): Response
     {
-        return new BinaryFileResponse(getenv('TEST_FILE'));
+        return new BinaryFileResponse(getenv('TEST_FILE'), 200, ['Content-Type' => 'text/plain']);
     }
 
     public function cookies(): Response
@@ -132,6 +132,7 @@ final class Site extends Kernel
 
     public function invalidate(Request $request): Response
     {
+        $request->getSession()->start();
         $request->getSession()->migrate(true);
         return new Response($request->getSession()->getId());
     }
@@ -154,7 +155,8 @@ final class Site extends Kernel
     public function upload(Request $request): Response
     {
         $out = [];
-        array_walk_recursive($files = $request->files->all(), function ($file) use (&$out): void {
+        $files = $request->files->all();
+        array_walk_recursive($files, function ($file) use (&$out): void {
             $out[] = [$file->getClientOriginalName(), $file->isValid(), md5_file($file->getPathname())];
         });
         return new JsonResponse([$request->request->all(), $out]);
