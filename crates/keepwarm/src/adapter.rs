@@ -27,6 +27,12 @@ pub(crate) const RUBY: Adapter = Adapter {
     files: include!(concat!(env!("OUT_DIR"), "/ruby_adapter.rs")),
 };
 
+pub(crate) const PHP: Adapter = Adapter {
+    language: "php",
+    marker: "bin/worker.php",
+    files: include!(concat!(env!("OUT_DIR"), "/php_adapter.rs")),
+};
+
 impl Adapter {
     /// The adapter's folder.
     ///
