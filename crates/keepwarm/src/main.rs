@@ -16,6 +16,7 @@ mod stack;
 mod status;
 mod status_command;
 mod table;
+mod users;
 mod view;
 mod watch;
 

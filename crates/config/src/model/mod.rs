@@ -12,7 +12,7 @@ mod route;
 mod server;
 
 pub use admin::{Admin, Secret};
-pub use app::{App, AppKind, Program, Workers};
+pub use app::{App, AppKind, ProcessLimits, Program, Workers};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listen, LogFormat};
 pub use net::{Bind, Cidr};

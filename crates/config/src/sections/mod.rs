@@ -4,6 +4,7 @@ mod admin;
 mod app;
 mod limits;
 mod listen;
+mod process;
 mod root;
 mod route;
 mod server;
