@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::{Client, Response, Server};
 
 /// How long anything may take that is waited for.
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 
 /// The first TCP address of `[admin]`.
 #[track_caller]

@@ -7,7 +7,7 @@ use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Client, Server, admin, get, process};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 const TOKEN: &str = "0123456789abcdef-secret";
 
 /// One app, and `[admin]` with these lines.

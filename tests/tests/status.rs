@@ -9,7 +9,7 @@ use keepwarm_tests::{Server, get, keepwarm, process, python, tools};
 use rustix::process::Signal;
 use serde_json::Value;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 fn config(workers: u32, more: &str) -> String {
     format!(
