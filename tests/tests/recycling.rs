@@ -21,9 +21,9 @@ fn config(entry: &str, workers: u32, more: &str) -> String {
 
 /// Starts and waits until every worker is there.
 #[track_caller]
-fn start(entry: &str, workers: u32, more: &str) -> Server {
-    let server = Server::start(&config(entry, workers, more)).warm("/pong");
-    wait_until("all workers run", LONG, || workers(&server).len() == workers as usize);
+fn start(entry: &str, count: u32, more: &str) -> Server {
+    let server = Server::start(&config(entry, count, more)).warm("/pong");
+    wait_until("all workers run", LONG, || workers(&server).len() == count as usize);
     server
 }
 
