@@ -175,12 +175,17 @@ pub fn counts(file: &Path) -> BTreeMap<String, u32> {
 /// Every request was answered, and the application has had each once.
 #[track_caller]
 pub fn all_answered_once(counts: &BTreeMap<String, u32>, outcomes: &[(String, Outcome)]) {
+    for (id, outcome) in outcomes {
+        assert_eq!(*outcome, Outcome::Answered(200), "request {id}; {}", tally(outcomes));
+        assert_eq!(counts.get(id), Some(&1), "request {id} at the app");
+    }
+}
+
+/// How often each outcome came, for a failure's message.
+pub fn tally(outcomes: &[(String, Outcome)]) -> String {
     let mut tally: BTreeMap<String, usize> = BTreeMap::new();
     for (_, outcome) in outcomes {
         *tally.entry(format!("{outcome:?}")).or_default() += 1;
     }
-    for (id, outcome) in outcomes {
-        assert_eq!(*outcome, Outcome::Answered(200), "request {id}; {tally:#?}");
-        assert_eq!(counts.get(id), Some(&1), "request {id} at the app");
-    }
+    format!("{tally:#?}")
 }
