@@ -27,7 +27,6 @@ fn sent(server: &Server, request: &str) -> Client {
     client
 }
 
-
 /// How often a request with this id was begun.
 fn begun(server: &Server, id: &str) -> usize {
     let lines = std::fs::read_to_string(server.folder().join("count")).unwrap_or_default();

@@ -226,7 +226,7 @@ mod tests {
         for asked in ["app", "app.NAME", "[app.shop]"] {
             let text = explain(asked).unwrap();
             assert!(text.contains("  workers "), "{asked}: {text}");
-            assert!(text.contains("Not served by this version yet: user"), "{text}");
+            assert!(text.contains("Not served by this version yet: "), "{text}");
         }
     }
 

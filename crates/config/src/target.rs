@@ -99,6 +99,7 @@ const DEFAULT_BIND: &str = "127.0.0.1:8080";
 /// What `--watch` looks at: the sources of the entry's language.
 fn watched(entry: &str) -> &'static [&'static str] {
     match AppKind::of_entry(entry) {
+        Some(AppKind::Php) => &["**/*.php"],
         Some(AppKind::Rack) => &["**/*.rb", "**/*.ru"],
         _ => &["**/*.py"],
     }

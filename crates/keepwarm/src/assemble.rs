@@ -14,7 +14,7 @@ use keepwarm_edge::{
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::{AppSpec, Recycling, Scaling};
+use keepwarm_workers::supervisor::{AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling};
 
 use crate::language;
 
@@ -31,8 +31,13 @@ pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
 /// # Errors
 /// Its adapter could not be put in its place.
 pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
-    let mut env: Vec<(OsString, OsString)> =
-        app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let mut env: Vec<(OsString, OsString)> = Vec::new();
+    if let Some(user) = &app.run_as {
+        let name = OsString::from(&user.name);
+        env.push(("HOME".into(), user.home.clone().into()));
+        env.extend([("USER".into(), name.clone()), ("LOGNAME".into(), name)]);
+    }
+    env.extend(app.env.iter().map(|(name, value)| (name.into(), value.into())));
     let start = language::start(app)?;
     env.extend(start.env);
     if !app.watch.is_empty() {
@@ -43,6 +48,7 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        process: process(app),
         preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
@@ -57,6 +63,27 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
         scaling: scaling(app),
         hang_timeout: Some(hang_timeout(app)),
     })
+}
+
+/// What an app's workers are as processes.
+fn process(app: &App) -> ProcessSettings {
+    let limits = &app.limits;
+    let limits = [
+        (Limit::Files, limits.files),
+        (Limit::Memory, limits.memory),
+        (Limit::Processes, limits.processes),
+        (Limit::Core, limits.core),
+        (Limit::Cpu, limits.cpu),
+    ];
+    ProcessSettings {
+        credentials: app.run_as.as_ref().map(|user| Credentials {
+            uid: user.uid,
+            gid: user.gid,
+            groups: user.groups.clone(),
+        }),
+        umask: app.umask,
+        limits: limits.into_iter().filter_map(|(limit, value)| Some((limit, value?))).collect(),
+    }
 }
 
 /// What a request may take, an idle worker may take to answer that it is there: an app may have work of its own between two requests.

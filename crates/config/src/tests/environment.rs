@@ -159,10 +159,26 @@ fn what_a_command_line_gets_wrong() {
     let wrong =
         Target { bind: vec!["8080".to_owned()], workers: Some("four".to_owned()), ..target("shop:app") };
     golden(&report(&wrong), "target-options");
-    golden(&report(&target("public/index.php")), "target-php");
     let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
     golden(&report(&node), "target-command");
     golden(&report(&Target::default()), "target-none");
+}
+
+#[test]
+fn php_is_told_apart_by_what_the_entry_does() {
+    let kind = |text: Option<&str>| {
+        let mut world = World::default();
+        for path in ["public/index.php", "./public/index.php"] {
+            world.files.extend(text.map(|text| (path.to_owned(), text.to_owned())));
+        }
+        match Config::for_target(&world, &target("public/index.php")) {
+            Ok((config, _)) => config.apps[0].kind.map(|kind| kind.word().to_owned()),
+            Err(report) => Some(report.to_string()),
+        }
+    };
+    assert_eq!(kind(Some("<?php return function (array $context) {};")).as_deref(), Some("php"));
+    assert_eq!(kind(None).as_deref(), Some("php"), "the worker says that it is not there");
+    assert!(kind(Some("<?php echo 1;")).unwrap().contains("fastcgi"));
 }
 
 /// Holds a report against `tests/golden/bad/NAME.txt`.
@@ -201,6 +217,26 @@ fn what_cannot_be_read_is_told() {
 
     struct Bytes(World);
     impl crate::Sources for Bytes {
+        fn user(&self, _: &str) -> Option<crate::Account> {
+            None
+        }
+
+        fn group(&self, _: &str) -> Option<u32> {
+            None
+        }
+
+        fn process(&self) -> crate::Process {
+            crate::Process { uid: 0, gid: 0, may_change: true }
+        }
+
+        fn may_enter(&self, _: &str, _: &crate::Account) -> bool {
+            true
+        }
+
+        fn hard_limit(&self, _: crate::Resource) -> Option<u64> {
+            None
+        }
+
         fn read(&self, _: &str) -> std::io::Result<Vec<u8>> {
             Ok(b"[server]\nthreads = \"\xff\"\n".to_vec())
         }
