@@ -46,6 +46,10 @@ class Rack2Test < SharedWorker
     assert_equal [%w[x-bad a], %w[x-bad b]], get("/bad-field", query: "e").fields
   end
 
+  def test_headers_that_only_have_an_each_with_a_block
+    assert_equal [%w[set-cookie a=1], %w[set-cookie b=2]], get("/each-only").fields
+  end
+
   def test_partial_hijack
     assert_equal "taken", get("/hijack").body
     assert_equal ["hijack"], closed

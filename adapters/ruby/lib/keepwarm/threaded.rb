@@ -82,7 +82,9 @@ module Keepwarm
 
     def begin_stream(id, whole)
       check_order(id)
-      raise Fault.new("stream_limit", "a REQUEST beyond the #{@limit} that were asked for") if @streams.size >= @limit
+      if @streams.size >= @limit && @streams.each_value.count { |stream| !stream.answered } >= @limit
+        raise Fault.new("stream_limit", "a REQUEST beyond the #{@limit} that were asked for")
+      end
 
       stream = Stream.new
       stream.open(id, @first_credit)
