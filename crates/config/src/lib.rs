@@ -33,5 +33,5 @@ pub use load::load;
 pub use model::*;
 pub use reference::{json_schema, reference_markdown};
 pub use report::{Place, Problem, Report, Warning};
-pub use sources::{Found, Sources};
+pub use sources::{Account, Found, Process, Resource, Sources};
 pub use target::Target;

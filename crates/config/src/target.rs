@@ -71,7 +71,8 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
     }
     if target.watch {
         let span = cx.texts.add_argument("", "--watch");
-        put(&mut app, "watch", Directive::loose(watched(&target.entry), span));
+        let globs = watched(&target.entry).iter().map(|glob| Directive::loose(glob, span)).collect();
+        put(&mut app, "watch", Directive { value: Value::List(globs), span });
     }
 
     let mut binds = Vec::new();
@@ -96,11 +97,11 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
 const DEFAULT_BIND: &str = "127.0.0.1:8080";
 
 /// What `--watch` looks at: the sources of the entry's language.
-fn watched(entry: &str) -> &'static str {
+fn watched(entry: &str) -> &'static [&'static str] {
     match AppKind::of_entry(entry) {
-        Some(AppKind::Php) => "**/*.php",
-        Some(AppKind::Rack) => "**/*.rb",
-        _ => "**/*.py",
+        Some(AppKind::Php) => &["**/*.php"],
+        Some(AppKind::Rack) => &["**/*.rb", "**/*.ru"],
+        _ => &["**/*.py"],
     }
 }
 

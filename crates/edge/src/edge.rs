@@ -145,6 +145,10 @@ impl Site {
                 }
                 return Some(Arc::clone(handler));
             }
+            Target::Files(files) => {
+                request.answer_edits.clone_from(&route.edits);
+                return Some(Arc::clone(files) as Arc<dyn Handler>);
+            }
             Target::Respond(respond) => respond.answer(exchange),
             Target::Redirect(redirect) => redirect.answer(exchange),
         }

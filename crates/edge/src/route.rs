@@ -8,7 +8,7 @@ use keepwarm_net::{FieldEdits, Handler, Passing};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{ForwardedFields, Redirect, Respond};
+use crate::{Files, ForwardedFields, Redirect, Respond};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub enum Target {
         /// Which fields tell the app about the client.
         forwarded: ForwardedFields,
     },
+    /// The files of a folder.
+    Files(Arc<Files>),
     /// A fixed answer.
     Respond(Respond),
     /// An answer that sends the client elsewhere.
@@ -60,6 +62,7 @@ impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::App { name, .. } => f.debug_tuple("App").field(name).finish(),
+            Self::Files(files) => files.fmt(f),
             Self::Respond(respond) => respond.fmt(f),
             Self::Redirect(redirect) => redirect.fmt(f),
         }
@@ -91,7 +94,7 @@ impl Route {
         self.pattern = self.described().into();
         let Some(edits) = &self.edits else { return };
         match &mut self.target {
-            Target::App { .. } => {}
+            Target::App { .. } | Target::Files(_) => {}
             Target::Respond(respond) => respond.edit(edits),
             Target::Redirect(redirect) => redirect.edit(edits),
         }
@@ -104,10 +107,12 @@ impl Route {
 
     /// What the access log calls it.
     pub(crate) fn label(&self) -> &Arc<str> {
+        static FILES: LazyLock<Arc<str>> = LazyLock::new(|| "files".into());
         static RESPOND: LazyLock<Arc<str>> = LazyLock::new(|| "respond".into());
         static REDIRECT: LazyLock<Arc<str>> = LazyLock::new(|| "redirect".into());
         match &self.target {
             Target::App { name, .. } => name,
+            Target::Files(_) => &FILES,
             Target::Respond(_) => &RESPOND,
             Target::Redirect(_) => &REDIRECT,
         }

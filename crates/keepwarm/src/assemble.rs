@@ -2,19 +2,19 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Action, App, Config, Limits, Listen, LogFormat, LogLevel, Program};
+use keepwarm_config::{Action, App, Config, Limits, Listen, LogFormat, LogLevel, Program, Workers};
 use keepwarm_edge::{
-    AccessLog, Cidr, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route,
-    Site, Target,
+    AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
+    Route, SendFiles, Site, Target, TryFiles,
 };
-use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Passing, WebSocketLimits};
+use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::{AppSpec, Recycling};
+use keepwarm_workers::supervisor::{AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling};
 
 use crate::language;
 
@@ -26,25 +26,64 @@ pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
     config.apps.iter().map(spec).collect()
 }
 
-fn spec(app: &App) -> io::Result<AppSpec> {
-    let mut env: Vec<(OsString, OsString)> =
-        app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+/// How the workers of one app are run.
+///
+/// # Errors
+/// Its adapter could not be put in its place.
+pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
+    let mut env: Vec<(OsString, OsString)> = Vec::new();
+    if let Some(user) = &app.run_as {
+        let name = OsString::from(&user.name);
+        env.push(("HOME".into(), user.home.clone().into()));
+        env.extend([("USER".into(), name.clone()), ("LOGNAME".into(), name)]);
+    }
+    env.extend(app.env.iter().map(|(name, value)| (name.into(), value.into())));
     let start = language::start(app)?;
     env.extend(start.env);
+    if !app.watch.is_empty() {
+        env.push(("KEEPWARM_WATCH".into(), "1".into()));
+    }
     Ok(AppSpec {
         name: app.name.as_str().into(),
         command: start.command,
         directory: app.directory.clone(),
         env,
+        process: process(app),
         preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
-        recycling: Recycling::default(),
-        scaling: None,
+        recycling: Recycling {
+            max_requests: app.max_requests.map(u64::from),
+            max_age: app.max_age,
+            max_memory: app.max_memory,
+            kill_memory: app.kill_memory,
+        },
+        scaling: scaling(app),
         hang_timeout: Some(hang_timeout(app)),
     })
+}
+
+/// What an app's workers are as processes.
+fn process(app: &App) -> ProcessSettings {
+    let limits = &app.limits;
+    let limits = [
+        (Limit::Files, limits.files),
+        (Limit::Memory, limits.memory),
+        (Limit::Processes, limits.processes),
+        (Limit::Core, limits.core),
+        (Limit::Cpu, limits.cpu),
+    ];
+    ProcessSettings {
+        credentials: app.run_as.as_ref().map(|user| Credentials {
+            uid: user.uid,
+            gid: user.gid,
+            groups: user.groups.clone(),
+        }),
+        umask: app.umask,
+        limits: limits.into_iter().filter_map(|(limit, value)| Some((limit, value?))).collect(),
+    }
 }
 
 /// What a request may take, an idle worker may take to answer that it is there: an app may have work of its own between two requests.
@@ -114,10 +153,25 @@ fn file_name(file: Option<&Path>) -> String {
     file.map_or_else(|| "on the terminal".to_owned(), |file| file.display().to_string())
 }
 
-/// As configured, or one per core.
+/// How many an app begins with.
 pub(crate) fn workers(app: &App) -> usize {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    app.workers.map_or_else(cores, |workers| workers as usize)
+    match app.workers {
+        Workers::Auto => cores(),
+        Workers::Fixed(workers) => workers as usize,
+        Workers::Scaled { min, .. } => min as usize,
+    }
+}
+
+/// Between which numbers its workers are, if that is not one.
+pub(crate) fn scaling(app: &App) -> Option<Scaling> {
+    let Workers::Scaled { min, max, idle } = app.workers else { return None };
+    let min = min as usize;
+    let max = max.map_or_else(|| cores().max(min), |max| max as usize);
+    Some(Scaling { min, max, idle })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// How an app's requests are treated.
@@ -205,20 +259,23 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
         },
-        ..Route::to(target(config, &route.action, links)?)
+        ..Route::to(target(config, route, links)?)
     })
 }
 
-fn target(config: &Config, action: &Action, links: &Links) -> Result<Target, String> {
-    Ok(match action {
+fn target(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Result<Target, String> {
+    Ok(match &route.action {
         Action::App(name) => {
             let app = config.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
             let app = links.set_app(name, policy(app));
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: Arc::new(AppHandler(app)),
+                handler: with_files(Arc::new(AppHandler(app)), route),
                 forwarded: ForwardedFields::Always,
             }
+        }
+        Action::Files(folder) => {
+            Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
         }
         Action::Respond(respond) => Target::Respond(
             Respond::new(respond.status, respond.content_type.as_deref(), &respond.headers, &respond.body)
@@ -229,6 +286,26 @@ fn target(config: &Config, action: &Action, links: &Links) -> Result<Target, Str
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
         }
     })
+}
+
+/// The app's handler with the files that stand before it and behind it.
+fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route) -> Arc<dyn Handler> {
+    let app = match route.send_files.as_slice() {
+        [] => app,
+        folders => {
+            let folders = folders.iter().map(|(prefix, folder)| (prefix.clone(), absolute(folder)));
+            Arc::new(SendFiles::new(folders.collect(), app))
+        }
+    };
+    match &route.try_files {
+        None => app,
+        Some(folder) => Arc::new(TryFiles::new(Files::new(absolute(folder), 0), app)),
+    }
+}
+
+/// Independent of the working directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {

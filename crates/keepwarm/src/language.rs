@@ -22,9 +22,10 @@ pub(crate) struct Start {
 pub(crate) fn start(app: &App) -> io::Result<Start> {
     match app.kind {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
+        Some(AppKind::Rack) => ruby(app),
         Some(AppKind::Php) => php(app),
         // The configuration refuses the kinds that are not served.
-        Some(AppKind::FastCgi | AppKind::Rack | AppKind::Http) => {
+        Some(AppKind::FastCgi | AppKind::Http) => {
             Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() })
         }
     }
@@ -56,6 +57,26 @@ fn python(app: &App) -> io::Result<Start> {
         command.extend(["--streams".into(), concurrency.to_string().into()]);
     }
     Ok(Start { command, env })
+}
+
+/// The worker's program finds the bundle of an app with a Gemfile by itself (see `adapters/ruby/exe/keepwarm-worker`).
+fn ruby(app: &App) -> io::Result<Start> {
+    if let Some(command) = own_command(app) {
+        return Ok(Start { command, env: Vec::new() });
+    }
+    let mut command = vec![interpreter(app, |_| "ruby".into()).into_os_string()];
+    command.extend(app.options.iter().map(OsString::from));
+    command.push(adapter::RUBY.folder()?.join("exe/keepwarm-worker").into_os_string());
+    if let Program::Entry(entry) = &app.program {
+        command.push(entry.into());
+    }
+    if app.preload {
+        command.push("--preload".into());
+    }
+    if app.threads > 1 {
+        command.extend(["--threads".into(), app.threads.to_string().into()]);
+    }
+    Ok(Start { command, env: Vec::new() })
 }
 
 /// The functions of the web that do nothing in the command line's PHP: switched off, they can be defined by the adapter

@@ -5,9 +5,12 @@ mod assemble;
 mod cli;
 mod control;
 mod language;
+mod readiness;
 mod reload;
 mod run;
+mod service_manager;
 mod sources;
+mod users;
 mod watch;
 
 use std::io::{IsTerminal, Write};

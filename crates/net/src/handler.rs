@@ -49,6 +49,10 @@ pub struct Request {
     pub answer_edits: Option<std::sync::Arc<crate::FieldEdits>>,
     /// How the route wants the bodies to be passed on.
     pub passing: Passing,
+    /// Set by the edge: the app may name a file as its answer ([`Exchange::hand_file`]).
+    pub may_hand_files: bool,
+    /// The file it named.
+    pub handed: Option<Box<crate::HandedFile>>,
     /// Set by whoever answers, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
     /// The pattern of its route, as configured; none before it has one.
@@ -114,6 +118,8 @@ impl Request {
             extra_fields: keepwarm_http1::Fields::new(),
             answer_edits: None,
             passing: Passing::default(),
+            may_hand_files: false,
+            handed: None,
             target: None,
             route: None,
             times: None,
@@ -130,6 +136,8 @@ impl Request {
         self.extra_fields.clear();
         self.answer_edits = None;
         self.passing = Passing::default();
+        self.may_hand_files = false;
+        self.handed = None;
         self.target = None;
         self.route = None;
         self.times = None;

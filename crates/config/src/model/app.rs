@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::sources::Account;
+
 /// `[app.NAME]`: an application and how its workers are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct App {
@@ -15,12 +17,18 @@ pub struct App {
     pub directory: PathBuf,
     /// Variables set for the workers on top of Keepwarm's own environment: `env_file`, then `env` over it.
     pub env: BTreeMap<String, String>,
+    /// Whom the workers run as: the app's `user` and `group`, else those of `[server]`. `None`: as Keepwarm itself.
+    pub run_as: Option<Account>,
+    /// File mode mask of the workers. `None`: Keepwarm's own.
+    pub umask: Option<u32>,
+    /// Resource limits of a worker.
+    pub limits: ProcessLimits,
     /// The language's interpreter. `None`: found by the adapter's rules (a virtual environment beside the app, then `PATH`).
     pub interpreter: Option<PathBuf>,
     /// Arguments for the interpreter, before the adapter's own.
     pub options: Vec<String>,
-    /// Worker processes. `None`: one per core.
-    pub workers: Option<u32>,
+    /// Worker processes.
+    pub workers: Workers,
     /// Whether workers are forked from a process that has loaded the app once.
     pub preload: bool,
     /// The app's time for one request, the client's not counted; more: the worker is killed, 504.
@@ -37,12 +45,35 @@ pub struct App {
     pub drain_timeout: Duration,
     /// Failed starts in a row before the app is given up. 0: never tried again.
     pub start_retries: u32,
+    /// A worker is replaced after about so many requests. `None`: never for that.
+    pub max_requests: Option<u32>,
+    /// A worker is replaced after about so long. `None`: never for that.
+    pub max_age: Option<Duration>,
+    /// A worker that holds more of anonymous memory, in bytes, is replaced. `None`: never for that.
+    pub max_memory: Option<u64>,
+    /// A worker that holds more is killed. `None`: never for that.
+    pub kill_memory: Option<u64>,
     /// Requests that may wait for a worker; more: 503.
     pub queue: u32,
     /// How long a request may wait for a worker; more: 503.
     pub queue_timeout: Duration,
     /// Development: globs, relative to `directory`; a change recycles the workers. Empty: off.
     pub watch: Vec<String>,
+}
+
+/// `[app.NAME.limits]`: resource limits of a process, soft and hard alike. `None`: as Keepwarm's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// Open files.
+    pub files: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Processes of the user.
+    pub processes: Option<u64>,
+    /// Bytes of a core file.
+    pub core: Option<u64>,
+    /// Seconds of processor time.
+    pub cpu: Option<u64>,
 }
 
 /// What a worker runs.
@@ -52,6 +83,24 @@ pub enum Program {
     Entry(String),
     /// A whole command line that speaks the worker wire on `KEEPWARM_FD` by itself; never empty.
     Command(Vec<String>),
+}
+
+/// How many processes an app has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workers {
+    /// One per core.
+    Auto,
+    /// So many.
+    Fixed(u32),
+    /// As many as its requests need.
+    Scaled {
+        /// At least.
+        min: u32,
+        /// At most; never below `min`. `None`: one per core.
+        max: Option<u32>,
+        /// What was not needed for so long is taken away.
+        idle: Duration,
+    },
 }
 
 /// How an app is called.
@@ -80,9 +129,12 @@ impl App {
             kind: None,
             directory,
             env: BTreeMap::new(),
+            run_as: None,
+            umask: None,
+            limits: ProcessLimits::default(),
             interpreter: None,
             options: Vec::new(),
-            workers: None,
+            workers: Workers::Auto,
             preload: false,
             request_timeout: Duration::from_secs(30),
             slow_log: None,
@@ -91,6 +143,10 @@ impl App {
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,
+            max_requests: None,
+            max_age: None,
+            max_memory: None,
+            kill_memory: None,
             queue: 512,
             queue_timeout: Duration::from_secs(5),
             watch: Vec::new(),

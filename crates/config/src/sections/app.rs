@@ -2,14 +2,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::process::PROCESS_LIMITS;
 use crate::checker::Checker;
-use crate::key::{Key, Preset, Reload, Section, Set};
-use crate::model::{App, AppKind, Program};
+use crate::key::{Key, Preset, Reload, Section, Set, Sub};
+use crate::model::{App, AppKind, Program, Server};
 use crate::php::returns_app;
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Kinds, OrWord, Runnable, Strings, Time, Workers,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, Mask, OrWord, Runnable, Size,
+    Strings, Time, Users, WorkerCount,
 };
+use crate::sources::Account;
 
 /// `[app.NAME]` as it was read.
 pub(crate) struct AppDraft {
@@ -20,17 +23,34 @@ pub(crate) struct AppDraft {
     entry: Option<(String, Span)>,
     command: Option<Vec<String>>,
     env_file: BTreeMap<String, String>,
+    user: Option<(Account, Span)>,
+    group: Option<(u32, Span)>,
+    /// Those of `[server]`.
+    default_user: Option<Account>,
+    default_group: Option<u32>,
 }
 
 impl AppDraft {
-    pub(crate) fn new(name: &str, span: Span, directory: PathBuf) -> AppDraft {
+    pub(crate) fn new(name: &str, span: Span, directory: PathBuf, server: &Server) -> AppDraft {
         let app = App::new(name.to_owned(), Program::Command(Vec::new()), directory);
-        AppDraft { span, app, entry: None, command: None, env_file: BTreeMap::new() }
+        AppDraft {
+            span,
+            app,
+            entry: None,
+            command: None,
+            env_file: BTreeMap::new(),
+            user: None,
+            group: None,
+            default_user: server.user.clone(),
+            default_group: server.group,
+        }
     }
 
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.check_program(table, cx);
+        self.settle_user(table, cx);
+        self.check_memory(table, cx);
         self.check_capacity(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
@@ -42,6 +62,57 @@ impl AppDraft {
         } else if let Some(command) = self.command.take() {
             self.app.program = Program::Command(command);
         }
+    }
+
+    /// Whom the workers run as, if that is somebody else than this process, and whether they can.
+    fn settle_user(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        let own = cx.sources.process();
+        let user = self.user.as_ref().map(|(user, _)| user).or(self.default_user.as_ref()).cloned();
+        // The group of `[server]` is for its user: an app with a user of its own has that user's.
+        let default_group = self.default_group.filter(|_| self.user.is_none());
+        let group = self.group.map(|(group, _)| group).or(default_group);
+        if user.is_none() && group.is_none() {
+            return;
+        }
+        let span = self.user.as_ref().map(|(_, span)| *span).or(self.group.map(|(_, span)| span));
+        let mut account = user.unwrap_or_else(|| {
+            cx.sources.user(&own.uid.to_string()).unwrap_or_else(|| Account::numbered(own.uid))
+        });
+        account.gid = group.unwrap_or(account.gid);
+        if (account.uid, account.gid) == (own.uid, own.gid) && !own.may_change {
+            // That is who this process is, with the groups that it was given.
+            return;
+        }
+        let name = cx.name();
+        if !own.may_change {
+            let whom = match account.uid == own.uid {
+                true => "in another group than Keepwarm's".to_owned(),
+                false => format!("as `{}`", account.name),
+            };
+            let message = format!("the workers of `{name}` are to run {whom}, which takes root to start");
+            let problem = cx
+                .problem(span.unwrap_or(self.span), message)
+                .expected("no `user` and no `group`, or those that Keepwarm itself runs as")
+                .help("start Keepwarm as root: its workers run as whom they are told to");
+            cx.push(problem);
+            return;
+        }
+        let directory = self.app.directory.to_string_lossy().into_owned();
+        if !cx.sources.may_enter(&directory, &account) {
+            let at = table.entry("directory").map(|entry| entry.value.span).or(span).unwrap_or(self.span);
+            let problem = cx
+                .problem(
+                    at,
+                    format!(
+                        "the user `{}` of `{name}` may not enter its directory ({directory})",
+                        account.name
+                    ),
+                )
+                .expected("a directory that this user may enter, and all above it")
+                .help("`chmod o+x` or a group of that user opens a directory for it");
+            cx.push(problem);
+        }
+        self.app.run_as = Some(account);
     }
 
     fn check_program(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -85,6 +156,25 @@ impl AppDraft {
                 cx.push(problem);
             }
         }
+    }
+
+    fn check_memory(&self, table: &Table, cx: &mut Checker<'_>) {
+        let (Some(soft), Some(hard)) = (table.entry("max_memory"), table.entry("kill_memory")) else {
+            return;
+        };
+        // What could not be read has been complained of.
+        let read = self.app.max_memory.zip(self.app.kill_memory);
+        if read.is_none_or(|(soft, hard)| hard > soft) {
+            return;
+        }
+        let name = cx.name();
+        let problem = cx
+            .problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
+            .related(cx.texts.place(soft.key_span), "the other one")
+            .expected(
+                "more than `max_memory`: a worker is replaced first, and killed when that comes too late",
+            );
+        cx.push(problem);
     }
 
     /// A kind serves several requests at once in one way or the other.
@@ -141,6 +231,8 @@ fn told(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+/// An interpreter alone holds more than the least; the most is more than machines have.
+const MEMORY: Size = Size { min: 1 << 20, max: 1 << 44 };
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) static APP: Section<AppDraft> = Section {
@@ -178,8 +270,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kind",
             brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"php\"` for a PHP file that returns its application, which is then kept between requests.",
-            default: Preset::Words("told by the app's signature when it has been loaded"),
+            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests.",
+            default: Preset::Words(
+                "Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; else by the app's signature when it has been loaded",
+            ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
             reload: Reload::Recycle,
@@ -220,11 +314,55 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(EnvFile, |draft: &mut AppDraft, env| draft.env_file = env),
         },
         Key {
+            name: "user",
+            brief: "User of the workers",
+            long: "A name, or a number in quotes. With it come the user's groups, and `HOME`, `USER` and `LOGNAME`. Needs root, unless it is the user that Keepwarm runs as.",
+            default: Preset::Words("`server.user`, else that of Keepwarm"),
+            right: "user = \"shop\"",
+            wrong: "user = \"nobody-of-that-name\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Users, |draft: &mut AppDraft, user| draft.user = Some(user)),
+        },
+        Key {
+            name: "group",
+            brief: "Group of the workers, in place of the user's own",
+            long: "A name, or a number in quotes. The user's further groups stay.",
+            default: Preset::Words("that of the user"),
+            right: "group = \"www\"",
+            wrong: "group = \"no-group-of-that-name\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Groups, |draft: &mut AppDraft, group| draft.group = Some(group)),
+        },
+        Key {
+            name: "umask",
+            brief: "Permissions that files made by the workers do not get",
+            long: "",
+            default: Preset::Words("that of Keepwarm"),
+            right: "umask = \"027\"",
+            wrong: "umask = 27",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Mask, |draft: &mut AppDraft, mask| draft.app.umask = Some(mask)),
+        },
+        Key {
+            name: "limits",
+            brief: "What a worker process may use of the system",
+            long: "",
+            default: Preset::Words("as each key says"),
+            right: "limits = { files = 1024, core = 0 }",
+            wrong: "limits = 1024",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Sub(&PROCESS_LIMITS, |draft: &mut AppDraft| &mut draft.app.limits),
+        },
+        Key {
             name: "interpreter",
             brief: "The language's interpreter",
             long: "A path, or a name that is looked up in `PATH`. A relative path counts from the directory of the main configuration file.",
             default: Preset::Words(
-                "the virtual environment that is active or stands beside the app, then `python3`",
+                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`",
             ),
             right: "interpreter = \"/srv/shop/.venv/bin/python\"",
             wrong: "interpreter = \"/no/such/python\"",
@@ -248,14 +386,14 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "workers",
-            brief: "Worker processes",
-            long: "A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
+            brief: "Worker processes, or between how many their number follows the load",
+            long: "With a table it grows by one when requests have waited for 100 ms, and shrinks to what was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
             default: Preset::Words("`\"auto\"`: one per core"),
             right: "workers = 4",
             wrong: "workers = 0",
             reload: Reload::Recycle,
             since: "0.1.0",
-            value: &Set(Workers, |draft: &mut AppDraft, workers| draft.app.workers = workers),
+            value: &Set(WorkerCount, |draft: &mut AppDraft, workers| draft.app.workers = workers),
         },
         Key {
             name: "preload",
@@ -361,6 +499,55 @@ pub(crate) static APP: Section<AppDraft> = Section {
             }),
         },
         Key {
+            name: "max_requests",
+            brief: "A worker is replaced after so many requests",
+            long: "Against what an app leaks slowly. Each worker draws a limit of its own, up to a tenth lower, so that those which started together are not replaced together. The replacement is ready before the old one finishes, and one worker of an app is replaced at a time, so that a few more requests than this may come to one.",
+            default: Preset::Words("none: never for that"),
+            right: "max_requests = 10_000",
+            wrong: "max_requests = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Count { min: 1, max: u32::MAX }, |draft: &mut AppDraft, requests| {
+                draft.app.max_requests = Some(requests)
+            }),
+        },
+        Key {
+            name: "max_age",
+            brief: "A worker is replaced after so long",
+            long: "Counted from when it was ready. Each worker draws a time of its own, up to a tenth shorter.",
+            default: Preset::Words("none: never for that"),
+            right: "max_age = \"12h\"",
+            wrong: "max_age = 3600",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                Time { min: Duration::from_secs(1), max: DAY.saturating_mul(365) },
+                |draft: &mut AppDraft, age| draft.app.max_age = Some(age),
+            ),
+        },
+        Key {
+            name: "max_memory",
+            brief: "A worker that holds more than this is replaced",
+            long: "Resident anonymous memory that is its alone, looked at every second: neither files nor what it shares with the process it was forked from, nor its children. It is not replaced while the machine (or the control group) has no memory for another of its size; the log says so once.",
+            default: Preset::Words("none: never for that"),
+            right: "max_memory = \"256MiB\"",
+            wrong: "max_memory = \"256 MB\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(MEMORY, |draft: &mut AppDraft, bytes| draft.app.max_memory = Some(bytes)),
+        },
+        Key {
+            name: "kill_memory",
+            brief: "A worker that holds more than this is killed",
+            long: "Looked at as `max_memory` is, and above it when both are set: for a worker that takes memory faster than it can be replaced, before the kernel's choice falls on another process. Requests it was working on are answered 502 and not given to another worker.",
+            default: Preset::Words("none: never for that"),
+            right: "kill_memory = \"1GiB\"",
+            wrong: "kill_memory = \"1G\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(MEMORY, |draft: &mut AppDraft, bytes| draft.app.kill_memory = Some(bytes)),
+        },
+        Key {
             name: "queue",
             brief: "Requests that may wait for a worker; more are answered with 503",
             long: "With `Retry-After`. A long queue only makes everybody wait: as many as the workers serve within `queue_timeout` is enough.",
@@ -406,13 +593,6 @@ pub(crate) static APP: Section<AppDraft> = Section {
                 |draft: &mut AppDraft, watch| draft.app.watch = watch,
             ),
         },
-        Key::later("user", "User of the workers"),
-        Key::later("group", "Group of the workers"),
-        Key::later("umask", "File mode mask of the workers"),
-        Key::later("max_requests", "Recycle after so many requests"),
-        Key::later("max_age", "Recycle after this time"),
-        Key::later("max_memory", "Recycle above this size"),
-        Key::later("kill_memory", "Kill above this size"),
         Key::later("health", "Requests that ask after the app's health"),
     ],
 };

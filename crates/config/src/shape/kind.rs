@@ -16,7 +16,7 @@ const KINDS: [(&str, AppKind, bool); 6] = [
     ("asgi", AppKind::Asgi, true),
     ("php", AppKind::Php, true),
     ("fastcgi", AppKind::FastCgi, false),
-    ("rack", AppKind::Rack, false),
+    ("rack", AppKind::Rack, true),
     ("http", AppKind::Http, false),
 ];
 

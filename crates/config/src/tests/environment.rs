@@ -1,7 +1,7 @@
 //! Variables, placeholders, includes, and the command line.
 
 use super::world::{ROOT, World};
-use crate::{Action, AppKind, Bind, Config, Program, Target, load};
+use crate::{Action, AppKind, Bind, Config, Program, Target, Workers, load};
 
 const WHOLE: &str =
     "[listen.public]\nbind = \"127.0.0.1:8080\"\n\n[app.my-shop]\nentry = \"shop:app\"\nworkers = 2\n";
@@ -36,7 +36,7 @@ fn variables_go_over_the_file() {
     assert_eq!(config.server.limits.body, Some(1000));
     assert_eq!(config.server.log.level, crate::LogLevel::Warn);
     let app = config.app("my-shop").expect("the app of the file");
-    assert_eq!(app.workers, Some(7));
+    assert_eq!(app.workers, Workers::Fixed(7));
     assert_eq!(app.env.get("DATABASE_URL").map(String::as_str), Some("8080"));
     assert_eq!(app.options, ["-X", "dev"]);
     assert_eq!(config.listens[0].bind, [Bind::Tcp("127.0.0.1:1234".parse().unwrap())]);
@@ -82,7 +82,7 @@ fn a_number_may_come_from_a_placeholder() {
     let mut world = World::of(&text);
     world.env.insert("N".to_owned(), "5".to_owned());
     let app = &config(&world).apps[0];
-    assert_eq!(app.workers, Some(5));
+    assert_eq!(app.workers, Workers::Fixed(5));
     assert_eq!(app.options, ["x${y}"]);
 }
 
@@ -120,6 +120,16 @@ fn a_target_needs_no_file() {
 }
 
 #[test]
+fn a_rackup_file_is_a_rack_app() {
+    for entry in ["config.ru", "app/shop.rb"] {
+        let target = Target { watch: true, ..target(entry) };
+        let config = Config::for_target(&World::default(), &target).unwrap().0;
+        assert_eq!(config.apps[0].kind, Some(AppKind::Rack), "{entry}");
+        assert_eq!(config.apps[0].watch, ["**/*.rb", "**/*.ru"], "{entry}");
+    }
+}
+
+#[test]
 fn options_of_the_command_line_go_before_variables() {
     let mut world = World::default();
     for (name, value) in [
@@ -136,7 +146,7 @@ fn options_of_the_command_line_go_before_variables() {
         ..target("shop:app")
     };
     let config = Config::for_target(&world, &target).unwrap().0;
-    assert_eq!(config.apps[0].workers, Some(4));
+    assert_eq!(config.apps[0].workers, Workers::Fixed(4));
     assert_eq!(config.apps[0].kind, Some(AppKind::Asgi));
     assert_eq!(config.apps[0].watch, ["**/*.py"]);
     let host = Bind::Host { host: "localhost".to_owned(), port: 3 };
@@ -149,7 +159,6 @@ fn what_a_command_line_gets_wrong() {
     let wrong =
         Target { bind: vec!["8080".to_owned()], workers: Some("four".to_owned()), ..target("shop:app") };
     golden(&report(&wrong), "target-options");
-    golden(&report(&target("config.ru")), "target-rack");
     let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
     golden(&report(&node), "target-command");
     golden(&report(&Target::default()), "target-none");
@@ -190,7 +199,7 @@ fn byte_order_marks_and_carriage_returns_are_no_fault() {
         "{report}"
     );
     world.files.insert(ROOT.to_owned(), text);
-    assert_eq!(config(&world).apps[0].workers, Some(2));
+    assert_eq!(config(&world).apps[0].workers, Workers::Fixed(2));
 }
 
 #[test]
@@ -208,6 +217,26 @@ fn what_cannot_be_read_is_told() {
 
     struct Bytes(World);
     impl crate::Sources for Bytes {
+        fn user(&self, _: &str) -> Option<crate::Account> {
+            None
+        }
+
+        fn group(&self, _: &str) -> Option<u32> {
+            None
+        }
+
+        fn process(&self) -> crate::Process {
+            crate::Process { uid: 0, gid: 0, may_change: true }
+        }
+
+        fn may_enter(&self, _: &str, _: &crate::Account) -> bool {
+            true
+        }
+
+        fn hard_limit(&self, _: crate::Resource) -> Option<u64> {
+            None
+        }
+
         fn read(&self, _: &str) -> std::io::Result<Vec<u8>> {
             Ok(b"[server]\nthreads = \"\xff\"\n".to_vec())
         }

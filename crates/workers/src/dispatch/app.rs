@@ -135,7 +135,9 @@ impl App {
 
     /// A worker is ready.
     pub(super) fn welcome_worker(&self, link: &Arc<Link>, places: Places, kind: &str, language: &str) {
-        let about = format!("{}, {language}", kind.to_uppercase());
+        // `rack` is a word, the others are letters.
+        let kind_shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
+        let about = format!("{kind_shown}, {language}");
         *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(about);
         // Several at once may also be several threads.
         let blocking = places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php");
@@ -211,6 +213,12 @@ impl App {
         self.state().queue.retire(key)
     }
 
+    /// The end is near: streams that have begun are ended, WebSockets closed with 1001. Requests that are not answered yet go on.
+    pub fn say_goodbye(&self) {
+        let links: Vec<Arc<Link>> = self.state().queue.links().collect();
+        links.iter().for_each(|link| link.say_goodbye());
+    }
+
     /// A worker has finished with a request.
     pub(super) fn place_is_free(&self, link: &Arc<Link>) {
         let next = self.state().queue.free_place(link);
@@ -269,7 +277,7 @@ impl App {
     /// Takes one of the places for requests whose body the app itself asks for (`http-rules` §2): at most half of those that all workers have, at
     /// least one.
     pub(super) fn enter_expecting(self: &Arc<Self>) -> Option<Expecting> {
-        let places = self.policy().workers.saturating_mul(self.streams.load(Ordering::Relaxed));
+        let places = self.state().queue.workers().saturating_mul(self.streams.load(Ordering::Relaxed));
         let limit = (places / 2).max(1);
         let entered = self
             .expecting

@@ -269,6 +269,12 @@ impl Link {
         inner.write(&self.socket, &frame);
     }
 
+    /// Tells the requests that this worker holds that their time is over.
+    pub(super) fn say_goodbye(&self) {
+        let calls: Vec<Arc<Call>> = self.lock().calls.values().cloned().collect();
+        calls.iter().for_each(|call| call.put(Item::Goodbye));
+    }
+
     /// Writes frames that the driver has made.
     pub(super) fn write(&self, frames: &[u8]) {
         self.lock().write(&self.socket, frames);
@@ -331,6 +337,10 @@ impl WorkerLink for Link {
 
     fn condemn(&self, verdict: Verdict) {
         self.condemn_for(verdict, None);
+    }
+
+    fn say_goodbye(&self) {
+        self.say_goodbye();
     }
 }
 

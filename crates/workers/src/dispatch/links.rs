@@ -107,6 +107,8 @@ struct Nowhere(Requests);
 impl WorkerLink for Nowhere {
     fn retire(&self) {}
 
+    fn say_goodbye(&self) {}
+
     fn ping(&self) {}
 
     fn is_silent(&self) -> bool {

@@ -14,6 +14,7 @@ mod app;
 mod call;
 mod conversation;
 mod driver;
+mod fastcgi;
 mod link;
 mod links;
 mod quarantine;
@@ -22,4 +23,5 @@ mod request;
 
 pub use activity::{About, InHand, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};
+pub use fastcgi::ScriptRoot;
 pub use links::Links;

@@ -52,6 +52,10 @@ pub trait WorkerLink: Send + Sync {
     /// The process is about to be killed, for this reason: a request that it may have begun is judged by it when it is lost.
     fn condemn(&self, _verdict: Verdict) {}
 
+    /// The time it had to finish is over: streams that have begun are ended, WebSockets closed with 1001. Comes before the worker is
+    /// made to end.
+    fn say_goodbye(&self);
+
     /// Asks it for a sign of life, if it has nothing to do and does not owe one already.
     fn ping(&self);
 

@@ -4,7 +4,7 @@
 //! is dropped, which is after the last worker was reaped. It also speaks to the guardian, so that a process group is
 //! listed before anything else can happen to the worker.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -20,13 +20,24 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
 use super::AppSpec;
-use super::guardian::{GUARDIAN, READY};
+use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::Quiet;
 use super::template::Parent;
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
+
+/// Variables that are for Keepwarm alone, from systemd and from another Keepwarm: a worker that answered to them would be believed.
+const PRIVATE: [&str; 7] = [
+    "KEEPWARM_UPGRADE",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+];
 
 /// What a worker is started from.
 pub(super) struct Launch {
@@ -78,6 +89,10 @@ pub(super) enum Order {
     Remember(Pid),
     /// This process group has been killed and is about to be reaped.
     Forget(Pid),
+    /// The guardian is to remove this file when Keepwarm dies.
+    GuardFile(PathBuf),
+    /// It is not to remove this file.
+    ForgetFile(PathBuf),
     /// The guardian has died: start another.
     Guard(oneshot::Sender<io::Result<OwnedFd>>),
 }
@@ -97,7 +112,8 @@ pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
-        let mut thread = Thread { executable, guardian: None, groups: HashSet::new() };
+        let mut thread =
+            Thread { executable, guardian: None, groups: HashSet::new(), files: BTreeSet::new() };
         let pidfd = thread.start_guardian();
         let failed = pidfd.is_err();
         if started.send(pidfd).is_ok() && !failed {
@@ -117,6 +133,8 @@ struct Thread {
     guardian: Option<Guardian>,
     /// The groups that the guardian must know; kept here for a guardian that takes over.
     groups: HashSet<Pid>,
+    /// The files that it must know, too.
+    files: BTreeSet<PathBuf>,
 }
 
 struct Guardian {
@@ -132,7 +150,15 @@ impl Thread {
                 Order::Remember(group) => self.remember(group),
                 Order::Forget(group) => {
                     self.groups.remove(&group);
-                    self.tell_guardian('-', group);
+                    self.tell_guardian(&list::remove_group(group));
+                }
+                Order::GuardFile(file) => {
+                    self.tell_guardian(&list::add_file(&file));
+                    self.files.insert(file);
+                }
+                Order::ForgetFile(file) => {
+                    self.tell_guardian(&list::remove_file(&file));
+                    self.files.remove(&file);
                 }
                 Order::Guard(reply) => {
                     self.end_guardian();
@@ -147,9 +173,14 @@ impl Thread {
         let ((wire, pipes), theirs) = worker_ends()?;
         let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
-        let mut child = Command::new(&self.executable)
+        let mut command = Command::new(&self.executable);
+        for name in PRIVATE {
+            command.env_remove(name);
+        }
+        let mut child = command
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
+            .arg(spec.process.to_string())
             .arg(&spec.directory)
             .args(&spec.command)
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
@@ -178,13 +209,13 @@ impl Thread {
 
     fn remember(&mut self, group: Pid) {
         self.groups.insert(group);
-        self.tell_guardian('+', group);
+        self.tell_guardian(&list::add_group(group));
     }
 
-    /// An error means that the guardian has died; the one that takes over is told all groups.
-    fn tell_guardian(&mut self, sign: char, group: Pid) {
+    /// An error means that the guardian has died; the one that takes over is told everything.
+    fn tell_guardian(&mut self, line: &[u8]) {
         if let Some(guardian) = &mut self.guardian {
-            let _ = guardian.tell(sign, group);
+            let _ = guardian.socket.write_all(line);
         }
     }
 
@@ -193,8 +224,9 @@ impl Thread {
         let (ours, theirs) = wire_pair()?;
         let mut socket = UnixStream::from(ours);
         // In the socket before the guardian is there: it reads them even if this process is killed at once.
-        let groups: String = self.groups.iter().map(|&group| guardian_line('+', group)).collect();
-        socket.write_all(groups.as_bytes())?;
+        let mut all: Vec<u8> = self.groups.iter().flat_map(|&group| list::add_group(group)).collect();
+        all.extend(self.files.iter().flat_map(|file| list::add_file(file)));
+        socket.write_all(&all)?;
         let process = Command::new(&self.executable)
             .arg(GUARDIAN)
             .stdin(Stdio::from(theirs))
@@ -228,14 +260,6 @@ impl Guardian {
         self.socket.read_exact(&mut byte)?;
         if byte == [READY] { Ok(()) } else { Err(io::Error::other("the guardian speaks nonsense")) }
     }
-
-    fn tell(&mut self, sign: char, group: Pid) -> io::Result<()> {
-        self.socket.write_all(guardian_line(sign, group).as_bytes())
-    }
-}
-
-fn guardian_line(sign: char, group: Pid) -> String {
-    format!("{sign}{}\n", group.as_raw_nonzero())
 }
 
 fn wire_pair() -> io::Result<(OwnedFd, OwnedFd)> {

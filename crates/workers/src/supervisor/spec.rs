@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Exit;
+use super::{Exit, ProcessSettings};
 
 /// How an app's workers are run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +21,8 @@ pub struct AppSpec {
     pub directory: PathBuf,
     /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER` and `KEEPWARM_FD` come on top.
     pub env: Vec<(OsString, OsString)>,
+    /// What they are as processes.
+    pub process: ProcessSettings,
     /// The command loads the app once and forks the workers (`spec/wire.md` §9).
     pub preload: bool,
     /// How many processes; at least one is started.
@@ -73,6 +75,7 @@ impl AppSpec {
             command,
             directory: PathBuf::from("."),
             env: Vec::new(),
+            process: ProcessSettings::default(),
             preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),
