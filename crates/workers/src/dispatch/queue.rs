@@ -216,6 +216,11 @@ impl Queue {
         self.seats.iter().map(|seat| Arc::clone(&seat.link))
     }
 
+    /// The workers that take requests.
+    pub(super) fn serving(&self) -> impl Iterator<Item = &Arc<Link>> {
+        self.seats.iter().filter(|seat| !seat.retired).map(|seat| &seat.link)
+    }
+
     /// Workers that take requests.
     pub(super) fn workers(&self) -> usize {
         self.seats.iter().filter(|seat| !seat.retired).count()
