@@ -14,7 +14,7 @@ use keepwarm_edge::{
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::AppSpec;
+use keepwarm_workers::supervisor::{AppSpec, Contact};
 
 use crate::language;
 
@@ -36,6 +36,7 @@ fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        contact: Contact::Wire,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
@@ -115,6 +116,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         queue_timeout: app.queue_timeout,
         request_timeout: app.request_timeout,
         workers: workers(app),
+        server: None,
     }
 }
 
