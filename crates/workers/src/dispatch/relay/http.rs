@@ -25,13 +25,10 @@ impl Dialect for Http1 {
         };
         let hop_by_hop = HopByHop::of(&head.fields);
         let mounted = request.mount > 0;
-        let kept = move |name: &[u8]| {
-            !hop_by_hop.removes(name)
-                && cgi_safe_name(name)
-                && !request.drops_field(name)
-                && !(mounted && name == PREFIX)
+        let dropped = move |name: &[u8]| {
+            hop_by_hop.removes(name) || request.drops_field(name) || (mounted && name == PREFIX)
         };
-        let theirs = head.fields.iter().filter(move |(name, _)| kept(name));
+        let theirs = head.fields.iter().filter(move |(name, _)| cgi_safe_name(name) && !dropped(name));
         let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
         let options = RequestOptions {
             keep_alive: true,
