@@ -154,7 +154,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             brief: "How the app is called",
             long: "`\"wsgi\"` (PEP 3333), `\"asgi\"` (ASGI 3) or `\"http\"` (a program that serves HTTP by itself).",
             default: Preset::Words(
-                "`\"http\"` with `command`; else told by the app's signature when it has been loaded",
+                "told by the app\'s signature when it has been loaded; `\"http\"` with `command`",
             ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",

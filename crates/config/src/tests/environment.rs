@@ -151,9 +151,19 @@ fn what_a_command_line_gets_wrong() {
     golden(&report(&wrong), "target-options");
     golden(&report(&target("config.ru")), "target-rack");
     golden(&report(&target("public/index.php")), "target-php");
-    let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
-    golden(&report(&node), "target-command");
+    golden(&report(&target("server.js")), "target-server");
     golden(&report(&Target::default()), "target-none");
+}
+
+#[test]
+fn a_command_of_a_command_line_is_a_server() {
+    let command: Vec<String> = ["node", "server.js"].map(str::to_owned).into();
+    let target = Target { command: command.clone(), ..Target::default() };
+    let (config, warnings) = Config::for_target(&World::default(), &target).expect("a good command line");
+    assert!(warnings.is_empty());
+    let [app] = &config.apps[..] else { panic!("one app") };
+    assert_eq!((app.name.as_str(), app.kind), ("node", Some(crate::AppKind::Http)));
+    assert_eq!(app.program, crate::Program::Command(command));
 }
 
 /// Holds a report against `tests/golden/bad/NAME.txt`.
