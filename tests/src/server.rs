@@ -91,6 +91,19 @@ impl Server {
         Self::launch(&mut command, folder)
     }
 
+    /// As [`Server::start`], with the binary that `place` puts somewhere, for example into the folder that it is given.
+    #[track_caller]
+    pub fn start_as(config: &str, place: impl FnOnce(&Path) -> PathBuf) -> Self {
+        let folder = folder();
+        let file = folder.join("keepwarm.toml");
+        fs::write(&file, fill_in(config, &folder)).expect("the configuration is written");
+        let mut command = Command::new(place(&folder));
+        command.arg("run").arg("--config").arg(&file).current_dir(&folder);
+        let mut server = Self::launch(&mut command, folder);
+        server.wait_for_address();
+        server
+    }
+
     /// Starts `keepwarm run ARGS` without a configuration file, in `directory`.
     #[track_caller]
     pub fn run(args: &[&str], directory: &Path) -> Self {
@@ -211,7 +224,7 @@ impl Server {
             if let Some(status) = self.child.lock().expect("no panic while locked").try_wait().expect("wait")
             {
                 // What it printed last is still on its way through the pipes.
-                let _ = self.find_line(usize::MAX, Duration::from_millis(500), |_| false);
+                let _ = self.find_line(usize::MAX, Duration::from_secs(5), |_| false);
                 return status;
             }
             assert!(Instant::now() < deadline, "still running after {bound:?}\n---- log\n{}", self.log());

@@ -127,9 +127,9 @@ fn the_request_id_stands_in_the_answer_its_body_and_the_log() {
     assert_eq!(response.status, 500);
     let id = id_of(&response);
     assert!(response.text().contains(&id), "{}", response.text());
-    errors().wait_for_log(&id, Duration::from_secs(2));
+    errors().wait_for_log(&id, Duration::from_secs(20));
     // And the traceback of the application is there too.
-    errors().wait_for_log("ValueError: before the answer", Duration::from_secs(2));
+    errors().wait_for_log("ValueError: before the answer", Duration::from_secs(20));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn refusals_of_the_codec_have_an_id_too() {
     for request in ["BAD\r\n\r\n", "GET / HTTP/1.1\r\n\r\n", "GET / HTTP/2.0\r\nHost: a\r\n\r\n"] {
         let response = errors().ask(request);
         let id = id_of(&response);
-        errors().wait_for_log(&id, Duration::from_secs(2));
+        errors().wait_for_log(&id, Duration::from_secs(20));
     }
 }
 
@@ -155,7 +155,7 @@ fn worker_output_is_log_lines_that_name_app_and_worker() {
     .warm("/pong");
     server.ask(get("/says"));
     for text in ["a line on stdout", "a line on stderr"] {
-        let line = server.wait_for_log(text, Duration::from_secs(2));
+        let line = server.wait_for_log(text, Duration::from_secs(20));
         assert!(line.contains("shopfront"), "{line}");
         let rest = line.replace(text, "");
         assert!(rest.chars().any(|c| c.is_ascii_digit()), "no worker in {line}");
@@ -168,7 +168,7 @@ fn the_access_log_in_text() {
     let mark = server.mark();
     server
         .ask("GET /list?secret-looking=%22%0a HTTP/1.1\r\nHost: a\r\nUser-Agent: evil\u{e9}\" agent\r\n\r\n");
-    let line = server.wait_for_log_after(mark, "/list", Duration::from_secs(2));
+    let line = server.wait_for_log_after(mark, "/list", Duration::from_secs(20));
     for part in ["GET", "200", "127.0.0.1", "HTTP/1.1"] {
         assert!(line.contains(part), "no {part} in {line}");
     }
@@ -183,7 +183,7 @@ fn the_access_log_in_json() {
         server.ask("POST /digest?q=1 HTTP/1.1\r\nHost: \u{61}\r\nContent-Length: 5\r\nX: \"\\\r\n\r\nhello");
     let path = server.folder().join("access.log");
     let mut records = Vec::new();
-    keepwarm_tests::process::wait_until("the record is written", Duration::from_secs(3), || {
+    keepwarm_tests::process::wait_until("the record is written", Duration::from_secs(20), || {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         records =
             text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()).collect();
@@ -215,7 +215,7 @@ fn every_request_is_in_the_access_log_once() {
     // A pipeline, refusals and a client that leaves belong in it too.
     server.ask("GET /list HTTP/1.1\r\n\r\n");
     let path = server.folder().join("access.log");
-    keepwarm_tests::process::wait_until("all records are written", Duration::from_secs(3), || {
+    keepwarm_tests::process::wait_until("all records are written", Duration::from_secs(20), || {
         let text = std::fs::read_to_string(&path).unwrap_or_default();
         (0..100).all(|number| text.matches(&format!("number={number}\"")).count() == 1)
             && text.lines().any(|line| line.contains("400"))
@@ -229,7 +229,7 @@ fn a_client_cannot_forge_a_line_of_the_log() {
     server.ask("GET /list HTTP/1.1\r\nHost: a\r\nUser-Agent: x\u{1b}[31m\r\nReferer: y\r\n\r\n");
     server.ask("GET /list?a=\u{e9}\u{7f}forged HTTP/1.1\r\nHost: a\r\n\r\n");
     server.ask("GET /list?done HTTP/1.1\r\nHost: a\r\n\r\n");
-    server.wait_for_log_after(mark, "done", Duration::from_secs(2));
+    server.wait_for_log_after(mark, "done", Duration::from_secs(20));
     let log = server.log();
     assert!(
         !log.bytes().any(|byte| (byte < 0x20 && byte != b'\n' && byte != b'\t') || byte == 0x7f),
@@ -241,9 +241,10 @@ fn a_client_cannot_forge_a_line_of_the_log() {
 #[test]
 fn the_first_lines_say_what_is_served_by_what_where() {
     let server = Server::start(WSGI).warm("/pong");
-    let log = server.log();
-    assert!(log.contains(&format!("{}", server.address())), "{log}");
-    for part in ["wsgi_app:application", "WSGI"] {
-        assert!(log.to_lowercase().contains(&part.to_lowercase()), "no {part} in\n{log}");
+    let address = server.address().to_string();
+    for part in [address.as_str(), "wsgi_app:application", "wsgi"] {
+        keepwarm_tests::process::wait_until(part, Duration::from_secs(20), || {
+            server.log().to_lowercase().contains(part)
+        });
     }
 }

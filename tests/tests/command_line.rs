@@ -137,7 +137,7 @@ fn a_unix_socket_is_served() {
     let server = Server::start(config).warm("/pong");
     let mut peer = std::os::unix::net::UnixStream::connect(server.folder().join("front.sock"))
         .expect("the socket is there");
-    peer.set_read_timeout(Some(Duration::from_secs(2))).expect("a time-out");
+    peer.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
     peer.write_all(b"GET /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("sent");
     let mut answer = String::new();
     peer.read_to_string(&mut answer).expect("an answer and an end");

@@ -90,7 +90,7 @@ fn an_upgrade_on_1_0_and_to_unknown_protocols_is_ignored() {
 fn abort_on_half_close_turns_a_half_closed_client_into_one_that_has_gone() {
     let server = with("abort_on_half_close = true");
     let mut client = server.client();
-    client.send("GET /sleep?ms=300 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.send("GET /sleep?ms=3000 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.half_close();
     match client.try_response("GET") {
         Err(Failure::Closed | Failure::Reset(_)) => {}
@@ -110,6 +110,6 @@ fn a_client_that_resets_while_it_is_served_harms_nobody() {
         client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf");
         client.reset();
     }
-    let mut client = auto().client().patient(Duration::from_secs(5));
+    let mut client = auto().client().patient(Duration::from_secs(20));
     client.expect_kept("/pong");
 }

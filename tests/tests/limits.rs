@@ -117,7 +117,7 @@ fn a_slow_head_is_408_however_it_trickles() {
     refused(&mut trickling, 408);
     refused(&mut quiet, 408);
     assert!(
-        begun.elapsed() > Duration::from_millis(190) && begun.elapsed() < Duration::from_millis(1500),
+        begun.elapsed() > Duration::from_millis(190) && begun.elapsed() < Duration::from_secs(8),
         "{:?}",
         begun.elapsed()
     );
@@ -143,7 +143,7 @@ fn an_idle_connection_is_closed_without_a_word() {
     let begun = Instant::now();
     closed_silently(&mut client);
     assert!(
-        begun.elapsed() > Duration::from_millis(850) && begun.elapsed() < Duration::from_millis(1900),
+        begun.elapsed() > Duration::from_millis(850) && begun.elapsed() < Duration::from_secs(8),
         "{:?}",
         begun.elapsed()
     );
@@ -231,12 +231,12 @@ fn a_body_below_the_rate_is_408() {
         refused(&mut client, 408);
         // At more than the rate it passes, though it takes longer than the grace.
         let mut client = server.client();
-        client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n");
+        client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 160000\r\n\r\n");
         for _ in 0..40 {
-            client.send([b'x'; 1000]);
+            client.send([b'x'; 4000]);
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert_eq!(client.response("POST").json()["length"], 40_000);
+        assert_eq!(client.response("POST").json()["length"], 160_000);
     }
 }
 
@@ -250,8 +250,8 @@ fn a_client_that_takes_nothing_is_reset() {
             client.send(get("/big?bytes=30000000"));
             client.head("GET");
             // What it is not sent any more it notices at last by a reset; until then the application is not held.
-            std::thread::sleep(Duration::from_millis(1500));
-            let mut client = client.patient(Duration::from_secs(5));
+            std::thread::sleep(Duration::from_millis(3000));
+            let mut client = client.patient(Duration::from_secs(20));
             let (bytes, orderly) = client.read_to_end();
             assert!(
                 !orderly && bytes.len() < 29_000_000,

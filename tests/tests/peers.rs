@@ -84,7 +84,7 @@ fn curl_with_http_1_0() {
         for path in ["/pong", "/short", "/silent", "/list"] {
             let (printed, took) = curl(&["--http1.0"], &server.url(path));
             assert!(printed.ends_with("200 1"), "{kind}{path}: {printed}");
-            assert!(took < Duration::from_secs(1), "{kind}{path}: {took:?}");
+            assert!(took < Duration::from_secs(8), "{kind}{path}: {took:?}");
         }
     }
 }
@@ -100,10 +100,12 @@ fn curl_with_a_forced_expectation_does_not_wait_its_second() {
         for (kind, server) in &servers()[1..] {
             for (path, wanted) in [("/digest", "200 1"), ("/unread", "403 1")] {
                 let data = format!("@{}", file.display());
-                let (printed, took) =
-                    curl(&["-H", "Expect: 100-continue", "--data-binary", &data], &server.url(path));
+                let (printed, took) = curl(
+                    &["--expect100-timeout", "30", "-H", "Expect: 100-continue", "--data-binary", &data],
+                    &server.url(path),
+                );
                 assert!(printed.ends_with(wanted), "{kind}{path} {size}: {printed}");
-                assert!(took < Duration::from_millis(900), "{kind}{path} {size}: {took:?}");
+                assert!(took < Duration::from_secs(20), "{kind}{path} {size}: {took:?}");
             }
         }
     }
@@ -196,7 +198,7 @@ impl Drop for Daemon {
             );
         }
         keepwarm_tests::process::signal(self.child.id(), rustix::process::Signal::TERM);
-        let deadline = Instant::now() + Duration::from_secs(2);
+        let deadline = Instant::now() + Duration::from_secs(20);
         while self.child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -234,7 +236,7 @@ fn nginx_as_a_client() {
                     };
                     assert_eq!(response.status, wanted, "{kind}{path} by {port}");
                 }
-                assert!(begun.elapsed() < Duration::from_millis(1500), "{kind}{path}: {:?}", begun.elapsed());
+                assert!(begun.elapsed() < Duration::from_secs(8), "{kind}{path}: {:?}", begun.elapsed());
             }
             if *kind != "fixed" {
                 let mut client = Client::connect(([127, 0, 0, 1], port).into());
@@ -255,7 +257,7 @@ fn haproxys_check_marks_it_up() {
     for (kind, server) in servers() {
         let port = tools::free_port();
         let config = format!(
-            "global\n  stats socket @DIR@/stats level admin\ndefaults\n  mode http\n  timeout connect 2s\n  timeout client 5s\n  timeout server 5s\n\
+            "global\n  stats socket @DIR@/stats level admin\ndefaults\n  mode http\n  timeout connect 2s\n  timeout client 5s\n  timeout server 5s\n  timeout check 5s\n\
              listen front\n  bind 127.0.0.1:{port}\n  option httpchk\n  http-check send meth OPTIONS uri /pong ver HTTP/1.0\n  http-check expect string pong\n\
              \x20 server app {} check inter 100ms rise 2 fall 1\n",
             server.address()

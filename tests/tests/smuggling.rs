@@ -33,7 +33,7 @@ fn two_requests_in_one_segment_are_two_answers_in_order() {
 #[test]
 fn a_long_pipeline_is_answered_in_order() {
     for (kind, server) in both() {
-        let mut client = server.client().patient(Duration::from_secs(8));
+        let mut client = server.client().patient(Duration::from_secs(20));
         let requests: String = (0..200)
             .map(|number| match number % 4 {
                 0 => format!("POST /echo?{number} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"),

@@ -204,13 +204,13 @@ fn the_application_learns_how_it_ended() {
     let mut client = server.client();
     open(&mut client, "/ws", "");
     client.send(frame(0x88, &4002_u16.to_be_bytes()));
-    keepwarm_tests::process::wait_until("a close by the client", Duration::from_secs(3), || {
+    keepwarm_tests::process::wait_until("a close by the client", Duration::from_secs(20), || {
         lines().contains("disconnect 4002")
     });
     let mut client = server.client();
     open(&mut client, "/ws", "");
     client.reset();
-    keepwarm_tests::process::wait_until("a lost connection", Duration::from_secs(3), || {
+    keepwarm_tests::process::wait_until("a lost connection", Duration::from_secs(20), || {
         lines().contains("disconnect 1006")
     });
 }
@@ -262,7 +262,7 @@ fn a_drain_says_goodbye() {
     let server =
         Server::start(&format!("[server]\nshutdown_grace = \"5s\"\n{ASGI}drain_timeout = \"500ms\"\n"))
             .warm("/pong");
-    let mut client = server.client().patient(Duration::from_secs(8));
+    let mut client = server.client().patient(Duration::from_secs(20));
     open(&mut client, "/ws", "");
     server.signal(rustix::process::Signal::TERM);
     let (first, payload) = read(&mut client);
@@ -270,5 +270,5 @@ fn a_drain_says_goodbye() {
     let code = u16::from_be_bytes([payload[0], payload[1]]);
     assert!(matches!(code, 1001 | 1012), "going away, or a restart: {code}");
     let _ = client.try_send(&frame(0x88, &payload));
-    server.wait_for_exit(Duration::from_secs(10));
+    server.wait_for_exit(Duration::from_secs(30));
 }

@@ -223,17 +223,17 @@ fn a_stream_is_never_held_back() {
     for base in [WSGI, ASGI] {
         let server = Server::start(base).warm("/pong");
         for version in ["1.1", "1.0"] {
-            let mut client = server.client();
-            client.send(format!("GET /silent HTTP/{version}\r\nHost: a\r\n\r\n"));
-            client.read_through(b"first,");
-            let first = std::time::Instant::now();
-            client.read_through(b"second");
-            // 30 ms lie between them in the application.
-            assert!(
-                first.elapsed() > Duration::from_millis(15),
-                "both came together: {:?}\n{client}",
-                first.elapsed()
-            );
+            // 30 ms lie between them in the application. A server that holds the first back never shows that; a machine that
+            // is busy hides it now and then.
+            let came_apart = (0..20).any(|_| {
+                let mut client = server.client();
+                client.send(format!("GET /silent HTTP/{version}\r\nHost: a\r\n\r\n"));
+                client.read_through(b"first,");
+                let first = std::time::Instant::now();
+                client.read_through(b"second");
+                first.elapsed() > Duration::from_millis(15)
+            });
+            assert!(came_apart, "both came together, {version}");
         }
     }
 }

@@ -61,13 +61,14 @@ fn settle_route(
     apps: &[(App, Span)],
     cx: &mut Checker<'_>,
 ) -> Option<Route> {
-    let action = match (draft.app, draft.respond, draft.redirect) {
-        (Some((name, span)), None, None) => {
+    let action = match (draft.app, draft.files, draft.respond, draft.redirect) {
+        (Some((name, span)), None, None, None) => {
             check_app(&name, span, &draft.name, apps, cx);
             Action::App(name)
         }
-        (None, Some(respond), None) => Action::Respond(respond),
-        (None, None, Some(redirect)) => Action::Redirect(redirect),
+        (None, Some(folder), None, None) => Action::Files(folder),
+        (None, None, Some(respond), None) => Action::Respond(respond),
+        (None, None, None, Some(redirect)) => Action::Redirect(redirect),
         _ => return None,
     };
     Some(Route {
@@ -84,6 +85,8 @@ fn settle_route(
         allow: draft.allow,
         deny: draft.deny,
         abort_on_half_close: draft.abort_on_half_close,
+        try_files: draft.try_files,
+        send_files: draft.send_files,
     })
 }
 

@@ -137,14 +137,14 @@ impl Redirect {
 
 /// A path that stands first must not begin with `//`, which would be a host of the client's choice (RFC 3986 §4.2), and so an open redirect.
 /// Browsers take `\` for `/`; it is encoded like every byte that a reference cannot hold.
-fn push_path(location: &mut Vec<u8>, path: &[u8]) {
+pub(crate) fn push_path(location: &mut Vec<u8>, path: &[u8]) {
     let slashes = path.iter().take_while(|&&b| b == b'/').count();
     let skip = if location.is_empty() { slashes.saturating_sub(1) } else { 0 };
     push_reference(location, path.get(skip..).unwrap_or_default());
 }
 
 /// Bytes that a URI reference cannot hold are percent-encoded (RFC 3986 §2).
-fn push_reference(location: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn push_reference(location: &mut Vec<u8>, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
     for &byte in bytes {

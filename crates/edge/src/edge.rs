@@ -122,6 +122,7 @@ impl Site {
     fn follow(&self, route: &Route, exchange: &mut Exchange<'_>) -> Option<Arc<dyn Handler>> {
         let request = exchange.request_mut();
         request.target = Some(Arc::clone(route.label()));
+        request.route = Some(Arc::clone(&route.pattern));
         if let Some((status, name, detail)) = refused(route, request) {
             request.answer_edits.clone_from(&route.edits);
             if status == 413 {
@@ -143,6 +144,10 @@ impl Site {
                     exchange.abort_on_half_close(true);
                 }
                 return Some(Arc::clone(handler));
+            }
+            Target::Files(files) => {
+                request.answer_edits.clone_from(&route.edits);
+                return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Respond(respond) => respond.answer(exchange),
             Target::Redirect(redirect) => redirect.answer(exchange),

@@ -1,5 +1,7 @@
 //! Patterns of hosts and paths.
 
+use std::fmt;
+
 /// `host` of a route. Case, port and a final dot of the request's host do not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
@@ -53,6 +55,27 @@ impl PathPattern {
         match self {
             Self::Prefix(prefix) => prefix.strip_suffix('/').unwrap_or(prefix).len(),
             Self::Any | Self::Exact(_) => 0,
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    /// As the configuration has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => f.write_str(host),
+            Self::Below(suffix) => write!(f, "*{suffix}"),
+        }
+    }
+}
+
+impl fmt::Display for PathPattern {
+    /// As the configuration has it; every path is `/*`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("/*"),
+            Self::Exact(path) => f.write_str(path),
+            Self::Prefix(prefix) => write!(f, "{prefix}*"),
         }
     }
 }

@@ -8,7 +8,7 @@ use keepwarm_net::{FieldEdits, Handler, Passing};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
-use crate::{ForwardedFields, Redirect, Respond};
+use crate::{Files, ForwardedFields, Redirect, Respond};
 
 /// A route: what it takes, its limits, and where it ends.
 #[derive(Debug)]
@@ -35,6 +35,8 @@ pub struct Route {
     pub abort_on_half_close: bool,
     /// How messages are passed on to an app.
     pub passing: Passing,
+    /// What logs and metrics call it: hosts and path as configured (`shop.example/assets/*`). [`crate::Site::new`] fills it in.
+    pub pattern: Arc<str>,
 }
 
 /// Where a route ends.
@@ -48,6 +50,8 @@ pub enum Target {
         /// Which fields tell the app about the client.
         forwarded: ForwardedFields,
     },
+    /// The files of a folder.
+    Files(Arc<Files>),
     /// A fixed answer.
     Respond(Respond),
     /// An answer that sends the client elsewhere.
@@ -58,6 +62,7 @@ impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::App { name, .. } => f.debug_tuple("App").field(name).finish(),
+            Self::Files(files) => files.fmt(f),
             Self::Respond(respond) => respond.fmt(f),
             Self::Redirect(redirect) => redirect.fmt(f),
         }
@@ -80,25 +85,34 @@ impl Route {
             edits: None,
             abort_on_half_close: false,
             passing: Passing::default(),
+            pattern: Arc::default(),
         }
     }
 
-    /// Makes the edits part of the answers that are known beforehand.
+    /// Makes what is known beforehand: its name, and the edits as part of fixed answers.
     pub(crate) fn bake(&mut self) {
+        self.pattern = self.described().into();
         let Some(edits) = &self.edits else { return };
         match &mut self.target {
-            Target::App { .. } => {}
+            Target::App { .. } | Target::Files(_) => {}
             Target::Respond(respond) => respond.edit(edits),
             Target::Redirect(redirect) => redirect.edit(edits),
         }
     }
 
+    fn described(&self) -> String {
+        let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
+        format!("{}{}", hosts.join(","), self.path)
+    }
+
     /// What the access log calls it.
     pub(crate) fn label(&self) -> &Arc<str> {
+        static FILES: LazyLock<Arc<str>> = LazyLock::new(|| "files".into());
         static RESPOND: LazyLock<Arc<str>> = LazyLock::new(|| "respond".into());
         static REDIRECT: LazyLock<Arc<str>> = LazyLock::new(|| "redirect".into());
         match &self.target {
             Target::App { name, .. } => name,
+            Target::Files(_) => &FILES,
             Target::Respond(_) => &RESPOND,
             Target::Redirect(_) => &REDIRECT,
         }
@@ -221,6 +235,20 @@ mod tests {
         for (host, path, method, expected) in cases {
             let name = method.clone();
             assert_eq!(found(&routes, host, path, method), expected, "{name} {host} {path}");
+        }
+    }
+
+    #[test]
+    fn a_route_is_called_what_the_configuration_calls_it() {
+        let below = PathPattern::Prefix("/files/".to_owned());
+        let cases = [
+            (route(200, "", PathPattern::Any, &[]), "/*"),
+            (route(200, "a.example", PathPattern::Exact("/x".to_owned()), &[]), "a.example/x"),
+            (route(200, "*.example", below, &[]), "*.example/files/*"),
+        ];
+        for (mut route, expected) in cases {
+            route.bake();
+            assert_eq!(&*route.pattern, expected);
         }
     }
 

@@ -2,19 +2,19 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program};
+use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program, Workers};
 use keepwarm_edge::{
-    AccessLog, Cidr, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route,
-    Site, Target,
+    AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
+    Route, SendFiles, Site, Target, TryFiles,
 };
-use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Passing, WebSocketLimits};
+use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
-use keepwarm_workers::supervisor::{AppSpec, Contact};
+use keepwarm_workers::supervisor::{AppSpec, Contact, Recycling, Scaling};
 
 use crate::language;
 
@@ -26,11 +26,18 @@ pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
     config.apps.iter().map(spec).collect()
 }
 
-fn spec(app: &App) -> io::Result<AppSpec> {
+/// How the workers of one app are run.
+///
+/// # Errors
+/// Its adapter could not be put in its place.
+pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
     let mut env: Vec<(OsString, OsString)> =
         app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let start = language::start(app)?;
     env.extend(start.env);
+    if !app.watch.is_empty() {
+        env.push(("KEEPWARM_WATCH".into(), "1".into()));
+    }
     Ok(AppSpec {
         name: app.name.as_str().into(),
         command: start.command,
@@ -40,12 +47,29 @@ fn spec(app: &App) -> io::Result<AppSpec> {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
+        preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
+        recycling: Recycling {
+            max_requests: app.max_requests.map(u64::from),
+            max_age: app.max_age,
+            max_memory: app.max_memory,
+            kill_memory: app.kill_memory,
+        },
+        scaling: scaling(app),
+        hang_timeout: Some(hang_timeout(app)),
     })
 }
+
+/// What a request may take, an idle worker may take to answer that it is there: an app may have work of its own between two requests.
+fn hang_timeout(app: &App) -> Duration {
+    app.request_timeout.max(LEAST_HANG)
+}
+
+/// However short requests are to be, a worker that waits for a processor or for its memory to come back from disk does not hang.
+const LEAST_HANG: Duration = Duration::from_secs(5);
 
 /// An app as the first lines of a run name it.
 pub(crate) fn title(app: &App) -> String {
@@ -106,10 +130,25 @@ fn file_name(file: Option<&Path>) -> String {
     file.map_or_else(|| "on the terminal".to_owned(), |file| file.display().to_string())
 }
 
-/// As configured, or one per core.
+/// How many an app begins with.
 pub(crate) fn workers(app: &App) -> usize {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    app.workers.map_or_else(cores, |workers| workers as usize)
+    match app.workers {
+        Workers::Auto => cores(),
+        Workers::Fixed(workers) => workers as usize,
+        Workers::Scaled { min, .. } => min as usize,
+    }
+}
+
+/// Between which numbers its workers are, if that is not one.
+pub(crate) fn scaling(app: &App) -> Option<Scaling> {
+    let Workers::Scaled { min, max, idle } = app.workers else { return None };
+    let min = min as usize;
+    let max = max.map_or_else(|| cores().max(min), |max| max as usize);
+    Some(Scaling { min, max, idle })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// How an app's requests are treated.
@@ -118,6 +157,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         queue: app.queue as usize,
         queue_timeout: app.queue_timeout,
         request_timeout: app.request_timeout,
+        slow_log: app.slow_log,
         workers: workers(app),
         server: server(app),
     }
@@ -193,7 +233,6 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
         hosts: route.hosts.iter().map(host).collect(),
         path: path(&route.path),
         methods: route.methods.iter().filter_map(|method| method.parse().ok()).collect(),
-        target: target(config, &route.action, links)?,
         strip_prefix: route.strip_prefix,
         max_body: route.max_body,
         allow: route.allow.iter().filter_map(cidr).collect(),
@@ -209,19 +248,23 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
         },
+        ..Route::to(target(config, route, links)?)
     })
 }
 
-fn target(config: &Config, action: &Action, links: &Links) -> Result<Target, String> {
-    Ok(match action {
+fn target(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Result<Target, String> {
+    Ok(match &route.action {
         Action::App(name) => {
             let app = config.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
             let app = links.set_app(name, policy(app));
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: Arc::new(AppHandler(app)),
+                handler: with_files(Arc::new(AppHandler(app)), route),
                 forwarded: ForwardedFields::Always,
             }
+        }
+        Action::Files(folder) => {
+            Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))
         }
         Action::Respond(respond) => Target::Respond(
             Respond::new(respond.status, respond.content_type.as_deref(), &respond.headers, &respond.body)
@@ -232,6 +275,26 @@ fn target(config: &Config, action: &Action, links: &Links) -> Result<Target, Str
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
         }
     })
+}
+
+/// The app's handler with the files that stand before it and behind it.
+fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route) -> Arc<dyn Handler> {
+    let app = match route.send_files.as_slice() {
+        [] => app,
+        folders => {
+            let folders = folders.iter().map(|(prefix, folder)| (prefix.clone(), absolute(folder)));
+            Arc::new(SendFiles::new(folders.collect(), app))
+        }
+    };
+    match &route.try_files {
+        None => app,
+        Some(folder) => Arc::new(TryFiles::new(Files::new(absolute(folder), 0), app)),
+    }
+}
+
+/// Independent of the working directory.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn piece(piece: &keepwarm_config::RedirectPiece) -> LocationPiece {

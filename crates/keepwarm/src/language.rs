@@ -42,8 +42,17 @@ fn python(app: &App) -> io::Result<Start> {
     if let Program::Entry(entry) = &app.program {
         command.push(entry.into());
     }
+    if app.preload {
+        command.push("--preload".into());
+    }
     if let Some(kind) = app.kind {
         command.extend(["--kind", kind.word()].map(OsString::from));
+    }
+    if app.threads > 1 {
+        command.extend(["--threads".into(), app.threads.to_string().into()]);
+    }
+    if let Some(concurrency) = app.concurrency {
+        command.extend(["--streams".into(), concurrency.to_string().into()]);
     }
     Ok(Start { command, env })
 }

@@ -49,10 +49,27 @@ pub struct Request {
     pub answer_edits: Option<std::sync::Arc<crate::FieldEdits>>,
     /// How the route wants the bodies to be passed on.
     pub passing: Passing,
+    /// Set by the edge: the app may name a file as its answer ([`Exchange::hand_file`]).
+    pub may_hand_files: bool,
+    /// The file it named.
+    pub handed: Option<Box<crate::HandedFile>>,
     /// Set by whoever answers, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
+    /// The pattern of its route, as configured; none before it has one.
+    pub route: Option<std::sync::Arc<str>>,
+    /// Set by an app's handler: where the time went.
+    pub times: Option<Times>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
+}
+
+/// Where the time of a request went, as far as an app had it. What is left of the whole is reading it and writing its answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// It waited for a worker.
+    pub queue: Duration,
+    /// A worker had it: until the app's answer was complete, or it was given up.
+    pub app: Duration,
 }
 
 /// How a route wants messages to be passed between a client and an app.
@@ -101,7 +118,11 @@ impl Request {
             extra_fields: keepwarm_http1::Fields::new(),
             answer_edits: None,
             passing: Passing::default(),
+            may_hand_files: false,
+            handed: None,
             target: None,
+            route: None,
+            times: None,
             reason: None,
         }
     }
@@ -115,7 +136,11 @@ impl Request {
         self.extra_fields.clear();
         self.answer_edits = None;
         self.passing = Passing::default();
+        self.may_hand_files = false;
+        self.handed = None;
         self.target = None;
+        self.route = None;
+        self.times = None;
         self.reason = None;
     }
 

@@ -6,14 +6,18 @@
 //! * [`encode`]: appends frames to a `Vec<u8>`; [`encode::RequestWriter`] is the hot path.
 //! * [`session`]: Keepwarm's side of a connection: which streams are open, what a worker may say now, and how
 //!   much either side may send.
+//! * [`fastcgi`]: another wire to other workers, the one that PHP's own servers speak.
+//! * [`template`]: the lines between Keepwarm and a process that forks workers.
 //!
 //! A decoder has three outcomes: a frame, `None` (need more), or a [`WireFault`]. After a fault the connection
 //! is dead: close it, kill the worker, replace it.
 
 pub mod encode;
+pub mod fastcgi;
 mod fault;
 pub mod frame;
 pub mod session;
+pub mod template;
 
 pub use fault::{FaultKind, WireFault};
 

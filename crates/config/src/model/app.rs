@@ -19,20 +19,34 @@ pub struct App {
     pub interpreter: Option<PathBuf>,
     /// Arguments for the interpreter, before the adapter's own.
     pub options: Vec<String>,
-    /// Worker processes. `None`: one per core.
-    pub workers: Option<u32>,
+    /// Worker processes.
+    pub workers: Workers,
+    /// Whether workers are forked from a process that has loaded the app once.
+    pub preload: bool,
     /// The app's time for one request, the client's not counted; more: the worker is killed, 504.
     pub request_timeout: Duration,
+    /// Requests that take the app longer have their worker's stack put into the log. `None`: off.
+    pub slow_log: Option<Duration>,
+    /// Threads of a worker of a blocking kind: so many requests at once.
+    pub threads: u32,
+    /// Requests at once in a worker of a kind that takes many. `None`: as many as its adapter wants.
+    pub concurrency: Option<u32>,
     /// From spawn to ready.
     pub boot_timeout: Duration,
     /// How long a worker that is to end may finish what it holds.
     pub drain_timeout: Duration,
     /// Failed starts in a row before the app is given up. 0: never tried again.
     pub start_retries: u32,
-    /// Requests at once in a worker. `None`: the kind's own number.
-    pub concurrency: Option<u32>,
     /// The path that a server is asked for to see whether it is well. `None`: any answer will do.
     pub health: Option<String>,
+    /// A worker is replaced after about so many requests. `None`: never for that.
+    pub max_requests: Option<u32>,
+    /// A worker is replaced after about so long. `None`: never for that.
+    pub max_age: Option<Duration>,
+    /// A worker that holds more of anonymous memory, in bytes, is replaced. `None`: never for that.
+    pub max_memory: Option<u64>,
+    /// A worker that holds more is killed. `None`: never for that.
+    pub kill_memory: Option<u64>,
     /// Requests that may wait for a worker; more: 503.
     pub queue: u32,
     /// How long a request may wait for a worker; more: 503.
@@ -48,6 +62,24 @@ pub enum Program {
     Entry(String),
     /// A whole command line; never empty. It serves HTTP, or speaks the worker wire on `KEEPWARM_FD` by itself.
     Command(Vec<String>),
+}
+
+/// How many processes an app has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workers {
+    /// One per core.
+    Auto,
+    /// So many.
+    Fixed(u32),
+    /// As many as its requests need.
+    Scaled {
+        /// At least.
+        min: u32,
+        /// At most; never below `min`. `None`: one per core.
+        max: Option<u32>,
+        /// What was not needed for so long is taken away.
+        idle: Duration,
+    },
 }
 
 /// How an app is called.
@@ -78,13 +110,20 @@ impl App {
             env: BTreeMap::new(),
             interpreter: None,
             options: Vec::new(),
-            workers: None,
+            workers: Workers::Auto,
+            preload: false,
             request_timeout: Duration::from_secs(30),
+            slow_log: None,
+            threads: 1,
+            concurrency: None,
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,
-            concurrency: None,
             health: None,
+            max_requests: None,
+            max_age: None,
+            max_memory: None,
+            kill_memory: None,
             queue: 512,
             queue_timeout: Duration::from_secs(5),
             watch: Vec::new(),

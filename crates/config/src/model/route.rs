@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use super::Cidr;
 
 /// `[[listen.NAME.route]]`: which requests, and what serves them.
@@ -29,6 +31,10 @@ pub struct Route {
     pub deny: Vec<Cidr>,
     /// A client that closes its write side is gone, and its request is cancelled.
     pub abort_on_half_close: bool,
+    /// A directory whose files are served before the app is asked.
+    pub try_files: Option<PathBuf>,
+    /// Files that the app may name as its answer: prefixes of `X-Accel-Redirect`, begun and ended by a slash, and their directories.
+    pub send_files: Vec<(String, PathBuf)>,
 }
 
 /// `host` of a route. Port and case of the request's host do not count.
@@ -85,6 +91,8 @@ impl PathPattern {
 pub enum Action {
     /// A worker of the app of this name, which is in [`crate::Config::apps`].
     App(String),
+    /// The files of a directory; the route's prefix is no part of their names.
+    Files(PathBuf),
     /// A fixed answer.
     Respond(Respond),
     /// An answer that sends the client elsewhere.
@@ -164,6 +172,8 @@ impl Route {
             allow: Vec::new(),
             deny: Vec::new(),
             abort_on_half_close: false,
+            try_files: None,
+            send_files: Vec::new(),
         }
     }
 }

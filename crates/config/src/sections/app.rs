@@ -7,7 +7,8 @@ use crate::key::{Key, Preset, Reload, Section, Set};
 use crate::model::{App, AppKind, Program};
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Kinds, LocalPath, Runnable, Strings, Time, Workers,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Kinds, LocalPath, OrWord, Runnable, Size, Strings,
+    Time, WorkerCount,
 };
 
 /// `[app.NAME]` as it was read.
@@ -30,6 +31,8 @@ impl AppDraft {
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.check_program(table, cx);
+        self.check_memory(table, cx);
+        self.check_capacity(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
@@ -64,12 +67,15 @@ impl AppDraft {
             (None, Some(_)) => {}
         }
         self.check_server(table, cx);
-        for key in ["interpreter", "options"] {
+        for key in ["interpreter", "options", "preload"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
                     .problem(entry.key_span, format!("`{name}` has both `command` and `{key}`"))
                     .related(cx.texts.place(command.key_span), "the other one")
-                    .help(format!("a `command` is the whole command line: put the {key} into it"));
+                    .help(match key {
+                        "preload" => "Keepwarm's adapter loads the app: that takes an `entry`".to_owned(),
+                        _ => format!("a `command` is the whole command line: put the {key} into it"),
+                    });
                 cx.push(problem);
             }
         }
@@ -100,6 +106,52 @@ impl AppDraft {
         }
     }
 
+    fn check_memory(&self, table: &Table, cx: &mut Checker<'_>) {
+        let (Some(soft), Some(hard)) = (table.entry("max_memory"), table.entry("kill_memory")) else {
+            return;
+        };
+        // What could not be read has been complained of.
+        let read = self.app.max_memory.zip(self.app.kill_memory);
+        if read.is_none_or(|(soft, hard)| hard > soft) {
+            return;
+        }
+        let name = cx.name();
+        let problem = cx
+            .problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
+            .related(cx.texts.place(soft.key_span), "the other one")
+            .expected(
+                "more than `max_memory`: a worker is replaced first, and killed when that comes too late",
+            );
+        cx.push(problem);
+    }
+
+    /// A kind serves several requests at once in one way or the other.
+    fn check_capacity(&self, table: &Table, cx: &mut Checker<'_>) {
+        let threaded = matches!(self.app.kind, None | Some(AppKind::Wsgi | AppKind::Rack));
+        let many = matches!(self.app.kind, None | Some(AppKind::Asgi | AppKind::Http));
+        let word = self.app.kind.map_or("", AppKind::word);
+        for (key, fits, other) in [("threads", threaded, "concurrency"), ("concurrency", many, "threads")] {
+            let Some(entry) = table.entry(key).filter(|_| !fits) else { continue };
+            let message = format!("`{key}` means nothing to an app of kind \"{word}\"");
+            let problem = cx.problem(entry.key_span, message);
+            cx.push(match (threaded, many) {
+                (false, false) => {
+                    problem.help("it serves one request at a time in each worker: set `workers`")
+                }
+                _ => {
+                    problem.help(format!("`{other}` says how many requests one of its workers takes at once"))
+                }
+            });
+        }
+        if let (Some(entry), Some(command)) = (table.entry("threads"), table.entry("command")) {
+            let problem = cx
+                .problem(entry.key_span, format!("`{}` has both `command` and `threads`", cx.name()))
+                .related(cx.texts.place(command.key_span), "the other one")
+                .help("a `command` is the whole command line: put `--threads` into it");
+            cx.push(problem);
+        }
+    }
+
     fn check_entry(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some((entry, span)) = &self.entry else { return };
         let told = AppKind::of_entry(entry).filter(|_| table.entry("kind").is_none());
@@ -115,6 +167,8 @@ impl AppDraft {
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+/// An interpreter alone holds more than the least; the most is more than machines have.
+const MEMORY: Size = Size { min: 1 << 20, max: 1 << 44 };
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) static APP: Section<AppDraft> = Section {
@@ -224,14 +278,51 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "workers",
-            brief: "Worker processes",
-            long: "A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
+            brief: "Worker processes, or between how many their number follows the load",
+            long: "With a table it grows by one when requests have waited for 100 ms, and shrinks to what was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
             default: Preset::Words("`\"auto\"`: one per core"),
             right: "workers = 4",
             wrong: "workers = 0",
             reload: Reload::Recycle,
             since: "0.1.0",
-            value: &Set(Workers, |draft: &mut AppDraft, workers| draft.app.workers = workers),
+            value: &Set(WorkerCount, |draft: &mut AppDraft, workers| draft.app.workers = workers),
+        },
+        Key {
+            name: "preload",
+            brief: "Load the app once, in a process of its own, and fork the workers from it",
+            long: "A replacement is ready within milliseconds, and what was loaded is in memory once for all workers. The app must not start threads while it is loaded: it is refused then, with their names. `keepwarm.hooks` has hooks around the fork.",
+            default: Preset::Value("false"),
+            right: "preload = true",
+            wrong: "preload = \"yes\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Flag, |draft: &mut AppDraft, preload| draft.app.preload = preload),
+        },
+        Key {
+            name: "threads",
+            brief: "Threads of a worker of a blocking kind: so many requests at once",
+            long: "For apps that wait more than they compute, and whose code is safe in threads. A request that times out ends its worker, and with it what the other threads hold.",
+            default: Preset::Value("1"),
+            right: "threads = 8",
+            wrong: "threads = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Count { min: 1, max: 1000 }, |draft: &mut AppDraft, threads| {
+                draft.app.threads = threads
+            }),
+        },
+        Key {
+            name: "concurrency",
+            brief: "Requests at once in a worker of a kind that takes many",
+            long: "Further ones wait in the queue. Streams and WebSockets count for as long as they live. A server (kind `\"http\"`) that works on one request at a time has 1.",
+            default: Preset::Words("1000"),
+            right: "concurrency = 100",
+            wrong: "concurrency = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Count { min: 1, max: 65_535 }, |draft: &mut AppDraft, most| {
+                draft.app.concurrency = Some(most)
+            }),
         },
         Key {
             name: "request_timeout",
@@ -245,6 +336,20 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(Time { min: MILLISECOND, max: DAY }, |draft: &mut AppDraft, time| {
                 draft.app.request_timeout = time
             }),
+        },
+        Key {
+            name: "slow_log",
+            brief: "A request that takes the app longer has its worker's stack put into the log",
+            long: "Once for each request, with its method, route and id; the worker goes on. Time the client takes does not count.",
+            default: Preset::Value("\"off\""),
+            right: "slow_log = \"5s\"",
+            wrong: "slow_log = true",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(
+                OrWord { word: "off", shape: Time { min: MILLISECOND, max: DAY } },
+                |draft: &mut AppDraft, time| draft.app.slow_log = time,
+            ),
         },
         Key {
             name: "boot_timeout",
@@ -286,19 +391,6 @@ pub(crate) static APP: Section<AppDraft> = Section {
             }),
         },
         Key {
-            name: "concurrency",
-            brief: "Requests at once in a worker",
-            long: "For kind `\"http\"`: how many requests one process is given at a time; streams and WebSockets count for as long as they live. Requests beyond it wait in the queue for the first worker that has room. A server that works on one request at a time has 1.",
-            default: Preset::Words("1000 for kind `\"http\"`"),
-            right: "concurrency = 64",
-            wrong: "concurrency = 0",
-            reload: Reload::Recycle,
-            since: "0.2.0",
-            value: &Set(Count { min: 1, max: 1_000_000 }, |draft: &mut AppDraft, count| {
-                draft.app.concurrency = Some(count)
-            }),
-        },
-        Key {
             name: "health",
             brief: "The path that a worker is asked for to see whether it is well",
             long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every 10 s while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced.",
@@ -308,6 +400,55 @@ pub(crate) static APP: Section<AppDraft> = Section {
             reload: Reload::Live,
             since: "0.2.0",
             value: &Set(LocalPath, |draft: &mut AppDraft, path| draft.app.health = Some(path)),
+        },
+        Key {
+            name: "max_requests",
+            brief: "A worker is replaced after so many requests",
+            long: "Against what an app leaks slowly. Each worker draws a limit of its own, up to a tenth lower, so that those which started together are not replaced together. The replacement is ready before the old one finishes, and one worker of an app is replaced at a time, so that a few more requests than this may come to one.",
+            default: Preset::Words("none: never for that"),
+            right: "max_requests = 10_000",
+            wrong: "max_requests = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Count { min: 1, max: u32::MAX }, |draft: &mut AppDraft, requests| {
+                draft.app.max_requests = Some(requests)
+            }),
+        },
+        Key {
+            name: "max_age",
+            brief: "A worker is replaced after so long",
+            long: "Counted from when it was ready. Each worker draws a time of its own, up to a tenth shorter.",
+            default: Preset::Words("none: never for that"),
+            right: "max_age = \"12h\"",
+            wrong: "max_age = 3600",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                Time { min: Duration::from_secs(1), max: DAY.saturating_mul(365) },
+                |draft: &mut AppDraft, age| draft.app.max_age = Some(age),
+            ),
+        },
+        Key {
+            name: "max_memory",
+            brief: "A worker that holds more than this is replaced",
+            long: "Resident anonymous memory that is its alone, looked at every second: neither files nor what it shares with the process it was forked from, nor its children. It is not replaced while the machine (or the control group) has no memory for another of its size; the log says so once.",
+            default: Preset::Words("none: never for that"),
+            right: "max_memory = \"256MiB\"",
+            wrong: "max_memory = \"256 MB\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(MEMORY, |draft: &mut AppDraft, bytes| draft.app.max_memory = Some(bytes)),
+        },
+        Key {
+            name: "kill_memory",
+            brief: "A worker that holds more than this is killed",
+            long: "Looked at as `max_memory` is, and above it when both are set: for a worker that takes memory faster than it can be replaced, before the kernel's choice falls on another process. Requests it was working on are answered 502 and not given to another worker.",
+            default: Preset::Words("none: never for that"),
+            right: "kill_memory = \"1GiB\"",
+            wrong: "kill_memory = \"1G\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(MEMORY, |draft: &mut AppDraft, bytes| draft.app.kill_memory = Some(bytes)),
         },
         Key {
             name: "queue",
@@ -358,13 +499,6 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key::later("user", "User of the workers"),
         Key::later("group", "Group of the workers"),
         Key::later("umask", "File mode mask of the workers"),
-        Key::later("threads", "Threads of a worker"),
-        Key::later("preload", "Load once, then fork"),
-        Key::later("max_requests", "Recycle after so many requests"),
-        Key::later("max_age", "Recycle after this time"),
-        Key::later("max_memory", "Recycle above this size"),
-        Key::later("kill_memory", "Kill above this size"),
-        Key::later("slow_log", "Log requests slower than this"),
     ],
 };
 

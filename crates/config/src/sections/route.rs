@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use super::listen::ListenDraft;
 use crate::checker::Checker;
 use crate::json::Json;
@@ -5,7 +7,8 @@ use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set, Shape
 use crate::model::{Cidr, EarlyHints, HeaderRules, HostPattern, PathPattern, Redirect, Respond};
 use crate::raw::{Directive, Span, Table, Value};
 use crate::shape::{
-    Cidrs, Flag, Hosts, Methods, OrWord, Paths, Redirects, Responses, Size, Words, header_rules,
+    Cidrs, Directory, Flag, Folders, Hosts, Methods, OrWord, Paths, Redirects, Responses, Size, Words,
+    header_rules,
 };
 
 /// `[[listen.NAME.route]]` as it was read.
@@ -18,6 +21,7 @@ pub(crate) struct RouteDraft {
     pub(crate) path: PathPattern,
     pub(crate) methods: Vec<String>,
     pub(crate) app: Option<(String, Span)>,
+    pub(crate) files: Option<PathBuf>,
     pub(crate) respond: Option<Respond>,
     pub(crate) redirect: Option<Redirect>,
     pub(crate) strip_prefix: Option<bool>,
@@ -29,6 +33,8 @@ pub(crate) struct RouteDraft {
     pub(crate) allow: Vec<Cidr>,
     pub(crate) deny: Vec<Cidr>,
     pub(crate) abort_on_half_close: bool,
+    pub(crate) try_files: Option<PathBuf>,
+    pub(crate) send_files: Vec<(String, PathBuf)>,
 }
 
 impl RouteDraft {
@@ -40,6 +46,7 @@ impl RouteDraft {
             path: PathPattern::Any,
             methods: Vec::new(),
             app: None,
+            files: None,
             respond: None,
             redirect: None,
             strip_prefix: None,
@@ -51,6 +58,8 @@ impl RouteDraft {
             allow: Vec::new(),
             deny: Vec::new(),
             abort_on_half_close: false,
+            try_files: None,
+            send_files: Vec::new(),
         }
     }
 }
@@ -107,7 +116,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
         [] => {
             let problem = cx
                 .problem(draft.span, format!("`{name}` does not say what serves its requests"))
-                .expected("one of `app`, `respond` or `redirect`");
+                .expected("one of `app`, `files`, `respond` or `redirect`");
             cx.push(problem);
         }
         [_] => {}
@@ -116,10 +125,18 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
             let problem = cx
                 .problem(second.key_span, message)
                 .related(cx.texts.place(first.key_span), "the other one")
-                .expected("exactly one of `app`, `respond` or `redirect`")
+                .expected("exactly one of `app`, `files`, `respond` or `redirect`")
                 .help("make two routes of it");
             cx.push(problem);
         }
+    }
+    for key in ["try_files", "send_files"] {
+        let Some(entry) = table.entry(key).filter(|_| table.entry("app").is_none()) else { continue };
+        let problem = cx
+            .problem(entry.key_span, format!("`{name}` has `{key}` and no app that it could be of use to"))
+            .expected("`app` beside it")
+            .help("`files` serves the files of a directory and nothing else");
+        cx.push(problem);
     }
     let Some(strip) = table.entry("strip_prefix").filter(|_| draft.strip_prefix == Some(true)) else {
         return;
@@ -170,13 +187,46 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "app",
             brief: "Name of the `[app.NAME]` that serves it",
-            long: "A route ends in exactly one of `app`, `respond` and `redirect`.",
+            long: "A route ends in exactly one of `app`, `files`, `respond` and `redirect`.",
             default: Preset::Words("none"),
             right: "app = \"shop\"",
             wrong: "app = \"shpo\"",
             reload: Reload::Live,
             since: "0.1.0",
             value: &Set(AppName, |route: &mut RouteDraft, app| route.app = Some(app)),
+        },
+        Key {
+            name: "files",
+            brief: "A directory whose files it serves",
+            long: "The route's prefix is no part of their names: `/assets/x.css` is `x.css` with `path = \"/assets/*\"`. GET and HEAD, conditions, ranges; `index.html` for a directory. Never served: names that begin with a dot (but `/.well-known/`), scripts (`.php`, `.phar` …), and what a link points to outside of the directory.",
+            default: Preset::Words("none"),
+            right: "files = \"public/assets\"",
+            wrong: "files = \"public/*.css\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Directory, |route: &mut RouteDraft, folder| route.files = Some(folder)),
+        },
+        Key {
+            name: "try_files",
+            brief: "A directory whose files are served before the app is asked",
+            long: "A GET or HEAD whose whole path names a file in it gets the file, by the rules of `files`; every other request is the app's.",
+            default: Preset::Words("none"),
+            right: "try_files = \"public\"",
+            wrong: "try_files = [\"$uri\", \"/index.php\"]",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Directory, |route: &mut RouteDraft, folder| route.try_files = Some(folder)),
+        },
+        Key {
+            name: "send_files",
+            brief: "Directories whose files the app may name as its answer: `{ \"/protected/\" = DIRECTORY }`",
+            long: "An answer with `X-Accel-Redirect: /protected/a.zip` is the file `a.zip` of that directory; one with `X-Sendfile` names a file in one of the directories by its absolute path. Ranges and conditions are Keepwarm's work, the other fields are the app's. Without this key both fields are passed on as any other.",
+            default: Preset::Words("none"),
+            right: "send_files = { \"/protected/\" = \"var/files\" }",
+            wrong: "send_files = \"var/files\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Folders, |route: &mut RouteDraft, folders| route.send_files = folders),
         },
         Key {
             name: "respond",
@@ -303,8 +353,6 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
             value: &Set(Flag, |route: &mut RouteDraft, abort| route.abort_on_half_close = abort),
         },
         Key::later("upstream", "Name of the `[upstream.NAME]` that serves it"),
-        Key::later("files", "Directory of files that serves it"),
-        Key::later("try_files", "Files to try first"),
         Key::later("compress", "Compression of answers"),
         Key::later("rate_limit", "Name of the `[rate_limit.NAME]` that holds"),
     ],

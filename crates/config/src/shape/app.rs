@@ -1,4 +1,4 @@
-//! What only `[app.NAME]` has: entries, the number of workers, the environment.
+//! What only `[app.NAME]` has: entries, the environment.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use crate::key::{Describe, Shape};
 use crate::raw::{Directive, Span, Value};
 
 use super::path::path_text;
-use super::{Count, OrWord};
 
 /// `entry`
 pub(crate) struct EntryPoint;
@@ -81,38 +80,6 @@ impl Shape for LocalPath {
         }
         cx.push(problem);
         None
-    }
-}
-
-/// `workers`
-pub(crate) struct Workers;
-
-const NUMBER: OrWord<Count> = OrWord { word: "auto", shape: Count { min: 1, max: 1024 } };
-
-impl Describe for Workers {
-    fn expected(&self) -> String {
-        NUMBER.expected()
-    }
-
-    fn type_name(&self) -> String {
-        NUMBER.type_name()
-    }
-
-    fn schema(&self) -> Json {
-        NUMBER.schema()
-    }
-}
-
-impl Shape for Workers {
-    type Out = Option<u32>;
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Option<u32>> {
-        if let Value::Table(_) = directive.value {
-            let name = cx.name();
-            cx.not_served(directive, &format!("`{name}` as a table (min, max, idle)"));
-            return None;
-        }
-        NUMBER.read(directive, cx)
     }
 }
 

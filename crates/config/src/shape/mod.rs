@@ -1,6 +1,7 @@
 //! The kinds of values: each knows how to read one, how to say what it wants, and its JSON schema.
 
 mod app;
+mod folders;
 mod headers;
 mod http;
 mod kind;
@@ -12,8 +13,10 @@ mod quantity;
 mod redirect;
 mod respond;
 mod text;
+mod workers;
 
-pub(crate) use app::{EntryPoint, EnvFile, EnvTable, LocalPath, Workers};
+pub(crate) use app::{EntryPoint, EnvFile, EnvTable, LocalPath};
+pub(crate) use folders::Folders;
 pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};
 pub(crate) use kind::Kinds;
@@ -25,3 +28,4 @@ pub(crate) use quantity::{Rate, Size, Time};
 pub(crate) use redirect::Redirects;
 pub(crate) use respond::Responses;
 pub(crate) use text::{Strings, Words};
+pub(crate) use workers::WorkerCount;

@@ -52,7 +52,7 @@ fn around(path: &str, line: &str) -> String {
             text.push_str("path = \"/x/*\"\n");
         }
         let ends = |end: &str| key == end || section.ends_with(end);
-        if !(in_route && ["app", "respond", "redirect"].iter().any(|end| ends(end))) {
+        if !(in_route && ["app", "files", "respond", "redirect"].iter().any(|end| ends(end))) {
             text.push_str("app = \"shop\"\n");
         }
         if section == "listen.public.route" {
@@ -73,6 +73,8 @@ fn around(path: &str, line: &str) -> String {
     }
     if section == "app.shop" {
         let _ = writeln!(text, "{line}");
+    } else if section.starts_with("app.shop.") {
+        let _ = write!(text, "\n[{section}]\n{line}\n");
     }
     text
 }
@@ -159,7 +161,7 @@ fn every_key_is_documented() {
 #[test]
 fn what_is_not_served_says_so() {
     let later: Vec<&Info> = all_keys().iter().filter(|info| !info.served).collect();
-    assert!(later.len() > 20);
+    assert!(!later.is_empty());
     for info in later {
         let line = if info.path.contains('.') {
             format!("{} = \"x\"", info.name)

@@ -21,7 +21,9 @@ impl World {
     pub(super) fn of(text: &str) -> World {
         let mut world = World::default();
         world.files.insert(ROOT.to_owned(), text.to_owned());
-        for directory in [".", "/", "/run", "/srv/shop", "/var/log", "conf.d"] {
+        for directory in
+            [".", "/", "/run", "/srv/shop", "/var/log", "conf.d", "public", "public/assets", "var/files"]
+        {
             world.directories.insert(directory.to_owned());
         }
         for (path, content) in [

@@ -9,10 +9,13 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use keepwarm_net::{Exchange, Handler, Http1, Refusal};
 use keepwarm_policy::RetryBudget;
+use keepwarm_policy::scale::Load;
 
+use super::activity::{About, WorkerActivity};
 use super::call::{Call, Item};
 use super::conversation;
 use super::link::Link;
+use super::quarantine::{Quarantine, RouteKey};
 use super::queue::{Job, Queue, Retired};
 use super::relay::{self, Protocol, ServerPolicy, Servers};
 use crate::supervisor::WorkerKey;
@@ -29,6 +32,8 @@ pub struct AppPolicy {
     pub queue_timeout: Duration,
     /// How long the app may take before it begins its answer, and between two parts of it. Time spent on the client does not count.
     pub request_timeout: Duration,
+    /// A request that takes the app longer has its worker's stack put into the log.
+    pub slow_log: Option<Duration>,
     /// How many worker processes the app has.
     pub workers: usize,
     /// The workers are servers by themselves; `None`: they speak our wire.
@@ -42,8 +47,11 @@ pub struct App {
     pub name: Arc<str>,
     policy: ArcSwap<AppPolicy>,
     state: Mutex<State>,
-    /// The workers take one request at a time: their requests are read, and their answers taken, for them.
+    pub(super) quarantine: Quarantine,
+    /// A request holds up a worker, or a thread of one: it is read, and its answer taken, for the worker.
     blocking: AtomicBool,
+    /// How many requests a worker takes at once.
+    streams: AtomicUsize,
     /// The workers build CGI-style names from fields.
     cgi_names: AtomicBool,
     /// Requests whose worker may be waiting for a client's body.
@@ -79,7 +87,9 @@ impl App {
                 failed: None,
                 retries: RetryBudget::default(),
             }),
+            quarantine: Quarantine::default(),
             blocking: AtomicBool::new(true),
+            streams: AtomicUsize::new(1),
             cgi_names: AtomicBool::new(true),
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
@@ -97,9 +107,23 @@ impl App {
         self.policy.store(Arc::new(policy));
     }
 
+    /// What its requests have met since this was asked last.
+    pub(super) fn load(&self) -> Load {
+        self.state().queue.load()
+    }
+
     /// Requests waiting for a worker.
     pub fn waiting(&self) -> usize {
         self.state().queue.waiting()
+    }
+
+    /// What each of its workers is doing; those that finish before they leave included.
+    pub fn activity(&self) -> Vec<WorkerActivity> {
+        let state = self.state();
+        let early = state.early.iter().map(|(link, _)| Arc::clone(link));
+        let links: Vec<Arc<Link>> = state.queue.links().chain(early).collect();
+        drop(state);
+        links.iter().map(|link| link.activity()).collect()
     }
 
     /// The kind of app and the language, as its workers say (`wsgi, CPython 3.11.7`).
@@ -119,7 +143,10 @@ impl App {
     pub(super) fn welcome_worker(&self, link: &Arc<Link>, places: Places, kind: &str, language: &str) {
         let about = format!("{}, {language}", kind.to_uppercase());
         *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(about);
-        self.blocking.store(places.streams == 1, Ordering::Relaxed);
+        // Several at once may also be several threads.
+        let blocking = places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php");
+        self.blocking.store(blocking, Ordering::Relaxed);
+        self.streams.store(places.streams, Ordering::Relaxed);
         self.cgi_names.store(kind != "asgi", Ordering::Relaxed);
         let mut state = self.state();
         if link.key.generation > state.generation {
@@ -134,6 +161,7 @@ impl App {
 
     /// Workers up to this generation take requests.
     pub(super) fn promote(&self, generation: u64) {
+        self.quarantine.forget();
         let mut state = self.state();
         state.generation = generation;
         let ready: Vec<_> =
@@ -155,6 +183,28 @@ impl App {
         }
     }
 
+    /// A worker has died of one of these requests; which one, nobody knows if there are several.
+    pub(super) fn handle_death(&self, suspects: &[About]) {
+        for (route, time) in self.quarantine.handle_death(suspects) {
+            tracing::error!(app = %self.name, %route, seconds = time.as_secs(),
+                "the route kills workers; it is refused for a while, then tried with one request at a time");
+            let waiting = self.state().queue.take_waiting_of(|job| RouteKey::of(&job.call.about) == route);
+            waiting.into_iter().for_each(|job| job.call.put(Item::Quarantined(time)));
+        }
+    }
+
+    /// A request has been answered to its end.
+    pub(super) fn handle_answer(&self, about: &About) {
+        if self.quarantine.handle_answer(about) {
+            tracing::info!(app = %self.name, route = %about, "the route has answered; it is open again");
+        }
+    }
+
+    /// A worker is about to be killed: it gets nothing more.
+    pub(super) fn remove_condemned(&self, key: &WorkerKey) {
+        self.state().queue.leave_key(key);
+    }
+
     /// A worker is gone.
     pub(super) fn remove(&self, link: &Arc<Link>) {
         let mut state = self.state();
@@ -165,6 +215,12 @@ impl App {
     /// A worker gets no more requests. `true`: it has none now.
     pub(super) fn retire(&self, key: &WorkerKey) -> bool {
         self.state().queue.retire(key)
+    }
+
+    /// The end is near: streams that have begun are ended, WebSockets closed with 1001. Requests that are not answered yet go on.
+    pub fn say_goodbye(&self) {
+        let links: Vec<Arc<Link>> = self.state().queue.links().collect();
+        links.iter().for_each(|link| link.say_goodbye());
     }
 
     /// A worker has finished with a request.
@@ -222,9 +278,11 @@ impl App {
         self.state().queue.forget(call);
     }
 
-    /// Takes one of the places for requests whose body the app itself asks for (`http-rules` §2): at most half of the workers, at least one.
+    /// Takes one of the places for requests whose body the app itself asks for (`http-rules` §2): at most half of those that all workers have, at
+    /// least one.
     pub(super) fn enter_expecting(self: &Arc<Self>) -> Option<Expecting> {
-        let limit = (self.policy().workers / 2).max(1);
+        let places = self.state().queue.workers().saturating_mul(self.streams.load(Ordering::Relaxed));
+        let limit = (places / 2).max(1);
         let entered = self
             .expecting
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < limit).then_some(count + 1));

@@ -3,15 +3,20 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
+use super::activity::{About, InHand};
 use super::link::Link;
+use crate::supervisor::Verdict;
 
 /// What the driver and the client's task share about a request. The driver puts [`Item`]s in, the client's task takes them out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Call {
+    /// What it is.
+    pub(super) about: About,
     inner: Mutex<Inner>,
 }
 
@@ -83,12 +88,22 @@ pub(super) enum Item {
     Lost {
         /// It certainly had not begun with this request: its bytes were never read.
         unprocessed: bool,
+        /// Why it was killed, if we did it.
+        verdict: Option<Verdict>,
     },
+    /// The route is refused for this long: it kills workers.
+    Quarantined(Duration),
     /// No worker will come: the app has failed, for this reason.
     Refused(Arc<str>),
+    /// Keepwarm or the worker is about to end: a stream that has begun, and a WebSocket, end now.
+    Goodbye,
 }
 
 impl Call {
+    pub(super) fn new(about: About) -> Arc<Self> {
+        Arc::new(Self { about, inner: Mutex::default() })
+    }
+
     /// The driver's side: adds an item, and wakes the client's task.
     pub(super) fn put(&self, item: Item) {
         let mut inner = self.lock();
@@ -172,6 +187,11 @@ impl Call {
     /// Whether the worker may be working on it.
     pub(super) fn is_in_work(&self) -> bool {
         self.in_work_since().is_some()
+    }
+
+    /// As a status shows it.
+    pub(super) fn in_hand(&self) -> InHand {
+        InHand { about: self.about.clone(), age: self.in_work_since().map(|since| since.elapsed()) }
     }
 
     /// Keeps the frame that was sent.

@@ -12,6 +12,8 @@
 
 mod answer;
 pub(super) mod body;
+mod clock;
+mod fate;
 mod websocket;
 
 use std::future::poll_fn;
@@ -23,8 +25,10 @@ use keepwarm_net::{BodyError, Exchange, Gone, Spool, Wait, now, thread_index};
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
-use super::app::{App, Expecting, Overload};
+use super::activity::About;
+use super::app::{App, Expecting};
 use super::call::{Call, Item, Place};
+use super::quarantine::Trial;
 use super::queue::Job;
 use super::request::{Opening, encode_request};
 use body::Source;
@@ -46,6 +50,9 @@ pub(super) async fn hold(app: &Arc<App>, exchange: &mut Exchange<'_>) {
         return;
     }
     let mut talk = Conversation::new(app, exchange);
+    if let Some(time) = app.quarantine.refuses(&talk.call.about) {
+        return talk.refuse_quarantined(time);
+    }
     if let Err(error) = talk.collect().await {
         return talk.refuse_body(error);
     }
@@ -70,10 +77,14 @@ pub(super) struct Conversation<'a, 'c> {
     begun: bool,
     /// It was given again although its first worker may have begun with it.
     risked: bool,
+    /// It was let through to see whether its route still kills workers.
+    trial: Option<Trial>,
     /// How often the request was given to a worker.
     given: u8,
     /// When it was last given, or left to wait.
     since: Instant,
+    /// That it is slow is in the log.
+    slow_said: bool,
     /// The answer is taken from the worker faster than the client takes it.
     buffers_answer: bool,
     /// The answer, as far as the client has not taken it.
@@ -82,6 +93,8 @@ pub(super) struct Conversation<'a, 'c> {
     full: bool,
     /// The worker has said all of its answer.
     complete: bool,
+    /// When it had.
+    ended: Option<Instant>,
     /// Nothing is left to tell a worker.
     over: bool,
     /// The request opens a WebSocket.
@@ -96,19 +109,22 @@ impl<'a, 'c> Conversation<'a, 'c> {
         Self {
             app,
             buffers_answer: wanted.unwrap_or(app.is_blocking()),
+            call: Call::new(About::of(exchange.request())),
             exchange,
-            call: Arc::default(),
             source: Source::Client,
             expecting: None,
             wanted: false,
             body_sent: false,
             begun: false,
             risked: false,
+            trial: None,
             given: 0,
             since: now(),
+            slow_said: false,
             spool: None,
             full: false,
             complete: false,
+            ended: None,
             over: false,
             websocket: false,
             messages: None,
@@ -117,6 +133,13 @@ impl<'a, 'c> Conversation<'a, 'c> {
 
     /// Gives the request to a worker or the queue. `false`: it was refused, and answered.
     fn submit(&mut self) -> bool {
+        match Trial::ask(self.app, &self.call.about) {
+            Ok(trial) => self.trial = trial,
+            Err(time) => {
+                self.refuse_quarantined(time);
+                return false;
+            }
+        }
         self.websocket = !self.app.is_blocking() && websocket::is_opening(self.exchange);
         let opening = Opening {
             body: self.source.opening(),
@@ -159,6 +182,9 @@ impl<'a, 'c> Conversation<'a, 'c> {
                     false => policy.queue_timeout.min(policy.request_timeout),
                 };
                 self.exchange.deadlines().set_after(Wait::Answer, wait);
+                if let Some(slow) = policy.slow_log.filter(|_| !self.slow_said) {
+                    self.exchange.deadlines().set_after(Wait::Slow, slow);
+                }
                 true
             }
             Err(overload) => {
@@ -195,66 +221,14 @@ impl<'a, 'c> Conversation<'a, 'c> {
             if let Poll::Ready(gone) = self.exchange.poll_gone(cx) {
                 return self.client_gone(gone);
             }
+            if self.exchange.deadlines().poll_passed(Wait::Slow, cx) {
+                self.is_slow();
+            }
             if self.exchange.deadlines().poll_passed(Wait::Answer, cx) && self.time_is_over() {
                 return Poll::Ready(());
             }
             return Poll::Pending;
         }
-    }
-
-    /// The deadline has passed. `false`: it was an older one, and a new one is set.
-    fn time_is_over(&mut self) -> bool {
-        let given = self.call.given().filter(|_| self.call.is_in_work());
-        let Some((link, stream)) = given else {
-            let policy = self.app.policy();
-            let now = Instant::now();
-            if let Some(end) = self.since.checked_add(policy.queue_timeout).filter(|end| *end > now) {
-                self.exchange.deadlines().set(Wait::Answer, Some(end.min(now + policy.request_timeout)));
-                return false;
-            }
-            self.stop_waiting();
-            let sentence = "No worker was free in time.";
-            answer::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
-            return true;
-        };
-        // Queued until a moment ago: the application's time began when a worker took it.
-        let limit = match self.expecting {
-            Some(_) => EXPECTED_BODY,
-            None => self.app.policy().request_timeout,
-        };
-        if let Some(end) = self.call.in_work_since().and_then(|at| at.checked_add(limit))
-            && end > Instant::now()
-            && !self.begun
-        {
-            self.exchange.deadlines().set(Wait::Answer, Some(end));
-            return false;
-        }
-        self.over = true;
-        self.call.abandon();
-        if self.expecting.is_some() {
-            link.reset(stream, ResetCode::INCOMPLETE, "the body did not come in time");
-            answer::fail(
-                self.exchange,
-                408,
-                "body_too_slow",
-                "The body of the request did not come in time.",
-            );
-            return true;
-        }
-        tracing::error!(app = %self.app.name, worker = link.key.number, pid = link.key.pid,
-            id = %answer::id(self.exchange), limit = ?limit, "request timed out");
-        link.reset(stream, ResetCode::TIMEOUT, "the request timed out");
-        if self.app.is_blocking() {
-            link.give_up("had a request that timed out");
-        }
-        match self.exchange.answered() {
-            true => self.exchange.abort("request_timeout"),
-            false => {
-                let sentence = "The application did not answer in time.";
-                answer::fail(self.exchange, 504, "request_timeout", sentence);
-            }
-        }
-        true
     }
 
     fn client_gone(&mut self, gone: Gone) -> Poll<()> {
@@ -284,43 +258,14 @@ impl<'a, 'c> Conversation<'a, 'c> {
             None => self.exchange.abort("client_closed"),
         }
     }
-
-    fn refuse_overload(&mut self, overload: &Overload) {
-        match overload {
-            Overload::QueueFull => {
-                let sentence = "Too many requests are waiting for this application.";
-                answer::fail_later(self.exchange, 503, "queue_full", sentence, 1);
-            }
-            Overload::Failed(reason) => {
-                let sentence = format!("The application is not running: {reason}.");
-                answer::fail_later(self.exchange, 503, "app_failed", &sentence, 10);
-            }
-        }
-    }
-
-    /// Whether the request may go to another worker: it has not begun to be answered, and none of it is used up.
-    fn may_be_given_again(&mut self, unprocessed: bool) -> bool {
-        let whole = self.source.is_whole() && !self.body_sent;
-        let safe = self.exchange.request().head.method.is_safe();
-        if !whole || self.begun {
-            return false;
-        }
-        // Certainly not begun: free, however many workers have died before it came to it. Perhaps begun, and harmless: once.
-        unprocessed || (safe && !std::mem::replace(&mut self.risked, true) && self.app.may_retry())
-    }
-
-    /// Gives the request to another worker; without one that runs, that is answered.
-    fn give_again(&mut self, why: &'static str) {
-        tracing::warn!(app = %self.app.name, id = %answer::id(self.exchange), why, "the request is given to another worker");
-        let frame = self.call.take_frame();
-        self.enqueue(frame);
-    }
 }
 
 impl Drop for Conversation<'_, '_> {
     /// However it ended: nobody listens to the call, and what is still in it has left memory.
     fn drop(&mut self) {
         self.stop_waiting();
+        self.exchange.request_mut().times = Some(self.times());
+        self.exchange.deadlines().set(Wait::Slow, None);
         let given = self.call.last_given();
         let noop = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(item) = self.call.poll_item(&noop) {

@@ -11,9 +11,10 @@ use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
 
+use super::activity::About;
 use super::app::{App, Places};
 use super::call::{Call, Item};
-use super::link::Link;
+use super::link::{Condemned, Link, Remains};
 use crate::supervisor::LinkEvent;
 
 /// Read at a time: a whole largest frame, so that a body block costs one read.
@@ -83,6 +84,7 @@ impl Driver {
             match ready!(self.io.poll_read(cx, self.buffer.storage(room))) {
                 Ok(0) => return Poll::Ready(End::Closed),
                 Ok(got) => {
+                    self.link.lock().heard += 1;
                     self.room = if got >= READ_SMALL { READ } else { READ_SMALL };
                     if let Err(fault) = self.read_frames() {
                         return Poll::Ready(End::Fault(fault));
@@ -141,13 +143,20 @@ impl Driver {
             }
         };
         self.app.remove(&self.link);
-        let calls = self.link.die();
-        // Several requests at once: that one's bytes were unread says nothing about the others.
-        let unread = unprocessed && calls.len() == 1;
-        for call in calls {
-            // Those that waited behind another had not begun (`spec/wire.md` §4).
-            let unprocessed = unread || !call.is_in_work();
-            call.put(Item::Lost { unprocessed });
+        let Remains { calls, unread, condemned } = self.link.die(unprocessed);
+        // Those that waited behind another had not begun (`spec/wire.md` §4).
+        let begun = |(stream, call): &(u32, Arc<Call>)| call.is_in_work() && unread != Some(*stream);
+        let suspects: Vec<About> = match &condemned {
+            Some(Condemned { culprit: Some(culprit), .. }) => vec![culprit.clone()],
+            _ => calls.iter().filter(|call| begun(call)).map(|(_, call)| call.about.clone()).collect(),
+        };
+        // Before anybody gives one of them again.
+        if !suspects.is_empty() {
+            self.app.handle_death(&suspects);
+        }
+        let verdict = condemned.map(|condemned| condemned.verdict);
+        for held in calls {
+            held.1.put(Item::Lost { unprocessed: !begun(&held), verdict });
         }
         self.link.report(LinkEvent::Closed { worker: self.link.key.clone(), reason });
     }

@@ -12,11 +12,12 @@ use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::activity::{About, WorkerActivity};
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
 use super::relay::Server;
-use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
+use crate::supervisor::{LinkEvent, Requests, Verdict, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
 const STREAM_AT: std::ops::Range<usize> = 6..HEADER_LEN;
@@ -39,6 +40,7 @@ pub(super) struct Link {
     /// A worker that listens by itself: whoever has a place there speaks to it.
     pub(super) server: Option<Server>,
     events: UnboundedSender<LinkEvent>,
+    requests: Requests,
     inner: Mutex<LinkInner>,
 }
 
@@ -54,8 +56,31 @@ pub(super) struct LinkInner {
     pub(super) in_order: bool,
     /// The socket is dead: nothing can be given to this worker.
     pub(super) dead: bool,
-    /// Places of a server that were given.
-    pub(super) places: u32,
+    /// Requests it was given.
+    pub(super) taken: u64,
+    /// Reads that brought something from it.
+    pub(super) heard: u64,
+    /// The stream whose REQUEST is the last that was written to it.
+    last_written: Option<u32>,
+    /// It is about to be killed.
+    condemned: Option<Condemned>,
+}
+
+/// Why a worker is killed.
+#[derive(Debug, Clone)]
+pub(super) struct Condemned {
+    pub(super) verdict: Verdict,
+    /// The request that is to blame, where it is known.
+    pub(super) culprit: Option<About>,
+}
+
+/// What a worker leaves behind.
+pub(super) struct Remains {
+    /// The requests that it held, by their streams.
+    pub(super) calls: Vec<(u32, Arc<Call>)>,
+    /// The one of them that it had not read to its end.
+    pub(super) unread: Option<u32>,
+    pub(super) condemned: Option<Condemned>,
 }
 
 impl Link {
@@ -74,9 +99,21 @@ impl Link {
             driver: None,
             in_order: false,
             dead: false,
-            places: 0,
+            taken: 0,
+            heard: 0,
+            last_written: None,
+            condemned: None,
         };
-        Self { key, app: Arc::downgrade(app), remote, socket, server, events, inner: Mutex::new(inner) }
+        Self {
+            key,
+            app: Arc::downgrade(app),
+            remote,
+            socket,
+            server,
+            events,
+            requests: Requests::default(),
+            inner: Mutex::new(inner),
+        }
     }
 
     /// The data-plane thread that reads from this worker.
@@ -112,7 +149,7 @@ impl Link {
         let Some(stream) = stream.filter(|_| !inner.dead) else {
             drop(inner);
             job.call.keep_frame(job.frame);
-            job.call.put(Item::Lost { unprocessed: true });
+            job.call.put(Item::Lost { unprocessed: true, verdict: None });
             return;
         };
         if let Some(id) = job.frame.get_mut(STREAM_AT) {
@@ -128,19 +165,52 @@ impl Link {
         if !inner.in_order || inner.session.open_streams() == 1 {
             job.call.begin_work();
         }
+        inner.taken += 1;
         inner.calls.insert(stream, Arc::clone(&job.call));
         inner.write(&self.socket, &job.frame);
+        inner.last_written = Some(stream);
         drop(inner);
         if job.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END == 0) {
             // It may have waited in the queue; the rest of its body can come now.
             job.call.wake();
         }
         job.call.keep_frame(job.frame);
+        if self.requests.count() {
+            self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
+        }
     }
 
-    /// Has the supervisor see what the worker is doing, and kill it.
-    pub(super) fn give_up(&self, reason: &str) {
+    /// A request of it has taken too long: has the supervisor see what the worker is doing, and kill it. It gets nothing more.
+    pub(super) fn give_up(&self, culprit: &About, reason: &str) {
+        self.condemn_for(Verdict::TimedOut, Some(culprit.clone()));
         self.report(LinkEvent::Stuck { worker: self.key.clone(), reason: reason.to_owned() });
+    }
+
+    /// Has the worker put the stack of what it is doing into the log.
+    pub(super) fn show_stack(&self) {
+        self.report(LinkEvent::Slow { worker: self.key.clone() });
+    }
+
+    /// Asks for a sign of life; [`Self::heard`] is another number once one has come.
+    pub(super) fn ping(&self) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        let heard = inner.heard;
+        // One that is under way serves as well.
+        inner.session.ping(heard.to_be_bytes(), &mut frame);
+        inner.write(&self.socket, &frame);
+    }
+
+    /// How often something has come from it.
+    pub(super) fn heard(&self) -> u64 {
+        self.lock().heard
+    }
+
+    fn condemn_for(&self, verdict: Verdict, culprit: Option<About>) {
+        self.lock().condemned.get_or_insert(Condemned { verdict, culprit });
+        if let Some(app) = self.app.upgrade() {
+            app.remove_condemned(&self.key);
+        }
     }
 
     /// How many bytes of a body may be sent on the stream now: 0 also while much of what was sent before waits for the socket.
@@ -211,6 +281,12 @@ impl Link {
         inner.write(&self.socket, &frame);
     }
 
+    /// Tells the requests that this worker holds that their time is over.
+    pub(super) fn say_goodbye(&self) {
+        let calls: Vec<Arc<Call>> = self.lock().calls.values().cloned().collect();
+        calls.iter().for_each(|call| call.put(Item::Goodbye));
+    }
+
     /// Writes frames that the driver has made.
     pub(super) fn write(&self, frames: &[u8]) {
         self.lock().write(&self.socket, frames);
@@ -224,11 +300,25 @@ impl Link {
         inner.unsent.is_empty()
     }
 
-    /// The socket has ended: takes the requests that the worker held.
-    pub(super) fn die(&self) -> Vec<Arc<Call>> {
+    /// What it is doing.
+    pub(super) fn activity(&self) -> WorkerActivity {
+        let inner = self.lock();
+        let mut calls: Vec<(u32, Arc<Call>)> =
+            inner.calls.iter().map(|(stream, call)| (*stream, Arc::clone(call))).collect();
+        let taken = inner.taken;
+        drop(inner);
+        calls.sort_unstable_by_key(|(stream, _)| *stream);
+        let in_hand = calls.iter().map(|(_, call)| call.in_hand()).collect();
+        WorkerActivity { worker: self.key.clone(), taken, in_hand }
+    }
+
+    /// The socket has ended: takes what the worker held. `unread`: with bytes of ours that it had not read.
+    pub(super) fn die(&self, unread: bool) -> Remains {
         let mut inner = self.lock();
         inner.dead = true;
-        inner.calls.drain().map(|(_, call)| call).collect()
+        // The last of the bytes: of a request only if nothing was written behind it.
+        let unread = inner.last_written.filter(|_| unread || !inner.unsent.is_empty());
+        Remains { calls: inner.calls.drain().collect(), unread, condemned: inner.condemned.take() }
     }
 }
 
@@ -238,6 +328,31 @@ impl WorkerLink for Link {
         if app.retire(&self.key) {
             self.drain();
         }
+    }
+
+    fn ping(&self) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        if inner.session.open_streams() == 0 && inner.session.ping([0; 8], &mut frame) {
+            inner.write(&self.socket, &frame);
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        let inner = self.lock();
+        inner.session.open_streams() == 0 && inner.session.is_ping_pending()
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    fn condemn(&self, verdict: Verdict) {
+        self.condemn_for(verdict, None);
+    }
+
+    fn say_goodbye(&self) {
+        self.say_goodbye();
     }
 }
 
@@ -254,6 +369,7 @@ impl LinkInner {
     /// One write; what the socket does not take waits for the driver.
     fn write(&mut self, socket: &Option<OwnedFd>, bytes: &[u8]) {
         let Some(socket) = socket.as_ref().filter(|_| !bytes.is_empty() && !self.dead) else { return };
+        self.last_written = None;
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);
             return;

@@ -5,13 +5,15 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keepwarm_net::Remote;
+use keepwarm_policy::scale::Load;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::activity::WorkerActivity;
 use super::app::{App, AppPolicy};
 use super::driver;
 use super::link::Link;
 use super::relay::{self, Server, ServerLink};
-use crate::supervisor::{Addresses, LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+use crate::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 
 /// The apps of the process by name, and the threads that read from their workers.
 #[derive(Debug)]
@@ -45,6 +47,12 @@ impl Links {
     /// The app of this name.
     pub fn app(&self, name: &str) -> Option<Arc<App>> {
         self.apps().get(name).cloned()
+    }
+
+    /// What the workers of every app are doing. Takes each worker's lock for a moment: for a status, not for each request.
+    pub fn activity(&self) -> Vec<WorkerActivity> {
+        let apps: Vec<Arc<App>> = self.apps().values().cloned().collect();
+        apps.iter().flat_map(|app| app.activity()).collect()
     }
 
     fn apps(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<App>>> {
@@ -94,6 +102,10 @@ impl WorkerLinks for Links {
         apps.iter().for_each(|app| app.promote(generation));
     }
 
+    fn load(&self, app: &str) -> Load {
+        self.app(app).map_or_else(Load::default, |app| app.load())
+    }
+
     fn set_failed(&self, app: &str, reason: Option<String>) {
         if let Some(app) = self.app(app) {
             app.set_failed(reason.as_deref());
@@ -103,12 +115,25 @@ impl WorkerLinks for Links {
 
 fn lost(worker: WorkerKey, reason: &str, events: &UnboundedSender<LinkEvent>) -> Arc<dyn WorkerLink> {
     let _ = events.send(LinkEvent::Closed { worker, reason: reason.to_owned() });
-    Arc::new(Nowhere)
+    Arc::new(Nowhere::default())
 }
 
 /// The link of a worker that could not be adopted.
-struct Nowhere;
+#[derive(Default)]
+struct Nowhere(Requests);
 
 impl WorkerLink for Nowhere {
     fn retire(&self) {}
+
+    fn say_goodbye(&self) {}
+
+    fn ping(&self) {}
+
+    fn is_silent(&self) -> bool {
+        false
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.0
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is what a route ends in.
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
+//! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
 //! * `relay`: the same with a worker that is a server by itself, and has a protocol of its own.
 //!
@@ -9,16 +10,21 @@
 //! thread it is; the driver of the worker, on the thread that owns it, reads the answer, at once gives the freed worker the next
 //! request that waits, and wakes the client's task, which writes the answer.
 
+mod activity;
 mod app;
 mod call;
 mod conversation;
 mod driver;
+mod fastcgi;
 mod link;
 mod links;
+mod quarantine;
 mod queue;
 mod relay;
 mod request;
 
+pub use activity::{About, InHand, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};
+pub use fastcgi::ScriptRoot;
 pub use links::Links;
 pub use relay::{Protocol, ServerPolicy};

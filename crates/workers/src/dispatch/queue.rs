@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_policy::Pace;
+use keepwarm_policy::scale::{LONG_WAIT, Load};
 use keepwarm_wire::frame::flags;
 use tokio::time::Instant;
 
@@ -23,6 +24,10 @@ const LOCAL_FIRST: Duration = Duration::from_millis(1);
 pub(super) struct Queue {
     seats: Vec<Seat>,
     waiting: VecDeque<Job>,
+    /// Requests that workers hold.
+    in_work: usize,
+    /// Since the last look.
+    load: Load,
 }
 
 /// A worker's places.
@@ -57,7 +62,14 @@ impl Queue {
 
     /// A worker is gone.
     pub(super) fn leave(&mut self, link: &Arc<Link>) {
+        let held = self.seat(link).map_or(0, |seat| seat.taken);
+        self.in_work = self.in_work.saturating_sub(held);
         self.seats.retain(|seat| !Arc::ptr_eq(&seat.link, link));
+    }
+
+    /// A worker is as good as gone.
+    pub(super) fn leave_key(&mut self, key: &WorkerKey) {
+        self.seats.retain(|seat| seat.link.key != *key);
     }
 
     /// A worker gets no more requests. `true`: it has none, and can drain now.
@@ -79,7 +91,9 @@ impl Queue {
             None => return None,
         };
         seat.take(now);
-        Some(Arc::clone(&seat.link))
+        let (link, places) = (Arc::clone(&seat.link), seat.places);
+        self.count_begun(places);
+        Some(link)
     }
 
     /// A worker behind whose present request another may wait. Only where there is one worker: with several, it would have to be taken back when
@@ -94,15 +108,16 @@ impl Queue {
         let Some(seat) = self.seat(link) else { return Ok(None) };
         seat.taken = seat.taken.saturating_sub(1);
         seat.pace.handle_answer(Instant::now().into_std(), seat.taken > 0);
-        if !seat.retired {
+        let (retired, empty) = (seat.retired, seat.taken == 0);
+        self.in_work = self.in_work.saturating_sub(1);
+        if !retired {
             return Ok(self.fill(link));
         }
-        let empty = seat.taken == 0;
         // The last worker of an app that was taken out of the configuration: what waits has been promised an answer.
         match self.workers() {
             0 => match self.next_job(link.thread()) {
                 Some(job) => {
-                    self.seat(link).into_iter().for_each(|seat| seat.take(Instant::now().into_std()));
+                    self.take(link, Instant::now().into_std());
                     Ok(Some(job))
                 }
                 None if empty => Err(Retired),
@@ -128,8 +143,31 @@ impl Queue {
             }
         }
         let job = self.next_job(link.thread())?;
-        self.seat(link)?.take(now);
+        self.take(link, now);
         Some(job)
+    }
+
+    fn take(&mut self, link: &Arc<Link>, now: std::time::Instant) {
+        let Some(seat) = self.seat(link) else { return };
+        seat.take(now);
+        let places = seat.places;
+        self.count_begun(places);
+    }
+
+    /// A worker with so many places was given a request.
+    fn count_begun(&mut self, places: usize) {
+        self.in_work += 1;
+        self.load.begun += 1;
+        self.load.needed = self.load.needed.max(self.in_work.div_ceil(places.max(1)));
+    }
+
+    /// What requests have met since this was asked last.
+    pub(super) fn load(&mut self) -> Load {
+        let places = self.seats.iter().map(|seat| seat.places).max().unwrap_or(1);
+        let needed = self.in_work.div_ceil(places.max(1));
+        let oldest = self.waiting.iter().find(|job| !job.call.is_abandoned());
+        let oldest = oldest.map_or(Duration::ZERO, |job| job.since.elapsed());
+        Load { oldest, ..std::mem::replace(&mut self.load, Load { needed, ..Load::default() }) }
     }
 
     fn next_job(&mut self, thread: usize) -> Option<Job> {
@@ -137,7 +175,9 @@ impl Queue {
             self.waiting.pop_front();
         }
         let oldest = self.waiting.front()?;
-        if oldest.thread == thread || oldest.since.elapsed() >= LOCAL_FIRST {
+        let waited = oldest.since.elapsed();
+        if oldest.thread == thread || waited >= LOCAL_FIRST {
+            self.load.late += u64::from(waited >= LONG_WAIT);
             return self.waiting.pop_front();
         }
         let local = self.waiting.iter().position(|job| job.thread == thread && !job.call.is_abandoned());
@@ -162,6 +202,18 @@ impl Queue {
     /// Removes all that wait.
     pub(super) fn take_waiting(&mut self) -> VecDeque<Job> {
         std::mem::take(&mut self.waiting)
+    }
+
+    /// Removes those that wait and are meant.
+    pub(super) fn take_waiting_of(&mut self, meant: impl Fn(&Job) -> bool) -> VecDeque<Job> {
+        let (taken, left) = std::mem::take(&mut self.waiting).into_iter().partition(meant);
+        self.waiting = left;
+        taken
+    }
+
+    /// All workers that have not left, those that get no more requests among them.
+    pub(super) fn links(&self) -> impl Iterator<Item = Arc<Link>> {
+        self.seats.iter().map(|seat| Arc::clone(&seat.link))
     }
 
     /// Workers that take requests.

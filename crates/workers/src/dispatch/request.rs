@@ -144,7 +144,7 @@ fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, opening: &Ope
 }
 
 /// `host:port`, `[v6]:port` or either without a port.
-fn split_authority(authority: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn split_authority(authority: &[u8]) -> (&[u8], &[u8]) {
     let colon = memchr_last(b':', authority);
     let bracket = memchr_last(b']', authority);
     match (colon, bracket) {

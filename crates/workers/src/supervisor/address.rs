@@ -47,6 +47,7 @@ impl Drop for Addresses {
 pub(super) struct AddressBook {
     /// Made when the first is asked for, and removed at the end.
     folder: Option<PathBuf>,
+    folder_is_new: bool,
     handed_out: HandedOut,
     next: u64,
     seed: u64,
@@ -55,7 +56,7 @@ pub(super) struct AddressBook {
 impl AddressBook {
     /// `seed` is any number.
     pub(super) fn new(seed: u64) -> Self {
-        Self { folder: None, handed_out: HandedOut::default(), next: 0, seed }
+        Self { folder: None, folder_is_new: false, handed_out: HandedOut::default(), next: 0, seed }
     }
 
     /// Addresses that nobody uses.
@@ -73,11 +74,19 @@ impl AddressBook {
         Ok(Addresses { tcp, unix, handed_out: Arc::clone(&self.handed_out) })
     }
 
-    /// The folder of the sockets, once there is one.
-    pub(super) fn folder(&mut self) -> io::Result<&Path> {
+    /// The folder of the sockets, if it has been made since this was asked last.
+    pub(super) fn take_new_folder(&mut self) -> Option<PathBuf> {
+        std::mem::take(&mut self.folder_is_new).then(|| self.folder.clone())?
+    }
+
+    fn folder(&mut self) -> io::Result<&Path> {
         let folder = match self.folder.take() {
             Some(folder) => folder,
-            None => make_folder(self.seed)?,
+            None => {
+                let folder = make_folder(self.seed)?;
+                self.folder_is_new = true;
+                folder
+            }
         };
         Ok(self.folder.insert(folder))
     }

@@ -1,13 +1,14 @@
 //! The handle that the rest of Keepwarm holds.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::control::{self, Command};
+use super::spawn::Order;
 use super::{AppSpec, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 
 /// Keeps the workers of all apps. A cheap handle: clones speak to the same supervisor.
@@ -75,6 +76,27 @@ impl Supervisor {
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
+    /// As [`reload`](Self::reload), of one app only: the others go on as they are. The app must be one of those that run.
+    ///
+    /// # Errors
+    ///
+    /// As those of a reload.
+    pub async fn recycle(&self, app: AppSpec) -> Result<ReloadReport, StartFailure> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Recycle(Box::new(app), reply));
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Has the guardian remove this file, given by its absolute path, when Keepwarm dies: if it still is the file it is now.
+    pub fn guard_file(&self, path: &Path) {
+        self.send(Command::Order(Order::GuardFile(path.to_path_buf())));
+    }
+
+    /// The file is no more this process's.
+    pub fn forget_file(&self, path: &Path) {
+        self.send(Command::Order(Order::ForgetFile(path.to_path_buf())));
+    }
+
     /// Ends everything: workers drain for at most `grace` (or their `drain_timeout`, if that is shorter), then SIGTERM,
     /// and SIGKILL two seconds later; a grace of zero is SIGKILL at once. Returns when every process has been reaped.
     /// A second call may shorten the grace of the first.
@@ -85,11 +107,25 @@ impl Supervisor {
         let _ = answer.await;
     }
 
+    /// So many workers of every app more, or fewer (`by` below 0): within 1 and the most that its configuration allows. It holds until the next
+    /// reload; an app whose number of workers follows its load has no fewer from now on.
+    pub fn shift_workers(&self, by: i32) {
+        self.send(Command::Shift(by));
+    }
+
     /// What runs at this moment; empty after a stop.
     pub async fn snapshot(&self) -> Snapshot {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Snapshot(reply));
         answer.await.unwrap_or_default()
+    }
+
+    /// Has a worker print the stack of what it is doing, which also goes to the log, and gives what it printed: nothing when it said nothing
+    /// within half a second. `None`: no worker has this process id.
+    pub async fn stack(&self, pid: u32) -> Option<Vec<u8>> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Stack(pid, reply));
+        answer.await.ok().flatten()
     }
 
     /// A closed channel drops the command and with it its reply, which the caller sees.

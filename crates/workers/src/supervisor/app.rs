@@ -1,24 +1,31 @@
 //! One generation of one app, sans-IO: what happened to its workers comes in with `now`, what to do comes out.
 //!
-//! What may live here: decisions about when a worker starts, is retired, is signalled, and when the app is given up. What may
-//! not: processes, sockets, clocks, logs.
+//! What may live here: decisions about when a worker starts, is recycled, is retired, is signalled, how many there are, and when the app is
+//! given up. What may not: processes, sockets, clocks, logs. `loss`: a worker that should not have ended. `recycle`: one that is to be replaced, though
+//! it does well. `size`: more and fewer workers. `view`: what is told of all of it.
 //!
-//! The app has `workers` *places*, numbered from 1. A place is served by one worker at a time, except while a worker that is
+//! The app has *places*, numbered from 1. A place is served by one worker at a time, except while a worker that is
 //! leaving waits for its replacement. Order of calls: any `handle_*` or command, then
 //! [`poll_action`](Generation::poll_action) until it gives none, then wait until [`poll_timeout`](Generation::poll_timeout).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+mod loss;
+mod recycle;
+mod size;
+mod view;
 mod worker;
 
+use keepwarm_policy::Jitter;
+
+pub(super) use self::view::Tally;
 use self::worker::{Fate, Place, Worker};
-use super::{AppSpec, Exit, WorkerState};
+use super::stack::STACK_TIME;
+use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState};
 
 /// From SIGTERM to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
-/// What a stuck worker has for its stack: printing one takes a millisecond, and a busy machine some more.
-const STACK_TIME: Duration = Duration::from_millis(250);
 /// From the end of the wire to SIGKILL, for a worker that does not end by itself. It may still print why it ends.
 const CLOSED_KILL_AFTER: Duration = Duration::from_secs(2);
 
@@ -29,8 +36,14 @@ pub(super) struct WorkerId(u64);
 /// What the supervisor is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// Start a process for this place.
-    Spawn { id: WorkerId, number: u32 },
+    /// Start a process for this place. `quiet`: others serve meanwhile, whom it must not disturb.
+    Spawn { id: WorkerId, number: u32, quiet: bool },
+    /// This worker is to be replaced, and goes on until then.
+    Recycle { id: WorkerId, why: Recycled, detail: String },
+    /// It ought to be replaced for its memory, and there is none for the replacement.
+    NoRoom { id: WorkerId, own: u64, available: u64 },
+    /// Its replacements cannot be started: it goes on, and is tried to be replaced later.
+    Keep { id: WorkerId, number: u32, reason: String },
     /// No new requests to this worker; DRAIN when it has finished.
     Retire { id: WorkerId },
     /// End this worker.
@@ -86,35 +99,46 @@ pub(super) struct Generation {
     boot_timeout: Duration,
     drain_timeout: Duration,
     start_retries: u32,
+    recycling: Recycling,
+    hang_timeout: Option<Duration>,
+    /// So many are started at once beside a generation that serves.
+    quiet_starts: usize,
+    jitter: Jitter,
     places: Vec<Place>,
     workers: BTreeMap<WorkerId, Worker>,
     next_id: u64,
     actions: VecDeque<Action>,
+    tally: Tally,
 }
 
-/// One line of a snapshot.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct View {
-    pub(super) id: Option<WorkerId>,
-    pub(super) number: u32,
-    pub(super) state: WorkerState,
-    pub(super) since: Instant,
-    pub(super) restarts: u64,
+/// What a generation is told of its surroundings.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Surroundings {
+    /// For the limits that each worker draws.
+    pub(super) seed: u64,
+    /// Processors of the machine.
+    pub(super) cores: usize,
 }
 
 impl Generation {
     /// Begins to start all workers. `phase` is [`Phase::First`], [`Phase::Trial`].
-    pub(super) fn new(spec: &AppSpec, phase: Phase, now: Instant) -> Self {
+    pub(super) fn new(spec: &AppSpec, phase: Phase, around: Surroundings, now: Instant) -> Self {
         let places = u32::try_from(spec.workers.max(1)).unwrap_or(u32::MAX);
         let mut generation = Self {
             phase,
             boot_timeout: spec.boot_timeout,
             drain_timeout: spec.drain_timeout,
             start_retries: spec.start_retries,
+            recycling: spec.recycling,
+            hang_timeout: spec.hang_timeout,
+            // Half of the processors stay with those that serve.
+            quiet_starts: (around.cores / 2).max(1),
+            jitter: Jitter::new(around.seed),
             places: (1..=places).map(|number| Place::new(number, now)).collect(),
             workers: BTreeMap::new(),
             next_id: 0,
             actions: VecDeque::new(),
+            tally: Tally::default(),
         };
         generation.handle_timeout(now);
         generation
@@ -151,33 +175,6 @@ impl Generation {
         self.workers.get(&id).map_or(WorkerState::Dead, |worker| worker.state)
     }
 
-    pub(super) fn view(&self) -> Vec<View> {
-        let mut views = Vec::new();
-        for place in &self.places {
-            let restarts = place.starts.saturating_sub(1);
-            let here = self.workers.iter().filter(|(_, worker)| worker.number == place.number);
-            let before = views.len();
-            views.extend(here.map(|(&id, worker)| View {
-                id: Some(id),
-                number: place.number,
-                state: worker.state,
-                since: worker.since,
-                restarts,
-            }));
-            if views.len() == before && self.phase != Phase::Retiring {
-                let since = place.empty_since;
-                views.push(View {
-                    id: None,
-                    number: place.number,
-                    state: WorkerState::Dead,
-                    since,
-                    restarts,
-                });
-            }
-        }
-        views
-    }
-
     // Input.
 
     /// HELLO came.
@@ -188,11 +185,15 @@ impl Generation {
         };
         worker.enter(WorkerState::Ready, None, now);
         worker.ready_at = Some(now);
+        let age = self.recycling.max_age.map(|age| self.jitter.lower_duration(age));
+        worker.due = age.and_then(|age| Some((now.checked_add(age)?, Recycled::Age)));
         let number = worker.number;
         if self.phase == Phase::First {
             self.phase = Phase::Serving;
         }
         self.retire_leaving(number, now);
+        // Others may have waited for this start, or for this replacement.
+        self.handle_timeout(now);
     }
 
     /// The wire has ended.
@@ -203,24 +204,19 @@ impl Generation {
         }
     }
 
-    /// The dispatching side wants it killed.
-    pub(super) fn handle_kill(&mut self, id: WorkerId, reason: &str, now: Instant) {
+    /// It must be killed now.
+    pub(super) fn handle_kill(&mut self, id: WorkerId, death: Death, reason: &str, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        match worker.state {
-            WorkerState::Starting => worker.fate = Fate::Faulted(reason.to_owned()),
-            WorkerState::Ready => worker.fate = Fate::Killed(reason.to_owned()),
-            WorkerState::Draining | WorkerState::Stopping | WorkerState::Dead => {}
-        }
+        worker.condemn(death, reason);
         worker.enter(WorkerState::Stopping, None, now);
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why: reason.to_owned() });
     }
 
-    /// A request of it takes too long: its stack first, then the kill.
-    pub(super) fn handle_stuck(&mut self, id: WorkerId, reason: &str, now: Instant) {
+    /// It hangs, or a request of it takes too long: its stack first, then the kill.
+    pub(super) fn handle_stuck(&mut self, id: WorkerId, death: Death, reason: &str, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        if worker.state == WorkerState::Ready {
-            worker.fate = Fate::Killed(reason.to_owned());
-        }
+        worker.condemn(death, reason);
+        worker.shows_stack = true;
         worker.enter(WorkerState::Stopping, Some(now + STACK_TIME), now);
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
     }
@@ -236,26 +232,13 @@ impl Generation {
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
     }
 
-    /// The worker asked for a replacement.
-    pub(super) fn handle_wants_drain(&mut self, id: WorkerId, now: Instant) {
-        let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.state == WorkerState::Ready)
-        else {
-            return;
-        };
-        if worker.leaving {
-            return;
-        }
-        worker.leaving = true;
-        let number = worker.number;
-        if self.is_served(number) {
-            self.retire_leaving(number, now);
-        } else if let Some(place) =
-            self.place(number).filter(|place| place.spawn_at.is_none() && !place.given_up)
-        {
-            place.spawn_at = Some(now);
-            self.handle_timeout(now);
-        } else {
-            self.retire_place_given_up(number, now);
+    /// It has said where it stands, or has had the time for it.
+    pub(super) fn handle_stack(&mut self, id: WorkerId, now: Instant) {
+        if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {
+            worker.shows_stack = false;
+            worker.enter(WorkerState::Stopping, None, now);
+            let why = "has had its say".to_owned();
+            self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
         }
     }
 
@@ -267,6 +250,9 @@ impl Generation {
         }
         let exit = end.exit();
         let reason = worker.reason(end);
+        if let Some(death) = worker.death(end) {
+            self.tally.add_death(worker.number, death, &reason, now);
+        }
         match self.phase {
             Phase::Failed(_) | Phase::Retiring => {}
             _ if worker.fate == Fate::Planned => {}
@@ -276,26 +262,29 @@ impl Generation {
             }
             Phase::First | Phase::Serving => self.handle_loss(id, &worker, reason, exit, now, random),
         }
+        self.handle_timeout(now);
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.check_deadlines(now);
+        self.recycle_due(now);
         self.start_due(now);
     }
 
     // Commands.
 
     /// The trial has succeeded.
-    pub(super) fn commit(&mut self) {
+    pub(super) fn commit(&mut self, now: Instant) {
         if self.phase == Phase::Trial {
             self.phase = Phase::Serving;
+            self.handle_timeout(now);
         }
     }
 
     /// Ends the generation: workers that serve finish, for at most `drain` (or `drain_timeout`, if that is shorter), others are
-    /// ended. With a `drain` of zero all are killed. Calling it again can only shorten the time.
-    pub(super) fn retire(&mut self, drain: Duration, now: Instant) {
+    /// ended. With a `drain` of zero all are killed. Calling it again can only shorten the time. `why`: others take their places for this reason.
+    pub(super) fn retire(&mut self, drain: Duration, why: Option<Recycled>, now: Instant) {
         if !matches!(self.phase, Phase::Failed(_)) {
             self.phase = Phase::Retiring;
         }
@@ -306,9 +295,7 @@ impl Generation {
             return self.kill_all(now);
         }
         let deadline = now + drain.min(self.drain_timeout);
-        for (&id, worker) in &mut self.workers {
-            worker.retire(id, deadline, now, &mut self.actions);
-        }
+        self.retire_where(|_| true, deadline, |_| why, now);
     }
 
     // Output.
@@ -320,60 +307,11 @@ impl Generation {
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = self.workers.values().filter_map(|worker| worker.deadline);
-        deadlines.chain(self.places.iter().filter_map(|place| place.spawn_at)).min()
+        let starts = self.places.iter().filter_map(|place| place.spawn_at).filter(|_| self.may_start());
+        deadlines.chain(starts).chain(self.next_recycle()).min()
     }
 
     // Decisions.
-
-    fn handle_loss(
-        &mut self,
-        id: WorkerId,
-        worker: &Worker,
-        reason: String,
-        exit: Option<Exit>,
-        now: Instant,
-        random: u64,
-    ) {
-        let number = worker.number;
-        let start_retries = self.start_retries;
-        let served = self.is_served(number);
-        let Some(place) = self.place(number) else { return };
-        if served {
-            // Its replacement is ready or on its way; or it was the replacement of one that nobody waits for.
-            return self.actions.push_back(Action::Lost { id, number, reason });
-        }
-        let healthy_for =
-            worker.ready_at.map_or(Duration::ZERO, |ready_at| now.saturating_duration_since(ready_at));
-        let wait = place.backoff.handle_end(healthy_for, random);
-        if place.backoff.failures() == 0 {
-            place.strikes = 0;
-        } else if !matches!(worker.fate, Fate::Killed(_)) {
-            // Our own kills wait too, but requests that take too long must not be able to take an app away for good.
-            place.strikes = place.strikes.saturating_add(1);
-        }
-        if place.strikes <= start_retries {
-            place.spawn_at = Some(now + wait);
-            self.actions.push_back(Action::Restart { id, number, reason, wait });
-            return self.start_due(now);
-        }
-        place.given_up = true;
-        let first = self.phase == Phase::First;
-        self.retire_place_given_up(number, now);
-        let hope = self.places.iter().any(|place| place.spawn_at.is_some())
-            || self.workers.values().any(Worker::is_wanted);
-        if first || !hope {
-            self.give_up(id, number, reason, exit, now);
-        } else {
-            self.actions.push_back(Action::GiveUpPlace { id, number, reason });
-        }
-    }
-
-    /// The app is over: what serves finishes, what starts is ended.
-    fn give_up(&mut self, id: WorkerId, number: u32, reason: String, exit: Option<Exit>, now: Instant) {
-        self.retire(self.drain_timeout.max(Duration::from_nanos(1)), now);
-        self.phase = Phase::Failed(format!("worker {number} {reason}"));
-        self.actions.push_back(Action::GiveUp { id, number, reason, exit });
-    }
 
     fn check_deadlines(&mut self, now: Instant) {
         for (&id, worker) in &mut self.workers {
@@ -383,60 +321,62 @@ impl Generation {
             let (signal, why) = match worker.state {
                 WorkerState::Starting => {
                     let why = format!("was not ready within {:?}", self.boot_timeout);
-                    worker.fate = Fate::Faulted(why.clone());
+                    worker.condemn(Death::BootTimeout, &why);
                     (StopSignal::Term, why)
                 }
-                WorkerState::Draining => (StopSignal::Term, "did not finish in time".to_owned()),
+                WorkerState::Draining => {
+                    worker.cut = Some(Death::Drain);
+                    (StopSignal::Term, "did not finish in time".to_owned())
+                }
                 WorkerState::Ready | WorkerState::Stopping | WorkerState::Dead => {
                     if let Fate::Closed(reason) = &worker.fate {
-                        worker.fate = Fate::Faulted(format!("{reason} and did not end"));
+                        worker.fate = Fate::Faulted(Death::Hang, format!("{reason} and did not end"));
                     }
                     (StopSignal::Kill, "did not end in time".to_owned())
                 }
             };
             let deadline = (signal == StopSignal::Term).then(|| now + KILL_AFTER);
+            worker.shows_stack = false;
             worker.enter(WorkerState::Stopping, deadline, now);
             self.actions.push_back(Action::Signal { id, signal, why });
         }
     }
 
     fn start_due(&mut self, now: Instant) {
-        for place in &mut self.places {
-            if place.spawn_at.is_none_or(|at| at > now) {
-                continue;
-            }
+        while self.may_start() {
+            let due = |place: &&mut Place| place.spawn_at.is_some_and(|at| at <= now);
+            let Some(place) = self.places.iter_mut().find(due) else { return };
             place.spawn_at = None;
             place.starts = place.starts.saturating_add(1);
+            let number = place.number;
             let id = WorkerId(self.next_id);
             self.next_id += 1;
-            self.workers.insert(id, Worker::new(place.number, now, self.boot_timeout));
-            self.actions.push_back(Action::Spawn { id, number: place.number });
+            let quiet = self.phase == Phase::Trial || self.workers.values().any(Worker::is_ready);
+            let requests = self.recycling.max_requests.map(|most| self.jitter.lower(most));
+            self.workers.insert(id, Worker::new(number, requests, now, self.boot_timeout));
+            self.actions.push_back(Action::Spawn { id, number, quiet });
         }
     }
 
-    /// Retires the workers of this place that wait for a replacement.
-    fn retire_leaving(&mut self, number: u32, now: Instant) {
-        if !self.workers.values().any(|worker| worker.serves(number)) {
-            return;
-        }
-        let deadline = now + self.drain_timeout;
-        for (&id, worker) in &mut self.workers {
-            if worker.number == number && worker.leaving {
-                worker.retire(id, deadline, now, &mut self.actions);
-            }
-        }
+    /// Beside a generation that serves only some are started at a time.
+    fn may_start(&self) -> bool {
+        let starting =
+            || self.workers.values().filter(|worker| worker.state == WorkerState::Starting).count();
+        self.phase != Phase::Trial || starting() < self.quiet_starts
     }
 
-    /// No replacement will come: a worker that takes no requests any more is of no use.
-    fn retire_place_given_up(&mut self, number: u32, now: Instant) {
-        let deadline = now + self.drain_timeout;
-        for (&id, worker) in &mut self.workers {
-            if worker.number == number
-                && worker.leaving
-                && self.places.iter().any(|p| p.number == number && p.given_up)
-            {
-                worker.retire(id, deadline, now, &mut self.actions);
-            }
+    /// Workers that serve finish, others are ended.
+    fn retire_where(
+        &mut self,
+        which: impl Fn(&Worker) -> bool,
+        deadline: Instant,
+        why: impl Fn(&Worker) -> Option<Recycled>,
+        now: Instant,
+    ) {
+        for (&id, worker) in self.workers.iter_mut().filter(|(_, worker)| which(worker)) {
+            let why = why(worker).filter(|_| worker.is_ready());
+            worker.retire(id, deadline, now, &mut self.actions);
+            why.into_iter().for_each(|why| self.tally.recycles.add(why));
         }
     }
 
@@ -451,7 +391,9 @@ impl Generation {
 
     /// Somebody serves this place and stays, or is about to.
     fn is_served(&self, number: u32) -> bool {
-        self.workers.values().any(|worker| worker.number == number && worker.is_wanted() && !worker.leaving)
+        self.workers
+            .values()
+            .any(|worker| worker.number == number && worker.is_wanted() && worker.leaving.is_none())
     }
 
     fn place(&mut self, number: u32) -> Option<&mut Place> {

@@ -1,7 +1,7 @@
 //! The task that owns all state of the supervisor, on the control thread's runtime. Everything reaches it as an event; it
 //! sleeps until one comes or a deadline is due.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::sync::Arc;
@@ -9,20 +9,35 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::app::Phase;
+use self::reload::{Asked, Extent, Trial};
+use self::state::Past;
+use super::app::{Phase, Surroundings};
 use super::guardian_watch::GuardianWatch;
+use super::look::{self, Seen};
 use super::output::Output;
+use super::priority::Quiet;
 use super::running::{Context, GivenUp, ProcessEvent, Running};
-use super::spawn;
-use super::{AppSpec, FailedApp, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
+use super::spawn::{self, Order};
+use super::stack;
+use super::{AppSpec, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
+
+mod looks;
+mod reload;
+mod state;
 
 /// What the handle asks for, with the place for the answer.
-#[derive(Debug)]
 pub(super) enum Command {
     WaitFirstReady(oneshot::Sender<Result<(), StartFailure>>),
     Reload(Vec<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
+    Recycle(Box<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
+    /// Passed on to the thread that speaks to the guardian.
+    Order(Order),
     Stop(Duration, oneshot::Sender<()>),
+    /// So many workers of every app more, or fewer.
+    Shift(i32),
     Snapshot(oneshot::Sender<Snapshot>),
+    /// Of the worker with this process id.
+    Stack(u32, oneshot::Sender<Option<Vec<u8>>>),
 }
 
 /// Starts the two threads, the guardian and the task.
@@ -32,13 +47,25 @@ pub(super) async fn start(
     options: Options,
     commands: mpsc::UnboundedReceiver<Command>,
 ) -> io::Result<()> {
-    check(&apps).map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure.to_string()))?;
+    reload::check(&apps)
+        .map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure.to_string()))?;
     let spawner = spawn::start(options.executable).await?;
     let (link_events, from_links) = mpsc::unbounded_channel();
     let (events, from_processes) = mpsc::unbounded_channel();
-    let context = Context { links, link_events, events, orders: spawner.orders, output: Output::start()? };
+    let context = Context {
+        links,
+        link_events,
+        events,
+        orders: spawner.orders,
+        output: Output::start()?,
+        quiet: Quiet::new(),
+    };
+    let (seen, from_look) = mpsc::unbounded_channel();
     let mut control = Control {
         context,
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        past: BTreeMap::new(),
+        looks: Looks { count: 0, under_way: false, seen, available: None },
         generation: FIRST_GENERATION,
         running: BTreeMap::new(),
         current: BTreeMap::new(),
@@ -52,8 +79,13 @@ pub(super) async fn start(
         control.current.insert(spec.name.clone(), FIRST_GENERATION);
         control.add(spec, Phase::First, now);
     }
-    let inputs =
-        Inputs { commands, from_links, from_processes, guardian: GuardianWatch::new(spawner.guardian) };
+    let inputs = Inputs {
+        commands,
+        from_links,
+        from_processes,
+        from_look,
+        guardian: GuardianWatch::new(spawner.guardian),
+    };
     tokio::spawn(control.run(inputs, spawner.ended));
     Ok(())
 }
@@ -72,23 +104,12 @@ struct Control {
     /// Reloads that wait for their turn.
     queue: VecDeque<Asked>,
     first: First,
+    /// What happened in generations that are over, by app.
+    past: BTreeMap<Arc<str>, Past>,
+    looks: Looks,
+    cores: usize,
     /// Those who wait for the end. `Some`: nothing new is started.
     stopping: Option<Vec<oneshot::Sender<()>>>,
-}
-
-/// A reload that somebody asked for.
-struct Asked {
-    apps: Vec<AppSpec>,
-    reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
-    at: Instant,
-}
-
-/// The reload that is under way.
-struct Trial {
-    generation: u64,
-    apps: BTreeSet<Arc<str>>,
-    reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
-    asked: Instant,
 }
 
 /// The first boot of all apps.
@@ -98,16 +119,29 @@ struct First {
     waiters: Vec<oneshot::Sender<Result<(), StartFailure>>>,
 }
 
+/// See [`look`](super::look).
+struct Looks {
+    count: u64,
+    /// One is under way: the next waits for it.
+    under_way: bool,
+    seen: mpsc::UnboundedSender<Seen>,
+    /// What could be had at the last look, in bytes.
+    available: Option<u64>,
+}
+
 struct Inputs {
     commands: mpsc::UnboundedReceiver<Command>,
     from_links: mpsc::UnboundedReceiver<LinkEvent>,
     from_processes: mpsc::UnboundedReceiver<ProcessEvent>,
+    from_look: mpsc::UnboundedReceiver<Seen>,
     guardian: GuardianWatch,
 }
 
 impl Control {
     async fn run(mut self, mut inputs: Inputs, ended: oneshot::Receiver<()>) {
         self.drive(now());
+        let mut look = interval(look::EVERY);
+        let mut load = interval(look::LOAD_EVERY);
         while !self.is_over() {
             let timeout = self.running.values().filter_map(|running| running.machine.poll_timeout()).min();
             tokio::select! {
@@ -116,6 +150,9 @@ impl Control {
                 }
                 Some(event) = inputs.from_links.recv() => self.handle_link(&event),
                 Some(event) = inputs.from_processes.recv() => self.handle_process(event),
+                Some(seen) = inputs.from_look.recv() => self.handle_seen(seen),
+                _ = look.tick() => self.look(),
+                _ = load.tick(), if self.is_scaled() => self.scale(),
                 news = inputs.guardian.recv() => inputs.guardian.handle(news, &self.context.orders),
                 () = sleep_until(timeout) => {
                     let now = now();
@@ -142,9 +179,18 @@ impl Control {
         match command {
             Some(Command::WaitFirstReady(reply)) => self.first.waiters.push(reply),
             Some(Command::Reload(apps, reply)) => {
-                self.queue.push_back(Asked { apps, reply, at: now() });
+                self.queue.push_back(Asked { apps, extent: Extent::All, reply, at: now() });
             }
+            Some(Command::Recycle(app, reply)) => {
+                self.queue.push_back(Asked { apps: vec![*app], extent: Extent::These, reply, at: now() });
+            }
+            Some(Command::Order(order)) => {
+                // The thread ends only after the last clone of `orders`.
+                let _ = self.context.orders.send(order);
+            }
+            Some(Command::Shift(by)) => self.shift(by),
             Some(Command::Snapshot(reply)) => drop(reply.send(self.snapshot())),
+            Some(Command::Stack(pid, reply)) => self.show_stack(pid, reply),
             Some(Command::Stop(grace, reply)) => {
                 self.stop(grace);
                 self.stopping.get_or_insert_default().push(reply);
@@ -153,10 +199,25 @@ impl Control {
         }
     }
 
+    fn show_stack(&mut self, pid: u32, reply: oneshot::Sender<Option<Vec<u8>>>) {
+        let asked = self.running.values_mut().find_map(|running| {
+            let id = running.worker_of(pid)?;
+            running.ask_for_stack(id)
+        });
+        tokio::spawn(async move {
+            let words = match asked {
+                Some(printed) => Some(stack::hear(printed).await),
+                None => None,
+            };
+            // An error: who asked has gone.
+            let _ = reply.send(words);
+        });
+    }
+
     fn handle_link(&mut self, event: &LinkEvent) {
         let worker = event.worker();
         if let Some(running) = self.running.get_mut(&(worker.app.clone(), worker.generation)) {
-            running.handle_link(event, now());
+            running.handle_link(event, &self.context, now());
         }
     }
 
@@ -212,94 +273,16 @@ impl Control {
         self.finish_trial(now);
         self.start_trial(now);
         self.answer_first();
-        let current = &self.current;
-        self.running.retain(|(app, generation), running| {
-            !running.machine.is_over() || current.get(app) == Some(generation)
-        });
+        self.forget_over();
     }
 
     fn add(&mut self, spec: AppSpec, phase: Phase, now: Instant) {
         let key = (spec.name.clone(), self.generation);
-        let mut running = Running::new(spec, self.generation, phase, now);
+        let around = Surroundings { seed: random(), cores: self.cores };
+        let mut running = Running::new(spec, self.generation, phase, around, now);
         // It only begins: nothing can have been given up.
         let _ = running.drive(&self.context, now);
         self.running.insert(key, running);
-    }
-
-    fn start_trial(&mut self, now: Instant) {
-        while self.trial.is_none()
-            && let Some(Asked { apps, reply, at }) = self.queue.pop_front()
-        {
-            let refused = if self.stopping.is_some() { Err(stopped(Arc::from(""), 0)) } else { check(&apps) };
-            if let Err(failure) = refused {
-                // Whoever asked has gone: the log has it.
-                let _ = reply.send(Err(failure));
-                continue;
-            }
-            self.generation += 1;
-            let names = apps.iter().map(|spec| spec.name.clone()).collect();
-            self.trial = Some(Trial { generation: self.generation, apps: names, reply, asked: at });
-            for spec in apps {
-                self.add(spec, Phase::Trial, now);
-            }
-            self.finish_trial(now);
-        }
-    }
-
-    /// When every new worker is ready, the new generation is the current one.
-    fn finish_trial(&mut self, now: Instant) {
-        let Some(trial) = &self.trial else { return };
-        let ready = |app: &Arc<str>| {
-            self.running
-                .get(&(app.clone(), trial.generation))
-                .is_some_and(|running| running.machine.all_ready())
-        };
-        if !trial.apps.iter().all(ready) {
-            return;
-        }
-        let Some(Trial { generation, apps, reply, asked }) = self.trial.take() else { return };
-        // Before the old generation is retired: at every moment somebody takes requests.
-        self.context.links.promote(generation);
-        let current = apps.iter().map(|app| (app.clone(), generation)).collect();
-        let old = std::mem::replace(&mut self.current, current);
-        for app in &apps {
-            if let Some(running) = self.running.get_mut(&(app.clone(), generation)) {
-                running.machine.commit();
-            }
-        }
-        for key in &old {
-            self.context.links.set_failed(key.0, None);
-        }
-        let removed = old.keys().filter(|app| !apps.contains(*app)).cloned().collect();
-        for key in old {
-            if let Some(running) = self.running.get_mut(&key) {
-                running.machine.retire(Duration::MAX, now);
-                let _ = running.drive(&self.context, now);
-            }
-        }
-        let apps = apps.into_iter().collect();
-        let report = ReloadReport { generation, apps, removed, took: now.saturating_duration_since(asked) };
-        tracing::info!(
-            target: "keepwarm::supervisor",
-            generation, took_ms = report.took.as_millis(), "reloaded: the new workers serve, the old ones finish"
-        );
-        let _ = reply.send(Ok(report));
-    }
-
-    /// The new generation goes, the old one stays.
-    fn end_trial(&mut self, failure: StartFailure) {
-        let Some(Trial { generation, apps, reply, .. }) = self.trial.take() else { return };
-        tracing::error!(
-            target: "keepwarm::supervisor",
-            app = %failure.app, generation, "not reloaded, what ran before goes on: {failure}"
-        );
-        let now = now();
-        for app in apps {
-            if let Some(running) = self.running.get_mut(&(app, generation)) {
-                running.machine.retire(Duration::MAX, now);
-            }
-        }
-        let _ = reply.send(Err(failure));
     }
 
     fn answer_first(&mut self) {
@@ -340,47 +323,25 @@ impl Control {
         self.stopping.get_or_insert_default();
         self.current.clear();
         for running in self.running.values_mut() {
-            running.machine.retire(grace, now);
+            running.machine.retire(grace, None, now);
         }
     }
 
     fn is_over(&self) -> bool {
         self.stopping.is_some() && self.running.is_empty()
     }
-
-    fn snapshot(&self) -> Snapshot {
-        let failed = self.current.iter().filter_map(|(app, &generation)| {
-            let running = self.running.get(&(app.clone(), generation))?;
-            let Phase::Failed(reason) = running.machine.phase() else { return None };
-            Some(FailedApp { app: app.clone(), reason: reason.clone() })
-        });
-        Snapshot {
-            workers: self.running.values().flat_map(Running::snapshot).collect(),
-            failed: failed.collect(),
-        }
-    }
-}
-
-/// What cannot be started whatever the workers do.
-fn check(apps: &[AppSpec]) -> Result<(), StartFailure> {
-    let mut names = BTreeSet::new();
-    for spec in apps {
-        let reason = if spec.command.is_empty() {
-            "it has no command"
-        } else if !names.insert(&spec.name) {
-            "another app has the same name"
-        } else {
-            continue;
-        };
-        let (app, reason) = (spec.name.clone(), reason.to_owned());
-        return Err(StartFailure { app, worker: 0, reason, exit: None, stderr: Vec::new() });
-    }
-    Ok(())
 }
 
 fn stopped(app: Arc<str>, worker: u32) -> StartFailure {
     let reason = "was not ready when Keepwarm was stopped".to_owned();
     StartFailure { app, worker, reason, exit: None, stderr: Vec::new() }
+}
+
+/// What was missed is not made up for.
+fn interval(every: Duration) -> tokio::time::Interval {
+    let mut interval = tokio::time::interval(every);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    interval
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -15,9 +15,13 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 
 use super::descriptors::close_inherited;
+use super::priority;
 
 /// The hidden sub-command that calls [`launcher_main`].
 pub const LAUNCH: &str = "__launch";
+
+/// In the launcher's environment, and not in the worker's: start at a low priority, with this niceness; without a number, with what needs no right.
+pub(super) const QUIET: &str = "KEEPWARM_QUIET";
 
 /// The command could not be executed, as a shell says it.
 const CANNOT_EXECUTE: i32 = 126;
@@ -56,6 +60,9 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     if let Err(failure) = detach(parent) {
         return failure;
     }
+    if let Some(nice) = std::env::var_os(QUIET) {
+        priority::begin(nice.to_str().and_then(|nice| nice.parse().ok()));
+    }
     let wire = match has_wire().then(move_wire).transpose() {
         Ok(wire) => wire,
         Err(failure) => return failure,
@@ -66,7 +73,7 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore; handlers
     // of Keepwarm's end with exec by themselves.
     let mut command = Command::new(&program);
-    command.args(args);
+    command.args(args).env_remove(QUIET);
     match wire {
         Some(wire) => command.env("KEEPWARM_FD", wire.to_string()),
         None => command.env_remove("KEEPWARM_FD"),

@@ -3,7 +3,9 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use keepwarm_policy::scale::Load;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Addresses;
@@ -44,6 +46,9 @@ pub trait WorkerLinks: Send + Sync {
     /// ended as a whole. The first generation takes requests at once.
     fn promote(&self, generation: u64);
 
+    /// What the requests of an app have met since this was asked last.
+    fn load(&self, app: &str) -> Load;
+
     /// `Some`: no worker of this app runs or will be tried before the next reload, for this reason. `None`: it has
     /// workers again.
     fn set_failed(&self, app: &str, reason: Option<String>);
@@ -53,6 +58,64 @@ pub trait WorkerLinks: Send + Sync {
 pub trait WorkerLink: Send + Sync {
     /// No new requests. The link sends DRAIN by itself once its streams are over. May be called more than once.
     fn retire(&self);
+
+    /// The process is about to be killed, for this reason: a request that it may have begun is judged by it when it is lost.
+    fn condemn(&self, _verdict: Verdict) {}
+
+    /// The time it had to finish is over: streams that have begun are ended, WebSockets closed with 1001. Comes before the worker is
+    /// made to end.
+    fn say_goodbye(&self);
+
+    /// Asks it for a sign of life, if it has nothing to do and does not owe one already.
+    fn ping(&self);
+
+    /// Whether it owes a sign of life, and has nothing to do that could hold it up.
+    fn is_silent(&self) -> bool;
+
+    /// What has been given to it. The link counts there, and reports [`LinkEvent::RequestsReached`] when [`Requests::count`] says so.
+    fn requests(&self) -> &Requests;
+}
+
+/// The requests that one worker was given: counted where they are given, read and limited by the supervisor.
+#[derive(Debug)]
+pub struct Requests {
+    given: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl Requests {
+    /// One more. `true`, once: so many were allowed.
+    pub fn count(&self) -> bool {
+        let before = self.given.fetch_add(1, Ordering::Relaxed);
+        before.saturating_add(1) == self.limit.load(Ordering::Relaxed)
+    }
+
+    /// How many so far.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
+    }
+
+    /// How many are allowed. To be called before the first is given.
+    pub(super) fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+}
+
+impl Default for Requests {
+    /// None so far, without a limit.
+    fn default() -> Self {
+        Self { given: AtomicU64::new(0), limit: AtomicU64::new(u64::MAX) }
+    }
+}
+
+/// Why a worker that may hold requests is killed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// One of its requests took too long.
+    TimedOut,
+    /// It has taken too much memory.
+    Memory,
 }
 
 /// What the wire tells about a worker.
@@ -97,8 +160,18 @@ pub enum LinkEvent {
         /// Who.
         worker: WorkerKey,
     },
+    /// A request takes long: the worker says where it stands, and goes on.
+    Slow {
+        /// Who.
+        worker: WorkerKey,
+    },
     /// The worker asked for no more requests: it is retired once a replacement is ready.
     WantsDrain {
+        /// Who.
+        worker: WorkerKey,
+    },
+    /// It was given as many requests as it may: it is replaced, and goes on until the replacement is ready.
+    RequestsReached {
         /// Who.
         worker: WorkerKey,
     },
@@ -114,7 +187,9 @@ impl LinkEvent {
             | Self::Kill { worker, .. }
             | Self::Stuck { worker, .. }
             | Self::Drained { worker }
-            | Self::WantsDrain { worker } => worker,
+            | Self::Slow { worker }
+            | Self::WantsDrain { worker }
+            | Self::RequestsReached { worker } => worker,
         }
     }
 }

@@ -23,18 +23,25 @@ mod guardian;
 mod guardian_watch;
 mod launcher;
 mod link;
+mod look;
+mod memory;
 mod output;
+mod priority;
 mod reap;
 mod running;
+mod snapshot;
 mod spawn;
 mod spec;
+mod stack;
+mod tally;
+mod template;
 
 pub use address::Addresses;
 pub use api::{Options, Supervisor};
 pub use exit::Exit;
 pub use guardian::{GUARDIAN, guardian_main};
 pub use launcher::{LAUNCH, launcher_main};
-pub use link::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
-pub use spec::{
-    AppSpec, Contact, FailedApp, ReloadReport, Snapshot, StartFailure, WorkerSnapshot, WorkerState,
-};
+pub use link::{LinkEvent, Requests, Verdict, WorkerKey, WorkerLink, WorkerLinks};
+pub use snapshot::{AppSnapshot, FailedApp, LastDeath, Memory, Snapshot, WorkerSnapshot, WorkerState};
+pub use spec::{AppSpec, Contact, Recycling, ReloadReport, Scaling, StartFailure};
+pub use tally::{Counts, Death, Reason, Recycled};

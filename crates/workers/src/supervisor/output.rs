@@ -31,7 +31,8 @@ pub(super) struct Source {
     pub(super) pid: u32,
 }
 
-/// The thread, from outside. It ends when this is dropped and every pipe has ended.
+/// The thread, from outside. It ends when all clones of this are dropped and every pipe has ended.
+#[derive(Clone)]
 pub(super) struct Output {
     jobs: mpsc::UnboundedSender<Job>,
 }
@@ -144,7 +145,7 @@ fn log(source: &Source, stream: &'static str, line: &[u8]) {
     tracing::info!(target: "keepwarm::worker", app = %app, worker, pid, stream, "{}", String::from_utf8_lossy(line));
 }
 
-/// What is kept of a worker's standard error while it boots. Shared by the thread, which fills it, and the control task.
+/// What is kept of a worker's standard error while it boots, and who listens to it. Shared by the thread, which fills it, and the control task.
 #[derive(Clone)]
 pub(super) struct Kept(Arc<Mutex<KeptState>>);
 
@@ -163,6 +164,8 @@ struct KeptState {
     held_bytes: usize,
     /// When the first of `held` goes to the log.
     hold_until: Option<Instant>,
+    /// Who wants to hear what is printed from now on.
+    listeners: Vec<mpsc::UnboundedSender<Vec<u8>>>,
 }
 
 impl Kept {
@@ -199,8 +202,16 @@ impl Kept {
         bytes.get(start..).unwrap_or_default().to_vec()
     }
 
+    /// What it prints on standard error from now on, until the receiver is dropped.
+    pub(super) fn listen(&self) -> mpsc::UnboundedReceiver<Vec<u8>> {
+        let (listener, printed) = mpsc::unbounded_channel();
+        self.lock().listeners.push(listener);
+        printed
+    }
+
     fn handle_bytes(&self, bytes: &[u8]) {
         let mut state = self.lock();
+        state.listeners.retain(|listener| listener.send(bytes.to_vec()).is_ok());
         if state.booting {
             state.bytes.extend(bytes);
             let over = state.bytes.len().saturating_sub(KEPT_MAX);

@@ -13,15 +13,26 @@ use tokio::io::unix::AsyncFd;
 
 use super::Exit;
 use super::spawn::Order;
+use super::template::Parent;
 
 /// Waits until the process has ended, kills what is left of its group, and only then takes its status: until that
 /// moment the kernel gives its id, which is the group's, to nobody else.
-pub(super) async fn reap(pid: Pid, pidfd: Arc<OwnedFd>, orders: mpsc::Sender<Order>) -> Exit {
+///
+/// `parent`: whose child it is, if it is not Keepwarm's own.
+pub(super) async fn reap(
+    pid: Pid,
+    pidfd: Arc<OwnedFd>,
+    orders: mpsc::Sender<Order>,
+    parent: Option<Parent>,
+) -> Exit {
     let pidfd = wait_exited(pidfd).await;
     // An error: nobody is left, or it died before it had a group.
     let _ = kill_process_group(pid, Signal::KILL);
     // An error: the thread has ended, and its guardian with it.
     let _ = orders.send(Order::Forget(pid));
+    if let Some(parent) = parent {
+        return parent.reap(pid).await;
+    }
     let status = retry(|| waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED));
     Exit::from_wait(status.ok().flatten().as_ref())
 }

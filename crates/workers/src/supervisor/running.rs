@@ -5,19 +5,25 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use keepwarm_policy::scale::{self, Scaler};
 use rustix::process::{Pid, Signal};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::app::{Action, End, Generation, Phase, StopSignal, WorkerId};
+use super::app::{Action, End, Generation, Phase, StopSignal, Surroundings, WorkerId};
 use super::output::{Kept, Output, Source};
+use super::priority::Quiet;
 use super::spawn::{Launch, Line, Order, Spawned};
+use super::template::{self, Template};
 use super::{
-    AppSpec, Exit, LinkEvent, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot, WorkerState, reap,
+    AppSpec, Death, Exit, LinkEvent, Memory, Reason, Verdict, WorkerKey, WorkerLink, WorkerLinks,
+    WorkerSnapshot, WorkerState, reap, stack,
 };
+
+mod looks;
 
 /// How long after a worker's end its last words are waited for. They are in the pipe already; only a process that has left
 /// the worker's group can keep it open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// What all generations share.
 pub(super) struct Context {
@@ -26,6 +32,7 @@ pub(super) struct Context {
     pub(super) events: UnboundedSender<ProcessEvent>,
     pub(super) orders: mpsc::Sender<Order>,
     pub(super) output: Output,
+    pub(super) quiet: Quiet,
 }
 
 /// What happened to a process.
@@ -40,6 +47,8 @@ pub(super) struct ProcessEvent {
 pub(super) enum What {
     Spawned(Spawned),
     Ended(End),
+    /// It was asked for its stack, and has shown it.
+    Stack,
 }
 
 /// The app was given up in this generation.
@@ -59,6 +68,12 @@ pub(super) struct Running {
     pub(super) generation: u64,
     pub(super) machine: Generation,
     processes: BTreeMap<WorkerId, Process>,
+    /// With `preload`, from the first start on.
+    template: Option<Template>,
+    /// Decides how many workers there are; none where that is fixed.
+    scaler: Option<Scaler>,
+    /// It was said that there is no memory for another worker.
+    told_no_room: bool,
 }
 
 struct Process {
@@ -69,6 +84,9 @@ struct Process {
     spawned: Option<Handle>,
     /// To be sent when it has been spawned.
     pending: Option<StopSignal>,
+    /// It has a low priority until it is ready.
+    quiet: bool,
+    memory: Option<Memory>,
 }
 
 struct Handle {
@@ -80,9 +98,28 @@ struct Handle {
 }
 
 impl Running {
-    pub(super) fn new(spec: AppSpec, generation: u64, phase: Phase, now: Instant) -> Self {
-        let machine = Generation::new(&spec, phase, now);
-        Self { spec: Arc::new(spec), generation, machine, processes: BTreeMap::new() }
+    pub(super) fn new(
+        spec: AppSpec,
+        generation: u64,
+        phase: Phase,
+        around: Surroundings,
+        now: Instant,
+    ) -> Self {
+        let machine = Generation::new(&spec, phase, around, now);
+        let scaler = spec.scaling.map(|scaling| {
+            let settings = scale::Settings { min: scaling.min, max: scaling.max, idle: scaling.idle };
+            Scaler::new(settings, machine.target(), now)
+        });
+        let processes = BTreeMap::new();
+        Self {
+            spec: Arc::new(spec),
+            generation,
+            machine,
+            processes,
+            scaler,
+            told_no_room: false,
+            template: None,
+        }
     }
 
     /// Performs what has been decided; gives the news that the app was given up, if it was.
@@ -107,6 +144,10 @@ impl Running {
                 self.handle_spawned(id, spawned, context);
                 None
             }
+            What::Stack => {
+                self.machine.handle_stack(id, now);
+                None
+            }
             What::Ended(end) => {
                 if let (WorkerState::Draining | WorkerState::Stopping, End::Exited(exit)) =
                     (self.machine.state(id), &end)
@@ -126,11 +167,10 @@ impl Running {
         }
     }
 
-    pub(super) fn handle_link(&mut self, event: &LinkEvent, now: Instant) {
+    pub(super) fn handle_link(&mut self, event: &LinkEvent, context: &Context, now: Instant) {
         let pid = event.worker().pid;
-        let is_it =
-            |process: &Process| process.spawned.as_ref().is_some_and(|handle| handle.source.pid == pid);
-        let Some((&id, process)) = self.processes.iter().find(|(_, process)| is_it(process)) else { return };
+        let Some(id) = self.worker_of(pid) else { return };
+        let Some(process) = self.processes.get(&id) else { return };
         match event {
             LinkEvent::Ready { adapter, kind, language, streams, .. } => {
                 process.finish_boot();
@@ -141,30 +181,61 @@ impl Running {
                     adapter, kind, language, streams, boot_ms = took, "the worker is ready"
                 );
                 self.machine.handle_ready(id, now);
+                self.end_quiet(id, context);
             }
             LinkEvent::Closed { reason, .. } => self.machine.handle_closed(id, reason, now),
-            LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, reason, now),
-            LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, reason, now),
+            LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, Death::Wire, reason, now),
+            LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, Death::Timeout, reason, now),
             LinkEvent::Drained { .. } => self.machine.handle_drained(id, now),
+            LinkEvent::Slow { .. } => drop(self.ask_for_stack(id)),
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
+            LinkEvent::RequestsReached { .. } => self.machine.handle_requests_reached(id, now),
         }
     }
 
     pub(super) fn snapshot(&self) -> impl Iterator<Item = WorkerSnapshot> {
-        self.machine.view().into_iter().map(|view| WorkerSnapshot {
-            app: self.spec.name.clone(),
-            number: view.number,
-            generation: self.generation,
-            pid: view.id.and_then(|id| self.pid(id)),
-            state: view.state,
-            since: view.since,
-            restarts: view.restarts,
+        self.machine.view().into_iter().map(|view| {
+            let process = view.id.and_then(|id| self.processes.get(&id));
+            let handle = process.and_then(|process| process.spawned.as_ref());
+            let link = handle.and_then(|handle| handle.link.as_ref());
+            WorkerSnapshot {
+                app: self.spec.name.clone(),
+                number: view.number,
+                generation: self.generation,
+                pid: handle.map(|handle| handle.source.pid),
+                state: view.state,
+                since: view.since,
+                started: process.map(|process| process.started),
+                requests: link.map_or(0, |link| link.requests().given()),
+                memory: process.and_then(|process| process.memory),
+                leaving: view.leaving,
+                restarts: view.restarts,
+            }
         })
     }
 
     fn perform(&mut self, action: Action, context: &Context, now: Instant) -> Option<GivenUp> {
         match action {
-            Action::Spawn { id, number } => self.spawn(id, number, context, now),
+            Action::Spawn { id, number, quiet } => self.spawn(id, number, quiet, context, now),
+            Action::Recycle { id, why, detail } => {
+                let reason = why.name();
+                self.record(id, &format!("the worker is to be replaced ({reason}): {detail}"));
+            }
+            Action::NoRoom { id, own, available } => {
+                let number = self.processes.get(&id).map(|process| process.number);
+                tracing::warn!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, own, available,
+                    "the worker holds more than max_memory, and there is no memory for a replacement: it goes on"
+                );
+            }
+            Action::Keep { id, number, reason } => {
+                tracing::error!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    "the worker's replacement {reason}, as those before it: the worker goes on, and is tried to be replaced later"
+                );
+            }
             Action::Retire { id } => {
                 self.record(id, "the worker takes no more requests");
                 if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
@@ -172,8 +243,19 @@ impl Running {
                 }
             }
             Action::Signal { id, signal, why } => {
+                self.condemn(id);
                 self.record(id, &format!("the worker {why}: {}", signal.name()));
-                self.signal(id, signal);
+                match signal {
+                    StopSignal::Quit => self.see_stack(id, context),
+                    StopSignal::Term => {
+                        if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
+                            // What it still holds has the time until the kill to end in order.
+                            link.say_goodbye();
+                        }
+                        self.signal(id, signal);
+                    }
+                    StopSignal::Kill => self.signal(id, signal),
+                }
             }
             Action::Restart { id, number, reason, wait } => {
                 tracing::warn!(
@@ -210,31 +292,95 @@ impl Running {
         None
     }
 
-    fn spawn(&mut self, id: WorkerId, number: u32, context: &Context, now: Instant) {
-        let kept = Kept::new(*self.machine.phase() == Phase::First);
-        self.processes.insert(id, Process { number, started: now, kept, spawned: None, pending: None });
+    /// A worker that is killed for what it does is given nothing more.
+    fn condemn(&self, id: WorkerId) {
+        let Some(link) = self.handle(id).and_then(|handle| handle.link.as_ref()) else { return };
+        match self.machine.doom(id) {
+            Some(Death::Timeout) => link.condemn(Verdict::TimedOut),
+            Some(Death::Memory) => link.condemn(Verdict::Memory),
+            Some(_) => link.retire(),
+            None => {}
+        }
+    }
+
+    fn spawn(&mut self, id: WorkerId, number: u32, quiet: bool, context: &Context, now: Instant) {
+        let hold = *self.machine.phase() == Phase::First;
         let events = context.events.clone();
         let (app, generation) = (self.spec.name.clone(), self.generation);
-        let reply = Box::new(move |result: std::io::Result<Spawned>| {
+        let reply = move |result: Result<Spawned, End>| {
             let what = match result {
                 Ok(spawned) => What::Spawned(spawned),
-                Err(error) => What::Ended(End::NotSpawned(error.to_string())),
+                Err(end) => What::Ended(end),
             };
             // An error: the supervisor has gone, and with the wire and the pipes dropped here the worker goes too.
             let _ = events.send(ProcessEvent { app, generation, id, what });
+        };
+        let mut process = Process {
+            number,
+            started: now,
+            kept: Kept::new(hold),
+            spawned: None,
+            pending: None,
+            quiet,
+            memory: None,
+        };
+        if self.spec.preload {
+            if let Some(template) = self.fork(number, Box::new(reply), hold, quiet, context) {
+                process.kept = template.kept.clone();
+                // It has its template's priority.
+                process.quiet |= template.quiet;
+            }
+            self.processes.insert(id, process);
+            return;
+        }
+        self.processes.insert(id, process);
+        let reply = Box::new(move |result: std::io::Result<Spawned>| {
+            reply(result.map_err(|error| End::NotSpawned(error.to_string())));
         });
         // The thread ends only after the last clone of `orders`.
-        let _ = context.orders.send(Order::Spawn(Launch { spec: self.spec.clone(), number }, reply));
+        let launch = Launch { spec: self.spec.clone(), number, quiet: quiet.then_some(context.quiet) };
+        let _ = context.orders.send(Order::Spawn(launch, reply));
+    }
+
+    /// Has the template fork a worker; starts one if there is none. What it prints until then is why the worker does not come.
+    fn fork(
+        &mut self,
+        number: u32,
+        reply: template::Reply,
+        hold: bool,
+        quiet: bool,
+        context: &Context,
+    ) -> Option<&Template> {
+        let refused = match &self.template {
+            Some(template) => template.fork(number, reply).err(),
+            None => Some(reply),
+        };
+        let started = refused.map(|reply| {
+            let template = Template::start(&self.spec, self.generation, hold, quiet, context);
+            // An error: the supervisor's runtime is going down.
+            let _ = template.fork(number, reply);
+            template
+        });
+        if started.is_some() {
+            self.template = started;
+        }
+        self.template.as_ref()
     }
 
     fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
-        let Spawned { pid, pidfd, line, stdout, stderr } = spawned;
+        let Spawned { pid, pidfd, line, pipes, parent } = spawned;
         let pidfd = Arc::new(pidfd);
+        let hold = *self.machine.phase() == Phase::First;
         let Some(process) = self.processes.get_mut(&id) else { return };
+        if parent.is_some() {
+            // Until now it was its template's.
+            process.kept = Kept::new(hold);
+        }
         let number = process.number;
         let raw_pid = pid.as_raw_nonzero().get().cast_unsigned();
         let source = Source { app: self.spec.name.clone(), worker: number, pid: raw_pid };
-        let last_words = context.output.attach(source.clone(), stdout, stderr, process.kept.clone());
+        let last_words =
+            context.output.attach(source.clone(), pipes.stdout, pipes.stderr, process.kept.clone());
         let wanted = self.machine.state(id) == WorkerState::Starting;
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
@@ -245,9 +391,12 @@ impl Running {
                 Line::Server(addresses) => context.links.adopt_server(key, addresses, events),
             }
         });
+        if let (Some(link), Some(most)) = (&link, self.machine.max_requests(id)) {
+            link.requests().set_limit(most);
+        }
         process.spawned = Some(Handle { pid, pidfd: pidfd.clone(), source, link });
         let pending = process.pending.take();
-        self.watch(id, pid, pidfd, last_words, context);
+        self.watch(id, pid, pidfd, parent, last_words, context);
         if let Some(signal) = pending {
             self.signal(id, signal);
         }
@@ -259,13 +408,14 @@ impl Running {
         id: WorkerId,
         pid: Pid,
         pidfd: Arc<OwnedFd>,
+        parent: Option<template::Parent>,
         last_words: tokio::sync::oneshot::Receiver<()>,
         context: &Context,
     ) {
         let (app, generation) = (self.spec.name.clone(), self.generation);
         let (events, orders) = (context.events.clone(), context.orders.clone());
         tokio::spawn(async move {
-            let exit = reap::reap(pid, pidfd, orders).await;
+            let exit = reap::reap(pid, pidfd, orders, parent).await;
             // An error: something outside the group holds the pipe; its words are still logged when they come.
             let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
             let what = What::Ended(End::Exited(exit));
@@ -274,11 +424,44 @@ impl Running {
         });
     }
 
+    /// Asks for its stack, and reports when it is there.
+    fn see_stack(&mut self, id: WorkerId, context: &Context) {
+        let Some(printed) = self.ask_for_stack(id) else { return };
+        let (app, generation, events) = (self.spec.name.clone(), self.generation, context.events.clone());
+        tokio::spawn(async move {
+            stack::hear(printed).await;
+            // An error: the supervisor has gone.
+            let _ = events.send(ProcessEvent { app, generation, id, what: What::Stack });
+        });
+    }
+
+    /// Has a worker print the stack of what it is doing into the log; gives what it prints from now on.
+    pub(super) fn ask_for_stack(&mut self, id: WorkerId) -> Option<UnboundedReceiver<Vec<u8>>> {
+        let process = self.processes.get(&id)?;
+        process.spawned.as_ref()?;
+        let printed = process.kept.listen();
+        self.signal(id, StopSignal::Quit);
+        Some(printed)
+    }
+
+    /// The worker with this process id.
+    pub(super) fn worker_of(&self, pid: u32) -> Option<WorkerId> {
+        let is_it =
+            |process: &Process| process.spawned.as_ref().is_some_and(|handle| handle.source.pid == pid);
+        self.processes.iter().find(|(_, process)| is_it(process)).map(|(&id, _)| id)
+    }
+
     fn signal(&mut self, id: WorkerId, signal: StopSignal) {
         let Some(process) = self.processes.get_mut(&id) else { return };
         match &process.spawned {
             Some(handle) => reap::send_signal(handle.pid, &handle.pidfd, signal.number()),
-            None => process.pending = Some(signal),
+            None => {
+                process.pending = Some(signal);
+                // It takes a template a millisecond to fork: one that has not is still loading, or hangs.
+                if let Some(template) = &self.template {
+                    template.kill();
+                }
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Exit;
 
@@ -23,6 +23,8 @@ pub struct AppSpec {
     pub env: Vec<(OsString, OsString)>,
     /// How it is spoken to.
     pub contact: Contact,
+    /// The command loads the app once and forks the workers (`spec/wire.md` §9).
+    pub preload: bool,
     /// How many processes; at least one is started.
     pub workers: usize,
     /// How long a worker may take from its start to HELLO.
@@ -31,10 +33,41 @@ pub struct AppSpec {
     pub drain_timeout: Duration,
     /// How often a worker that dies young is started again, with back-off, before its place is given up.
     pub start_retries: u32,
+    /// When a worker that does well is replaced nevertheless.
+    pub recycling: Recycling,
+    /// `Some`: the number of workers follows the load, beginning with `workers`.
+    pub scaling: Option<Scaling>,
+    /// How long an idle worker may take to answer a PING, before it counts as hung and is killed. `None`: it is not asked.
+    pub hang_timeout: Option<Duration>,
+}
+
+/// When a worker that does well is replaced nevertheless. Each worker draws limits of its own, up to a tenth lower, so that those which
+/// started together do not end together.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recycling {
+    /// After so many requests.
+    pub max_requests: Option<u64>,
+    /// After so long a time of serving.
+    pub max_age: Option<Duration>,
+    /// Above so many bytes of anonymous memory of its own: it is replaced.
+    pub max_memory: Option<u64>,
+    /// Above so many: it is killed, with what it holds.
+    pub kill_memory: Option<u64>,
+}
+
+/// Between which numbers of workers an app moves.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Scaling {
+    /// At least so many; not 0.
+    pub min: usize,
+    /// At most so many.
+    pub max: usize,
+    /// A worker that was not needed for so long is taken away.
+    pub idle: Duration,
 }
 
 impl AppSpec {
-    /// A spec with the defaults: one worker in the current directory, 60 s to boot, 30 s to drain, three retries.
+    /// A spec with the defaults: one worker in the current directory, 60 s to boot, 30 s to drain, three retries; no recycling.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, command: Vec<OsString>) -> Self {
         Self {
@@ -43,10 +76,14 @@ impl AppSpec {
             directory: PathBuf::from("."),
             env: Vec::new(),
             contact: Contact::Wire,
+            preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 3,
+            recycling: Recycling::default(),
+            scaling: None,
+            hang_timeout: None,
         }
     }
 }
@@ -115,68 +152,4 @@ pub struct ReloadReport {
     pub removed: Vec<Arc<str>>,
     /// From the request until every new worker was ready.
     pub took: Duration,
-}
-
-/// What runs at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// All workers, by app, generation and number; a place that waits for its restart is there as [`WorkerState::Dead`].
-    pub workers: Vec<WorkerSnapshot>,
-    /// The apps that were given up.
-    pub failed: Vec<FailedApp>,
-}
-
-/// An app that was given up.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FailedApp {
-    /// Its name.
-    pub app: Arc<str>,
-    /// Why.
-    pub reason: String,
-}
-
-/// One worker at one moment.
-#[derive(Clone, Debug)]
-pub struct WorkerSnapshot {
-    /// The app's name.
-    pub app: Arc<str>,
-    /// Its place among the app's workers, from 1.
-    pub number: u32,
-    /// The generation it belongs to.
-    pub generation: u64,
-    /// Its process id; none while it is being spawned, and when it is dead.
-    pub pid: Option<u32>,
-    /// What it does.
-    pub state: WorkerState,
-    /// Since when.
-    pub since: Instant,
-    /// How many workers had this place in this generation before.
-    pub restarts: u64,
-}
-
-/// The life of a worker.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum WorkerState {
-    /// Spawned; HELLO has not come.
-    Starting,
-    /// Takes requests.
-    Ready,
-    /// Takes none any more, finishes those it has.
-    Draining,
-    /// Is being ended.
-    Stopping,
-    /// No process: its place waits for the back-off, or was given up.
-    Dead,
-}
-
-impl fmt::Display for WorkerState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Starting => "starting",
-            Self::Ready => "ready",
-            Self::Draining => "draining",
-            Self::Stopping => "stopping",
-            Self::Dead => "dead",
-        })
-    }
 }

@@ -143,6 +143,49 @@ async fn a_worker_that_the_dispatching_side_condemns_is_killed_and_replaced() {
     bench.stop().await;
 }
 
+/// As [`SERVE`], and shows a stack when it is asked for one.
+const SERVE_WITH_STACK: &str = r#"
+    trap 'echo the stack of the worker >&2' QUIT
+    printf HELLO >&"$KEEPWARM_FD"
+    cat <&"$KEEPWARM_FD" >/dev/null &
+    while kill -0 $! 2>/dev/null; do wait $!; done"#;
+
+#[tokio::test]
+async fn a_worker_that_is_stuck_shows_its_stack_before_it_is_killed() {
+    // The other ignores the question, and is killed all the same.
+    let silent = format!("trap '' QUIT; {SERVE}");
+    let bench = Bench::start_ready(vec![sh("stuck", SERVE_WITH_STACK), sh("stuck-silent", &silent)]).await;
+    for app in ["stuck", "stuck-silent"] {
+        let worker = bench.wait_ready(app, 1).await.remove(0);
+        let pid = worker.pid.unwrap();
+        let key = WorkerKey { app: worker.app, number: 1, generation: 1, pid };
+        bench.links.say(LinkEvent::Stuck { worker: key, reason: "hangs".to_owned() });
+        until("another worker", async || {
+            let workers = bench.workers(app, WorkerState::Ready).await;
+            workers.into_iter().find(|worker| worker.pid != Some(pid))
+        })
+        .await;
+        let told = records(app).into_iter().filter_map(|record| record.field("reason").map(str::to_owned));
+        assert_eq!(told.collect::<Vec<_>>().last().unwrap(), "hangs; killed by signal 9 (SIGKILL)");
+    }
+    assert_eq!(printed("stuck"), ["the stack of the worker"]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_worker_shows_its_stack_and_goes_on() {
+    let bench = Bench::start_ready(vec![sh("shows", SERVE_WITH_STACK)]).await;
+    let worker = bench.wait_ready("shows", 1).await.remove(0);
+    let pid = worker.pid.unwrap();
+    assert_eq!(bench.supervisor.stack(pid).await.unwrap(), b"the stack of the worker\n");
+    let key = WorkerKey { app: worker.app, number: 1, generation: 1, pid };
+    bench.links.say(LinkEvent::Slow { worker: key });
+    until("it is in the log twice", async || (printed("shows").len() == 2).then_some(())).await;
+    assert_eq!(bench.wait_ready("shows", 1).await[0].pid, Some(pid));
+    assert_eq!(bench.supervisor.stack(1).await, None);
+    bench.stop().await;
+}
+
 #[tokio::test]
 async fn a_worker_that_wants_to_go_is_replaced_first() {
     let bench = Bench::start_ready(vec![sh("leaving", SERVE)]).await;

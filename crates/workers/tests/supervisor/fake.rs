@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use keepwarm_workers::supervisor::{Addresses, LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+use keepwarm_policy::scale::Load;
+use keepwarm_workers::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -18,6 +19,7 @@ use tracing::{Event, Metadata, Subscriber, span};
 pub(crate) enum Told {
     Adopted(WorkerKey),
     Retired(WorkerKey),
+    Goodbye(WorkerKey),
     Failed(String, Option<String>),
 }
 
@@ -57,8 +59,12 @@ impl WorkerLinks for FakeLinks {
         self.tell(Told::Adopted(worker.clone()));
         let _ = self.events.set(events.clone());
         let stream = tokio::net::UnixStream::from_std(socket.into()).expect("a non-blocking socket");
-        let link =
-            Arc::new(FakeLink { worker: worker.clone(), drain: Arc::default(), told: self.told.clone() });
+        let link = Arc::new(FakeLink {
+            worker: worker.clone(),
+            drain: Arc::default(),
+            told: self.told.clone(),
+            requests: Requests::default(),
+        });
         let drain = link.drain.clone();
         tokio::spawn(async move {
             let (mut from, mut to) = stream.into_split();
@@ -97,7 +103,8 @@ impl WorkerLinks for FakeLinks {
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink> {
         self.tell(Told::Adopted(worker.clone()));
-        let link = FakeServer { worker: worker.clone(), events: events.clone(), told: self.told.clone() };
+        let (told, requests) = (self.told.clone(), Requests::default());
+        let link = FakeServer { worker: worker.clone(), events: events.clone(), told, requests };
         tokio::spawn(async move {
             while tokio::net::TcpStream::connect(addresses.tcp).await.is_err() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -116,6 +123,10 @@ impl WorkerLinks for FakeLinks {
 
     fn promote(&self, _generation: u64) {}
 
+    fn load(&self, _app: &str) -> Load {
+        Load::default()
+    }
+
     fn set_failed(&self, app: &str, reason: Option<String>) {
         self.tell(Told::Failed(app.to_owned(), reason));
     }
@@ -125,12 +136,27 @@ struct FakeLink {
     worker: WorkerKey,
     drain: Arc<Notify>,
     told: Arc<Mutex<Vec<Told>>>,
+    requests: Requests,
 }
 
 impl WorkerLink for FakeLink {
     fn retire(&self) {
         tell(&self.told, Told::Retired(self.worker.clone()));
         self.drain.notify_one();
+    }
+
+    fn say_goodbye(&self) {
+        tell(&self.told, Told::Goodbye(self.worker.clone()));
+    }
+
+    fn ping(&self) {}
+
+    fn is_silent(&self) -> bool {
+        false
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
     }
 }
 
@@ -139,12 +165,25 @@ struct FakeServer {
     worker: WorkerKey,
     events: UnboundedSender<LinkEvent>,
     told: Arc<Mutex<Vec<Told>>>,
+    requests: Requests,
 }
 
 impl WorkerLink for FakeServer {
     fn retire(&self) {
         tell(&self.told, Told::Retired(self.worker.clone()));
         let _ = self.events.send(LinkEvent::Drained { worker: self.worker.clone() });
+    }
+
+    fn say_goodbye(&self) {}
+
+    fn ping(&self) {}
+
+    fn is_silent(&self) -> bool {
+        false
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
     }
 }
 

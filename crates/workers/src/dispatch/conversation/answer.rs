@@ -6,7 +6,7 @@ use keepwarm_net::{Exchange, Spool, Wait};
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
-use super::{Conversation, GIVEN_AT_MOST, SPOOL_MEMORY, UNSENT_ENOUGH};
+use super::{Conversation, SPOOL_MEMORY, UNSENT_ENOUGH};
 
 impl Conversation<'_, '_> {
     /// Takes what the worker has said, as long as there is room for it.
@@ -42,15 +42,30 @@ impl Conversation<'_, '_> {
             Item::Want => self.wanted = true,
             Item::Credit => {}
             Item::Reset { code, reason, unprocessed } => self.handle_reset(code, &reason, unprocessed),
-            Item::Lost { unprocessed } => self.handle_lost(unprocessed),
+            Item::Lost { unprocessed, verdict } => self.handle_lost(unprocessed, verdict),
+            Item::Quarantined(time) => self.refuse_quarantined(time),
             Item::Refused(reason) => {
                 self.over = true;
                 let sentence = format!("The application is not running: {reason}.");
                 fail_later(self.exchange, 503, "app_failed", &sentence, 10);
             }
+            Item::Goodbye => self.end_stream(),
             // Only after a 101, which hands the conversation over.
             Item::Message { .. } | Item::Close(..) => {}
         }
+    }
+
+    /// Ends an answer that has begun and goes on and on: its application learns that nobody listens any more, its client that it was cut.
+    fn end_stream(&mut self) {
+        if !self.exchange.answered() || self.complete {
+            return;
+        }
+        self.over = true;
+        if let Some((link, stream)) = self.call.given() {
+            self.call.abandon();
+            link.reset(stream, ResetCode::CANCELLED, "the time to finish is over");
+        }
+        self.exchange.abort("draining");
     }
 
     fn handle_frame(&mut self, frame: &[u8]) {
@@ -62,7 +77,7 @@ impl Conversation<'_, '_> {
                 self.exchange.informational(status, fields.pairs());
             }
             Ok(Some((FromWorker::Trailers { fields, .. }, _))) => {
-                self.complete = true;
+                self.answered_to_end();
                 match &mut self.spool {
                     Some(_) => {}
                     None => self.exchange.end_with_trailers(fields.pairs()),
@@ -74,10 +89,18 @@ impl Conversation<'_, '_> {
     }
 
     fn handle_response(&mut self, response: &Response<'_>) {
-        self.complete = response.end;
+        if response.end {
+            self.answered_to_end();
+        }
         self.application_works();
         if response.status == 101 {
             return super::websocket::begin(self, response);
+        }
+        if let Ok(true) = self.exchange.hand_file(response.status, response.fields.pairs()) {
+            // The edge sends it, and the worker is free.
+            self.stop_waiting();
+            self.over = true;
+            return;
         }
         let length = response.end.then_some(response.body.len() as u64);
         match self.exchange.head(response.status, length, response.close, response.fields.pairs()) {
@@ -108,7 +131,9 @@ impl Conversation<'_, '_> {
         if let Some((link, stream)) = self.call.given() {
             link.release(stream, bytes.len());
         }
-        self.complete = over;
+        if over {
+            self.answered_to_end();
+        }
         self.application_works();
         let spools = self.buffers_answer && self.exchange.unsent() >= UNSENT_ENOUGH;
         if spools || self.spool.is_some() {
@@ -120,6 +145,11 @@ impl Conversation<'_, '_> {
             self.exchange.end();
             self.log_wrong_length();
         }
+    }
+
+    fn answered_to_end(&mut self) {
+        self.completed();
+        self.app.handle_answer(&self.call.about);
     }
 
     fn log_wrong_length(&self) {
@@ -157,42 +187,6 @@ impl Conversation<'_, '_> {
                 Poll::Ready(())
             }
             Poll::Pending => Poll::Pending,
-        }
-    }
-
-    fn handle_reset(&mut self, code: ResetCode, reason: &str, unprocessed: bool) {
-        self.complete = true;
-        if unprocessed && self.given < GIVEN_AT_MOST && self.may_be_given_again(true) {
-            self.complete = false;
-            return self.give_again("the worker refused it");
-        }
-        self.over = true;
-        if unprocessed && !self.exchange.answered() {
-            let sentence = "No worker took the request.";
-            return fail_later(self.exchange, 503, "worker_refused", sentence, 1);
-        }
-        let name = match code {
-            ResetCode::TOO_SHORT => "body_too_short",
-            _ => "app_error",
-        };
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), code = code.name(), reason, "the application failed");
-        match self.exchange.answered() {
-            true => self.exchange.abort(name),
-            false => fail(self.exchange, 500, name, "The application failed to answer this request."),
-        }
-    }
-
-    fn handle_lost(&mut self, unprocessed: bool) {
-        if self.may_be_given_again(unprocessed) {
-            return self.give_again("its worker died");
-        }
-        self.complete = true;
-        self.over = true;
-        tracing::error!(app = %self.app.name, id = %id(self.exchange), answered = self.exchange.answered(),
-            "the worker died with this request");
-        match self.exchange.answered() {
-            true => self.exchange.abort("worker_died"),
-            false => fail(self.exchange, 502, "worker_died", "The process that had this request died."),
         }
     }
 }

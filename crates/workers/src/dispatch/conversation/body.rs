@@ -4,13 +4,13 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{BodyError, BodyProgress, Exchange, Gone, Spool, Wait};
+use keepwarm_net::{BodyError, BodyProgress, Exchange, Gone, Spool};
 use keepwarm_wire::frame::MAX_BODY;
 
 use super::super::app::App;
 use super::super::link::BodyKind;
 use super::super::request::OpeningBody;
-use super::{Conversation, EXPECTED_BODY, SPOOL_MEMORY};
+use super::{Conversation, SPOOL_MEMORY};
 
 /// Where the rest of the request's body comes from.
 pub(in crate::dispatch) enum Source {
@@ -161,24 +161,6 @@ impl Conversation<'_, '_> {
             self.source = Source::Sent;
             self.expecting = None;
             self.application_works();
-        }
-    }
-
-    /// The application waits for the client: its own time stands still, but that of a place is bounded.
-    fn client_is_slow(&mut self) {
-        let deadlines = self.exchange.deadlines();
-        match self.expecting {
-            Some(_) if deadlines.is_set(Wait::Answer) => {}
-            Some(_) => deadlines.set_after(Wait::Answer, EXPECTED_BODY),
-            None => deadlines.set(Wait::Answer, None),
-        }
-    }
-
-    /// The application's time runs (again).
-    pub(super) fn application_works(&mut self) {
-        match self.complete {
-            true => self.exchange.deadlines().set(Wait::Answer, None),
-            false => self.exchange.deadlines().set_after(Wait::Answer, self.app.policy().request_timeout),
         }
     }
 }

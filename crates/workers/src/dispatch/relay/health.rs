@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use keepwarm_http1::{Fields, RequestBody, RequestOptions};
 use keepwarm_net::{Answer, Client, Endpoint, Http1, RequestLine};
 use tokio::time::{Instant, timeout};
 
+use super::super::activity::About;
 use super::super::app::{App, Places};
 use super::super::link::Link;
 use super::place::Server;
-use super::{Protocol, ServerPolicy};
+use super::{Protocol, ServerPolicy, lock};
 use crate::supervisor::LinkEvent;
 
 /// Between two tries while it boots: doubled from the first to the second.
@@ -22,12 +24,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(200);
 /// A server that listens nowhere for this long probably does not know where it is to.
 const HINT_AFTER: Duration = Duration::from_secs(10);
-/// Between two questions to one that serves.
-const EVERY: Duration = Duration::from_secs(10);
+/// Between two questions to one that owes an answer.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// So many questions in a row without an answer, and it is killed.
-const MISSED: u32 = 3;
 
 /// Attends to one server for as long as it lives, as a task of a data-plane thread.
 pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
@@ -79,32 +79,28 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
     None
 }
 
+/// Asks when somebody wants to know: the supervisor, while it has nothing to do, or whoever waited too long for an answer.
 async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint) {
-    let mut missed = 0;
     loop {
-        let suspected = timeout(EVERY, server.look.notified()).await.is_ok();
-        let (dead, busy) = {
-            let inner = link.lock();
-            (inner.dead, !inner.calls.is_empty())
-        };
-        if dead {
+        server.look.notified().await;
+        if link.lock().dead {
             return;
         }
-        if busy && !suspected {
-            // Whether it answers shows by itself.
-            missed = 0;
-            continue;
-        }
+        let suspected = lock(&server.suspected).take();
         let Some(policy) = app.policy().server.clone() else { return };
         match ask(endpoint, &policy).await {
-            Ok(()) => missed = 0,
+            Ok(()) => server.owes_answer.store(false, Ordering::Relaxed),
             Err(why) => {
-                missed += 1;
                 let why = why.unwrap_or_else(|| "it takes no connection".to_owned());
-                tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why, missed,
+                tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,
                     "the worker does not answer when it is asked for its health");
-                if missed >= MISSED || suspected {
-                    return link.kill("does not answer any more");
+                if let Some(culprit) = suspected {
+                    return link.give_up(&culprit, "does not answer since a request timed out");
+                }
+                // As long as it owes an answer, it is asked for it.
+                tokio::time::sleep(AGAIN).await;
+                if server.owes_answer.load(Ordering::Relaxed) {
+                    server.look.notify_one();
                 }
             }
         }
@@ -112,13 +108,17 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
 }
 
 impl Link {
-    /// A request has timed out here. A server that works on one request at a time is killed; one that holds others is asked, and killed if it does not answer.
-    pub(super) fn suspect(&self) {
+    /// A request has timed out here. A server that works on one request at a time is given up; one that holds others is asked, and given up if it does not
+    /// answer.
+    pub(super) fn suspect(&self, culprit: &About) {
         let concurrency =
             self.app.upgrade().and_then(|app| app.policy().server.as_ref().map(|s| s.concurrency));
         match (&self.server, concurrency) {
-            (Some(server), Some(2..)) => server.look.notify_one(),
-            _ => self.kill("had a request that timed out"),
+            (Some(server), Some(2..)) => {
+                *lock(&server.suspected) = Some(culprit.clone());
+                server.look.notify_one();
+            }
+            _ => self.give_up(culprit, "had a request that timed out"),
         }
     }
 }

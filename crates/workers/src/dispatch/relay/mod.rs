@@ -22,17 +22,19 @@ mod tunnel;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{BodyError, Codec, Exchange, Http1, Need, Pool, PoolSettings, Request, Spool};
+use keepwarm_net::{BodyError, Codec, Exchange, Http1, Need, Pool, PoolSettings, Request, Spool, Times};
 use keepwarm_policy::Expectation;
 use tokio::time::Instant;
 
+use super::activity::About;
 use super::app::App;
 use super::call::Call;
 use super::conversation::body::{Source, read_whole};
+use super::quarantine::Trial;
 pub(super) use health::attend;
 pub(super) use place::{Server, ServerLink};
 
@@ -99,8 +101,8 @@ impl Default for Servers {
 const IDLE: usize = 128;
 
 impl Servers {
-    fn expectation(&self) -> std::sync::MutexGuard<'_, Expectation> {
-        self.expectation.lock().unwrap_or_else(PoisonError::into_inner)
+    fn expectation(&self) -> MutexGuard<'_, Expectation> {
+        lock(&self.expectation)
     }
 }
 
@@ -111,6 +113,9 @@ const READ_FIRST: u64 = 16 * 1024;
 pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>) {
     exchange.request_mut().target = Some(Arc::clone(&app.name));
     let mut relay = Relay::<C>::new(app, exchange);
+    if let Some(time) = app.quarantine.refuses(&relay.call.about) {
+        return relay.refuse_quarantined(time);
+    }
     if let Err(error) = relay.collect().await {
         return relay.refuse_body(error);
     }
@@ -132,10 +137,12 @@ enum Verdict {
 }
 
 /// One request, through all tries.
-struct Relay<'a, 'c, C> {
+struct Relay<'a, 'c, C: Dialect> {
     app: &'a Arc<App>,
     exchange: &'a mut Exchange<'c>,
     call: Arc<Call>,
+    /// It was let through to see whether its route still kills workers.
+    trial: Option<Trial>,
     source: Source,
     /// A byte of a body that cannot be had again has been given to a worker.
     body_used: bool,
@@ -151,6 +158,8 @@ struct Relay<'a, 'c, C> {
     anew: bool,
     /// When it last began to wait for a worker.
     since: Instant,
+    /// When the server had said all of its answer.
+    ended: Option<Instant>,
     protocol: PhantomData<C>,
 }
 
@@ -159,8 +168,9 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         let wanted = exchange.request().passing.buffer_response;
         Self {
             app,
+            call: Call::new(About::of(exchange.request())),
             exchange,
-            call: Arc::default(),
+            trial: None,
             source: Source::Client,
             body_used: false,
             buffers_answer: wanted.unwrap_or(C::BLOCKING),
@@ -169,6 +179,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             risked: false,
             anew: false,
             since: Instant::now(),
+            ended: None,
             protocol: PhantomData,
         }
     }
@@ -234,7 +245,18 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     fn tell_again(&self, why: &'static str) {
         keepwarm_telemetry::counters::RETRIES.count(why);
-        tracing::warn!(app = %self.app.name, id = %self.id(), why, "the request is given to a worker once more");
+        tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.about, why,
+            "the request is given to a worker once more");
+    }
+
+    /// Where the time went, for those who count it.
+    fn times(&self) -> Times {
+        let ended = self.ended.unwrap_or_else(Instant::now);
+        let begun = self.call.in_work_since().unwrap_or(ended);
+        Times {
+            queue: begun.saturating_duration_since(self.since),
+            app: ended.saturating_duration_since(begun),
+        }
     }
 
     /// The id of the request, for a log record.
@@ -246,6 +268,10 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     fn request_timeout(&self) -> Duration {
         self.app.policy().request_timeout
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// No trailers.

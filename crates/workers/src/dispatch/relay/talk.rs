@@ -235,6 +235,8 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             lease.finish();
         }
         self.place = None;
+        self.relay.ended = Some(Instant::now());
+        self.relay.app.handle_answer(&self.relay.call.about);
         if self.relay.spool.is_none() {
             self.end_answer();
         }
@@ -353,7 +355,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             let key = &place.link.key;
             tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
                 ?limit, "request timed out");
-            place.link.suspect();
+            place.link.suspect(&self.relay.call.about);
         }
         match self.relay.exchange.answered() {
             true => self.relay.exchange.abort("request_timeout"),
@@ -365,6 +367,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     fn failed(&mut self, error: &ClientError) -> Verdict {
         let Some(lease) = self.lease.take() else { return Verdict::Over };
         let Some(place) = self.place.take() else { return Verdict::Over };
+        if let Some(server) = &place.link.server {
+            server.note_lost(self.relay.call.about.clone());
+        }
         if let ClientError::Unanswered(_) = error
             && let Some(why) = self.relay.may_be_given_again(lease.has_sent(), lease.idle().is_some())
         {

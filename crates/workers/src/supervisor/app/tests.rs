@@ -1,6 +1,9 @@
 //! The decisions in virtual time.
 
 use super::*;
+use crate::supervisor::Reason;
+
+const AROUND: Surroundings = Surroundings { seed: 1, cores: 8 };
 
 /// A generation with a clock, and what it wants done.
 struct Bench {
@@ -17,8 +20,12 @@ impl Bench {
         let mut spec = AppSpec::new("shop", vec!["app".into()]);
         spec.workers = workers;
         let now = Instant::now();
-        let mut bench =
-            Self { machine: Generation::new(&spec, phase, now), now, spawned: Vec::new(), told: Vec::new() };
+        let mut bench = Self {
+            machine: Generation::new(&spec, phase, AROUND, now),
+            now,
+            spawned: Vec::new(),
+            told: Vec::new(),
+        };
         bench.collect();
         bench
     }
@@ -35,7 +42,14 @@ impl Bench {
     fn collect(&mut self) {
         while let Some(action) = self.machine.poll_action() {
             match action {
-                Action::Spawn { id, number } => self.spawned.push((id, number)),
+                Action::Spawn { id, number, .. } => self.spawned.push((id, number)),
+                Action::Recycle { id, why, .. } => {
+                    self.told.push(format!("recycle {} for {}", self.index(id), why.name()));
+                }
+                Action::NoRoom { id, .. } => self.told.push(format!("no room {}", self.index(id))),
+                Action::Keep { id, reason, .. } => {
+                    self.told.push(format!("keep {}: {reason}", self.index(id)))
+                }
                 Action::Retire { id } => self.told.push(format!("retire {}", self.index(id))),
                 Action::Signal { id, signal, .. } => self.told.push(format!("{signal:?} {}", self.index(id))),
                 Action::Restart { number, reason, wait, .. } => {
@@ -73,7 +87,7 @@ impl Bench {
     }
 
     fn kill(&mut self, worker: usize) {
-        self.machine.handle_kill(self.id(worker), "request timed out", self.now);
+        self.machine.handle_kill(self.id(worker), Death::Wire, "request timed out", self.now);
         self.collect();
     }
 
@@ -83,7 +97,7 @@ impl Bench {
     }
 
     fn retire(&mut self, drain: Duration) {
-        self.machine.retire(drain, self.now);
+        self.machine.retire(drain, None, self.now);
         self.collect();
     }
 
@@ -330,7 +344,7 @@ fn a_trial_that_is_committed_restarts_like_any_other() {
     let mut bench = Bench::new(1, Phase::Trial);
     bench.ready(0);
     assert_eq!(*bench.machine.phase(), Phase::Trial);
-    bench.machine.commit();
+    bench.machine.commit(bench.now);
     bench.exit(0, CRASH);
     assert_eq!(bench.told(), ["restart 1 in 100 ms: exited with status 3"]);
 }
@@ -407,7 +421,7 @@ fn no_order_of_events_breaks_the_invariants() {
                 5 => bench.kill(worker),
                 6 => bench.wants_drain(worker),
                 7 if next(10) == 0 => bench.retire(secs(next(3) as u64)),
-                7 => bench.machine.commit(),
+                7 => bench.machine.commit(bench.now),
                 _ => bench.pass(millis(next(20_000) as u64)),
             }
             check(&bench, workers, &format!("seed {seed}, step {step}"));
@@ -425,7 +439,7 @@ fn check(bench: &Bench, workers: usize, context: &str) {
     let machine = &bench.machine;
     for number in 1..=u32::try_from(workers).unwrap() {
         let here = machine.workers.values().filter(|worker| worker.number == number);
-        let stays = here.filter(|worker| worker.is_wanted() && !worker.leaving).count();
+        let stays = here.filter(|worker| worker.is_wanted() && worker.leaving.is_none()).count();
         assert!(stays <= 1, "{context}: two workers serve place {number}");
         let place = machine.places.iter().find(|place| place.number == number).unwrap();
         let lively = matches!(machine.phase, Phase::First | Phase::Trial | Phase::Serving);
@@ -440,4 +454,21 @@ fn check(bench: &Bench, workers: usize, context: &str) {
         let waits = matches!(worker.state, WorkerState::Starting | WorkerState::Draining);
         assert!(!waits || worker.deadline.is_some(), "{context}: a worker that nothing ends");
     }
+}
+
+#[test]
+fn a_stuck_worker_is_killed_when_it_has_shown_its_stack_or_has_had_the_time() {
+    let mut bench = Bench::serving(2);
+    for worker in 0..2 {
+        bench.machine.handle_stuck(bench.id(worker), Death::Hang, "hangs", bench.now);
+    }
+    bench.machine.handle_stack(bench.id(0), bench.now);
+    bench.collect();
+    assert_eq!(bench.told, ["Quit 0", "Quit 1", "Kill 0"]);
+    bench.now += STACK_TIME;
+    bench.machine.handle_timeout(bench.now);
+    // Late words change nothing.
+    bench.machine.handle_stack(bench.id(1), bench.now);
+    bench.collect();
+    assert_eq!(bench.told, ["Quit 0", "Quit 1", "Kill 0", "Kill 1"]);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use keepwarm_policy::backoff::Backoff;
 
-use super::{Action, End, KILL_AFTER, StopSignal, WorkerId, WorkerState};
+use super::{Action, Death, End, Exit, KILL_AFTER, Recycled, StopSignal, WorkerId, WorkerState};
 
 /// Where a worker is kept.
 pub(super) struct Place {
@@ -29,9 +29,23 @@ pub(super) struct Worker {
     pub(super) ready_at: Option<Instant>,
     /// When it has taken too long at what it does.
     pub(super) deadline: Option<Instant>,
-    /// Asked to be replaced.
-    pub(super) leaving: bool,
+    /// `Some`: it goes when its replacement is ready, for this reason.
+    pub(super) leaving: Option<Recycled>,
+    /// When it is to be replaced, for what.
+    pub(super) due: Option<(Instant, Recycled)>,
+    /// Its replacements could not be started: it is not tried again before.
+    pub(super) kept_until: Option<Instant>,
+    /// After how many requests it is to be replaced.
+    pub(super) max_requests: Option<u64>,
+    /// It was said that there is no memory for its replacement.
+    pub(super) told_no_room: bool,
+    /// Since when it owes an answer.
+    pub(super) silent_since: Option<Instant>,
+    /// Was asked for its stack, and is killed when it has shown it.
+    pub(super) shows_stack: bool,
     pub(super) fate: Fate,
+    /// It was to end anyway, and was killed before it did.
+    pub(super) cut: Option<Death>,
 }
 
 /// Why a worker that ends, ends.
@@ -44,9 +58,9 @@ pub(super) enum Fate {
     /// Its wire has ended, and it is expected to end by itself: how it does says more than this.
     Closed(String),
     /// It failed in a way that was seen before its end.
-    Faulted(String),
-    /// The dispatching side had it killed while it served.
-    Killed(String),
+    Faulted(Death, String),
+    /// It was killed while it served.
+    Killed(Death, String),
 }
 
 impl Place {
@@ -65,15 +79,22 @@ impl Place {
 }
 
 impl Worker {
-    pub(super) fn new(number: u32, now: Instant, boot_timeout: Duration) -> Self {
+    pub(super) fn new(number: u32, max_requests: Option<u64>, now: Instant, boot_timeout: Duration) -> Self {
         Self {
             number,
             state: WorkerState::Starting,
             since: now,
             ready_at: None,
             deadline: Some(now + boot_timeout),
-            leaving: false,
+            leaving: None,
+            due: None,
+            kept_until: None,
+            max_requests,
+            told_no_room: false,
+            silent_since: None,
+            shows_stack: false,
             fate: Fate::Unplanned,
+            cut: None,
         }
     }
 
@@ -90,9 +111,23 @@ impl Worker {
         matches!(self.state, WorkerState::Starting | WorkerState::Ready)
     }
 
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == WorkerState::Ready
+    }
+
     /// Ready, and stays.
     pub(super) fn serves(&self, number: u32) -> bool {
-        self.number == number && self.state == WorkerState::Ready && !self.leaving
+        self.number == number && self.is_ready() && self.leaving.is_none()
+    }
+
+    /// It is going to be killed, for this.
+    pub(super) fn condemn(&mut self, death: Death, reason: &str) {
+        match self.state {
+            WorkerState::Starting => self.fate = Fate::Faulted(death, reason.to_owned()),
+            WorkerState::Ready => self.fate = Fate::Killed(death, reason.to_owned()),
+            WorkerState::Draining => self.cut = Some(death),
+            WorkerState::Stopping | WorkerState::Dead => {}
+        }
     }
 
     pub(super) fn retire(
@@ -124,8 +159,19 @@ impl Worker {
     pub(super) fn reason(&self, end: &End) -> String {
         match (&self.fate, end) {
             (_, End::NotSpawned(error)) => format!("could not be spawned: {error}"),
-            (Fate::Faulted(why) | Fate::Killed(why), End::Exited(exit)) => format!("{why}; {exit}"),
+            (Fate::Faulted(_, why) | Fate::Killed(_, why), End::Exited(exit)) => format!("{why}; {exit}"),
             (Fate::Unplanned | Fate::Planned | Fate::Closed(_), End::Exited(exit)) => exit.to_string(),
+        }
+    }
+
+    /// Of what kind its end is; `None`: it was to end.
+    pub(super) fn death(&self, end: &End) -> Option<Death> {
+        match (&self.fate, end) {
+            (Fate::Planned, _) => self.cut,
+            (_, End::NotSpawned(_)) => Some(Death::Spawn),
+            (Fate::Faulted(death, _) | Fate::Killed(death, _), _) => Some(*death),
+            (Fate::Unplanned | Fate::Closed(_), End::Exited(Exit::Signal { .. })) => Some(Death::Signal),
+            (Fate::Unplanned | Fate::Closed(_), End::Exited(_)) => Some(Death::Exit),
         }
     }
 }

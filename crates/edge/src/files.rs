@@ -1,0 +1,188 @@
+//! Files: what a `files` route ends in, what is tried before an app (`try_files`), and what an app has sent for it (`send_files`).
+//!
+//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14). No listing of folders. Names: [`keepwarm_net::file_name`]; opening and reading:
+//! [`keepwarm_net::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
+//! written without one.
+
+mod conditions;
+mod handed;
+mod ranges;
+mod send;
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use http::Method;
+use keepwarm_net::{
+    Exchange, Folder, Found, Handler, OpenFile, Refusal, answer_error, file_name, is_script_name,
+};
+
+pub use handed::SendFiles;
+
+/// What a folder's address shows.
+const INDEX: &[u8] = b"index.html";
+
+/// Serves the files of a folder, and nothing else.
+#[derive(Debug, Clone)]
+pub struct Files {
+    folder: Folder,
+    /// How many bytes of the path are not the file's name: the route's prefix.
+    prefix: usize,
+}
+
+/// Serves the files of a folder; what is none of them is the app's.
+pub struct TryFiles {
+    files: Files,
+    app: Arc<dyn Handler>,
+}
+
+/// What a path leads to.
+enum Looked {
+    File(OpenFile, Vec<u8>),
+    /// A folder with an index, asked for without its slash.
+    NeedsSlash,
+    Nothing,
+    Denied,
+    /// That was the answer.
+    Failed,
+}
+
+impl Files {
+    /// Serves the files in `folder`. The first `prefix` bytes of a path do not name them; what follows begins with a slash.
+    #[must_use]
+    pub fn new(folder: PathBuf, prefix: usize) -> Self {
+        Self { folder: Folder::new(folder), prefix }
+    }
+
+    /// Answers with the file that the path names, or says that there is none.
+    async fn serve(&self, exchange: &mut Exchange<'_>) -> bool {
+        match self.look(exchange).await {
+            Looked::File(file, name) => {
+                let plain = send::Sending { file, content_type: types::of_name(&name), fields: None };
+                plain.run(exchange).await;
+            }
+            Looked::NeedsSlash => redirect_to_folder(exchange),
+            Looked::Denied => {
+                let detail = "The server may not read this file.";
+                answer_error(exchange, 403, "file_denied", detail, &[]);
+            }
+            Looked::Failed => {}
+            Looked::Nothing => return false,
+        }
+        true
+    }
+
+    async fn look(&self, exchange: &mut Exchange<'_>) -> Looked {
+        let path = exchange.request().path();
+        let Some(mut name) = path.get(self.prefix.max(exchange.request().mount)..).and_then(file_name) else {
+            return Looked::Nothing;
+        };
+        if is_script_name(&name) {
+            return Looked::Nothing;
+        }
+        match self.open(&name, exchange).await {
+            Some(Found::File(file)) => Looked::File(file, name),
+            Some(Found::Folder) => {
+                let whole = name.is_empty() || name.ends_with(b"/");
+                if !whole {
+                    name.push(b'/');
+                }
+                name.extend_from_slice(INDEX);
+                match self.open(&name, exchange).await {
+                    Some(Found::File(_)) if !whole => Looked::NeedsSlash,
+                    Some(Found::File(file)) => Looked::File(file, name),
+                    Some(Found::Denied) => Looked::Denied,
+                    Some(Found::Folder | Found::Nothing) => Looked::Nothing,
+                    None => Looked::Failed,
+                }
+            }
+            Some(Found::Nothing) => Looked::Nothing,
+            Some(Found::Denied) => Looked::Denied,
+            None => Looked::Failed,
+        }
+    }
+
+    /// `None`: it could not be looked for, and that was answered.
+    async fn open(&self, name: &[u8], exchange: &mut Exchange<'_>) -> Option<Found> {
+        match self.folder.open(name).await {
+            Ok(found) => Some(found),
+            Err(error) => {
+                fail(exchange, &self.folder, &error);
+                None
+            }
+        }
+    }
+}
+
+/// Out of descriptors, a broken disk, a kernel without `openat2`: not the client's fault, and not the file's.
+fn fail(exchange: &mut Exchange<'_>, folder: &Folder, error: &std::io::Error) {
+    tracing::error!(folder = %folder.path().display(), %error, "a file cannot be opened");
+    answer_error(exchange, 500, "file_failed", "The server could not read the file.", &[]);
+}
+
+/// Whether files are asked for with this method.
+fn takes(method: &Method) -> bool {
+    *method == Method::GET || *method == Method::HEAD
+}
+
+impl Handler for Files {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            if !takes(&exchange.request().head.method) {
+                let detail = "A file can only be read.";
+                answer_error(exchange, 405, "method_not_allowed", detail, &[("Allow", b"GET, HEAD")]);
+            } else if !self.serve(exchange).await {
+                answer_error(exchange, 404, "no_file", "There is no such file.", &[]);
+            }
+        })
+    }
+
+    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
+        // What is no request has no route: the edge answers it.
+    }
+}
+
+impl TryFiles {
+    /// Serves the files of `files`, and has `app` answer everything else.
+    #[must_use]
+    pub fn new(files: Files, app: Arc<dyn Handler>) -> Self {
+        Self { files, app }
+    }
+}
+
+impl Handler for TryFiles {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            if takes(&exchange.request().head.method) && self.files.serve(exchange).await {
+                return;
+            }
+            self.app.handle(exchange).await;
+        })
+    }
+
+    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
+        // As above.
+    }
+}
+
+/// `/docs` to `/docs/`, or every relative link of its index would lead elsewhere.
+fn redirect_to_folder(exchange: &mut Exchange<'_>) {
+    let request = exchange.request();
+    let mut location = Vec::with_capacity(64);
+    crate::answers::push_path(&mut location, request.path());
+    location.push(b'/');
+    if let Some(query) = request.head.query() {
+        location.push(b'?');
+        crate::answers::push_reference(&mut location, query);
+    }
+    let fields: [(&[u8], &[u8]); 1] = [(b"Location", &location)];
+    match exchange.head(301, Some(0), false, fields.into_iter()) {
+        Ok(_) => exchange.end(),
+        Err(_) => exchange.abort("bad_field_in_answer"),
+    }
+}

@@ -1,0 +1,95 @@
+//! Files that an app names and Keepwarm sends: `X-Accel-Redirect` and `X-Sendfile`.
+//!
+//! Only what a worker of ours says is heard, only on a route that declares folders for it, and only files beneath those. So a program can check who may
+//! have a file, and is free again before its first byte is sent.
+
+use std::future::Future;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use keepwarm_net::{
+    Exchange, Folder, Found, HandedFile, HandedName, Handler, Refusal, answer_error, file_name,
+};
+
+use super::send::Sending;
+use super::{fail, types};
+
+/// An app whose answers may name files.
+pub struct SendFiles {
+    /// Paths of `X-Accel-Redirect` begin so; longest first.
+    folders: Vec<(Vec<u8>, Folder)>,
+    app: Arc<dyn Handler>,
+}
+
+impl SendFiles {
+    /// `folders`: a prefix of `X-Accel-Redirect` that ends in a slash (`/protected/`), and the folder it stands for. `X-Sendfile` names a file beneath any of
+    /// the folders by its absolute path.
+    #[must_use]
+    pub fn new(folders: Vec<(String, PathBuf)>, app: Arc<dyn Handler>) -> Self {
+        let mut folders: Vec<(Vec<u8>, Folder)> =
+            folders.into_iter().map(|(prefix, path)| (prefix.into_bytes(), Folder::new(path))).collect();
+        folders.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        Self { folders, app }
+    }
+
+    async fn send(&self, exchange: &mut Exchange<'_>, handed: HandedFile) {
+        let Some((folder, name)) = self.place(&handed.name) else {
+            return refuse(exchange, &handed.name, "no folder of the route's `send_files` holds it");
+        };
+        match folder.open(&name).await {
+            Ok(Found::File(file)) => {
+                let content_type = types::of_name(&name);
+                let fields = Some((handed.status, handed.fields));
+                Sending { file, content_type, fields }.run(exchange).await;
+            }
+            Ok(Found::Folder | Found::Nothing) => refuse(exchange, &handed.name, "there is no such file"),
+            Ok(Found::Denied) => refuse(exchange, &handed.name, "the file may not be read"),
+            Err(error) => fail(exchange, folder, &error),
+        }
+    }
+
+    fn place(&self, name: &HandedName) -> Option<(&Folder, Vec<u8>)> {
+        match name {
+            HandedName::Path(path) => self.folders.iter().find_map(|(prefix, folder)| {
+                let rest = path.strip_prefix(prefix.as_slice())?;
+                // With a slash in front, as every path has.
+                let name = file_name(&[b"/", rest].concat())?;
+                Some((folder, name)).filter(|(_, name)| !name.is_empty())
+            }),
+            HandedName::File(file) => self.folders.iter().find_map(|(_, folder)| {
+                let rest = file.strip_prefix(folder.path().as_os_str().as_bytes())?;
+                let name = rest.strip_prefix(b"/").filter(|name| !name.is_empty())?;
+                Some((folder, name.to_vec()))
+            }),
+        }
+    }
+}
+
+/// The app's mistake: what it names is for the log, not for the client.
+fn refuse(exchange: &mut Exchange<'_>, name: &HandedName, why: &str) {
+    let (field, name) = match name {
+        HandedName::Path(path) => ("X-Accel-Redirect", path),
+        HandedName::File(file) => ("X-Sendfile", file),
+    };
+    let app = exchange.request().target.as_deref();
+    tracing::error!(app, field, file = %name.escape_ascii(), why, "the app named a file that cannot be sent");
+    answer_error(exchange, 502, "handed_file", "The application named a file that cannot be sent.", &[]);
+}
+
+impl Handler for SendFiles {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            exchange.request_mut().may_hand_files = true;
+            self.app.handle(exchange).await;
+            if let Some(handed) = exchange.request_mut().handed.take() {
+                self.send(exchange, *handed).await;
+            }
+        })
+    }
+
+    fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {
+        // What is no request has no route: the edge answers it.
+    }
+}

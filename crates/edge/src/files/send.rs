@@ -1,0 +1,208 @@
+//! A file as an answer.
+
+use std::future::poll_fn;
+use std::ops::Range;
+use std::time::SystemTime;
+
+use http::Method;
+use keepwarm_http1::Fields;
+use keepwarm_net::{Exchange, OpenFile, answer_error};
+
+use super::conditions::{Validators, Verdict};
+use super::ranges::{Wanted, wanted};
+
+/// Read and sent at a time: bounds the memory of an answer.
+const BLOCK: usize = 128 * 1024;
+
+/// A file on its way to a client.
+pub(super) struct Sending {
+    pub(super) file: OpenFile,
+    /// Its type, where the fields give none.
+    pub(super) content_type: &'static str,
+    /// What an app has said about it; the status is 200, or these are sent with another as they are.
+    pub(super) fields: Option<(u16, Fields)>,
+}
+
+/// Bytes before a part of the file, and the part.
+struct Part {
+    before: Vec<u8>,
+    range: Range<u64>,
+}
+
+impl Sending {
+    /// Answers.
+    pub(super) async fn run(self, exchange: &mut Exchange<'_>) {
+        let validators = Validators::of(&self.file.about, SystemTime::now());
+        let conditional = self.fields.as_ref().is_none_or(|(status, _)| *status == 200);
+        if !conditional {
+            let whole = 0..self.file.len();
+            return self.send(exchange, &validators, None, vec![Part::plain(whole)]).await;
+        }
+        let request = exchange.request();
+        let (method, fields) = (&request.head.method, &request.head.fields);
+        match validators.judge(method, fields) {
+            Verdict::Send => {}
+            Verdict::NotModified => return self.say_not_modified(exchange, &validators),
+            Verdict::Failed => {
+                let detail = "The file is not in the state that the request asks for.";
+                return answer_error(exchange, 412, "precondition_failed", detail, &[]);
+            }
+        }
+        // Only GET has ranges (RFC 9110 §14.2).
+        let range = match *method == Method::GET && validators.range_is_current(fields) {
+            true => wanted(fields.first("range"), self.file.len()),
+            false => Wanted::Whole,
+        };
+        let length = self.file.len();
+        match range {
+            Wanted::Whole => {
+                let whole = 0..length;
+                self.send(exchange, &validators, None, vec![Part::plain(whole)]).await;
+            }
+            Wanted::Parts(parts) => self.send_parts(exchange, &validators, &parts).await,
+            Wanted::Nothing => {
+                let detail = "The file has nothing in this range.";
+                let range = format!("bytes */{length}");
+                let fields = [("Content-Range", range.as_bytes()), ("Accept-Ranges", b"bytes".as_slice())];
+                answer_error(exchange, 416, "range_not_satisfiable", detail, &fields);
+            }
+        }
+    }
+
+    /// 206: one part is its bytes, several are a message of their own (RFC 9110 §14.6).
+    async fn send_parts(&self, exchange: &mut Exchange<'_>, validators: &Validators, parts: &[Range<u64>]) {
+        let length = self.file.len();
+        let content_range = |part: &Range<u64>| format!("bytes {}-{}/{length}", part.start, part.end - 1);
+        if let [part] = parts {
+            let kind = Partial { content_range: Some(content_range(part)), content_type: None };
+            return self.send(exchange, validators, Some(kind), vec![Part::plain(part.clone())]).await;
+        }
+        let boundary = format!("keepwarm-{:016x}", exchange.request().number ^ length.rotate_left(32));
+        let content_type = self.content_type();
+        let mut all: Vec<Part> = Vec::with_capacity(parts.len() + 1);
+        for part in parts {
+            let mut before = if all.is_empty() { Vec::new() } else { b"\r\n".to_vec() };
+            before.extend_from_slice(format!("--{boundary}\r\nContent-Type: ").as_bytes());
+            before.extend_from_slice(&content_type);
+            before
+                .extend_from_slice(format!("\r\nContent-Range: {}\r\n\r\n", content_range(part)).as_bytes());
+            all.push(Part { before, range: part.clone() });
+        }
+        all.push(Part { before: format!("\r\n--{boundary}--\r\n").into_bytes(), range: 0..0 });
+        let content_type = format!("multipart/byteranges; boundary={boundary}");
+        let kind = Partial { content_range: None, content_type: Some(content_type) };
+        self.send(exchange, validators, Some(kind), all).await;
+    }
+
+    async fn send(
+        &self,
+        exchange: &mut Exchange<'_>,
+        validators: &Validators,
+        partial: Option<Partial>,
+        parts: Vec<Part>,
+    ) {
+        let length: u64 =
+            parts.iter().map(|part| part.before.len() as u64 + part.range.end - part.range.start).sum();
+        let status = match (&partial, &self.fields) {
+            (Some(_), _) => 206,
+            (None, Some((status, _))) => *status,
+            (None, None) => 200,
+        };
+        let mut fields = self.head_fields(validators, status);
+        let multipart = partial.as_ref().and_then(|partial| partial.content_type.as_deref());
+        match multipart {
+            Some(content_type) => fields.push(b"Content-Type", content_type.as_bytes()),
+            None => fields.push(b"Content-Type", &self.content_type()),
+        }
+        if let Some(range) = partial.as_ref().and_then(|partial| partial.content_range.as_deref()) {
+            fields.push(b"Content-Range", range.as_bytes());
+        }
+        // As a field, so that HEAD has it as well.
+        fields.push(b"Content-Length", length.to_string().as_bytes());
+        if exchange.head(status, None, false, fields.iter()).is_err() {
+            let detail = "The answer has a field that cannot be sent.";
+            return answer_error(exchange, 502, "bad_field", detail, &[]);
+        }
+        if !exchange.is_head() {
+            for part in &parts {
+                exchange.data(&part.before);
+                if !self.send_range(exchange, part.range.clone()).await {
+                    return;
+                }
+            }
+        }
+        exchange.end();
+    }
+
+    /// `false`: the client has gone, or the file is not what it was; the answer is over.
+    async fn send_range(&self, exchange: &mut Exchange<'_>, range: Range<u64>) -> bool {
+        let mut at = range.start;
+        let mut block = Vec::new();
+        while at < range.end {
+            let max = usize::try_from(range.end - at).unwrap_or(BLOCK).min(BLOCK);
+            if let Err(error) = self.file.read(&mut block, at, max).await {
+                tracing::error!(%error, "a file cannot be read");
+                exchange.abort("file_failed");
+                return false;
+            }
+            if block.is_empty() {
+                // It was cut while it was sent: the length is out, and no other bytes will do.
+                exchange.abort("file_cut");
+                return false;
+            }
+            at += block.len() as u64;
+            exchange.data(&block);
+            // What is last leaves with the end of the answer.
+            if at < range.end
+                && let Err(gone) = poll_fn(|cx| exchange.poll_flush(cx)).await
+            {
+                exchange.abort(gone.name());
+                return false;
+            }
+        }
+        true
+    }
+
+    /// 304 has the fields of the 200 that a cache needs (RFC 9110 §15.4.5), and no length.
+    fn say_not_modified(&self, exchange: &mut Exchange<'_>, validators: &Validators) {
+        let fields = self.head_fields(validators, 304);
+        match exchange.head(304, None, false, fields.iter()) {
+            Ok(_) => exchange.end(),
+            Err(_) => exchange.abort("bad_field_in_answer"),
+        }
+    }
+
+    /// What is said of the file whatever is sent of it; an app's words first.
+    fn head_fields(&self, validators: &Validators, status: u16) -> Fields {
+        let mut fields = Fields::new();
+        if let Some((_, theirs)) = &self.fields {
+            theirs
+                .iter()
+                .filter(|(name, _)| *name != b"content-type")
+                .for_each(|(name, value)| fields.push(name, value));
+        }
+        if matches!(status, 200 | 206 | 304) {
+            fields.push(b"ETag", validators.etag.as_bytes());
+            fields.push(b"Last-Modified", httpdate::fmt_http_date(validators.modified).as_bytes());
+            fields.push(b"Accept-Ranges", b"bytes");
+        }
+        fields
+    }
+
+    fn content_type(&self) -> Vec<u8> {
+        let theirs = self.fields.as_ref().and_then(|(_, fields)| fields.first("content-type"));
+        theirs.unwrap_or(self.content_type.as_bytes()).to_vec()
+    }
+}
+
+/// What a 206 says of itself.
+struct Partial {
+    content_range: Option<String>,
+    content_type: Option<String>,
+}
+
+impl Part {
+    fn plain(range: Range<u64>) -> Self {
+        Self { before: Vec::new(), range }
+    }
+}

@@ -1,0 +1,180 @@
+//! Files beneath a folder, named by clients: opened so that no name leads out of it, and read without ever holding up a data-plane thread.
+//!
+//! * **Out of it leads nothing.** The kernel resolves the name beneath the folder (`openat2`, `RESOLVE_BENEATH`): not `..`, not an absolute link, not a link
+//!   that points out, and not one that is exchanged meanwhile. Links that stay inside are followed.
+//! * **No disk holds up a thread.** What the kernel knows already is opened and read at once (`RESOLVE_CACHED`, `RWF_NOWAIT`); anything else is left to the
+//!   runtime's blocking threads.
+//! * The folder itself is looked up for each file, so that a deploy can exchange it by moving a link.
+
+mod name;
+
+use std::fs::{File, Metadata};
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+pub use name::{file_name, is_script_name};
+
+/// How often a name is tried that others are just moving. This number is arbitrary.
+const TRIES: u32 = 4;
+
+/// A folder whose files requests can name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+/// What a name beneath a folder leads to.
+#[derive(Debug)]
+pub enum Found {
+    /// A file that can be read.
+    File(OpenFile),
+    /// A folder.
+    Folder,
+    /// Nothing, or something that is no file, or that lies outside of the folder.
+    Nothing,
+    /// Something that may not be read.
+    Denied,
+}
+
+/// A file, open for reading.
+#[derive(Debug, Clone)]
+pub struct OpenFile {
+    file: Arc<File>,
+    /// Size and times at the moment it was opened.
+    pub about: Box<Metadata>,
+}
+
+/// Whether a thread may be held up by a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// No: only what is in the kernel's caches.
+    Cached,
+    /// Yes: a thread of the blocking pool.
+    Disk,
+}
+
+impl Folder {
+    /// The folder at this path, which may come into being later.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What `name` (relative, see [`file_name`]) leads to. Empty: the folder itself.
+    ///
+    /// # Errors
+    /// The system has no descriptors or no memory left, or the disk fails.
+    pub async fn open(&self, name: &[u8]) -> io::Result<Found> {
+        match look(&self.path, name, Patience::Cached) {
+            Err(Errno::AGAIN | Errno::INVAL) => {}
+            other => return sort(other),
+        }
+        let (folder, name) = (self.path.clone(), name.to_vec());
+        run_blocking(move || sort(look(&folder, &name, Patience::Disk))).await
+    }
+}
+
+impl OpenFile {
+    /// Its length, in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.about.len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Replaces `into` by the bytes from `at` on, `max` at most; empty at the end of the file.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub async fn read(&self, into: &mut Vec<u8>, at: u64, max: usize) -> io::Result<()> {
+        into.clear();
+        into.resize(max, 0);
+        let cached =
+            rustix::io::preadv2(&*self.file, &mut [IoSliceMut::new(into)], at, ReadWriteFlags::NOWAIT);
+        if let Ok(got) = cached {
+            into.truncate(got);
+            return Ok(());
+        }
+        let (file, mut block) = (Arc::clone(&self.file), std::mem::take(into));
+        *into = run_blocking(move || {
+            let got = rustix::io::retry_on_intr(|| rustix::io::pread(&*file, &mut *block, at))?;
+            block.truncate(got);
+            Ok(block)
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+fn look(folder: &Path, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+    let (root_flags, flags) = match patience {
+        Patience::Cached => (ResolveFlags::CACHED, ResolveFlags::CACHED),
+        Patience::Disk => (ResolveFlags::empty(), ResolveFlags::empty()),
+    };
+    let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, root_flags)?;
+    let name: &[u8] = if name.is_empty() { b"." } else { name };
+    // A pipe without a writer would hold up the open; a file does not mind the flag.
+    let read = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    open(root, name, read, flags | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+}
+
+fn open<P: rustix::path::Arg + Copy>(
+    at: impl std::os::fd::AsFd,
+    name: P,
+    flags: OFlags,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
+    let mut tries = 0;
+    loop {
+        let opened = rustix::fs::openat2(&at, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
+        match opened {
+            Err(Errno::INTR) => {}
+            // A rename beside the name while it was resolved: the kernel cannot say that it stayed inside.
+            Err(Errno::AGAIN) if !resolve.contains(ResolveFlags::CACHED) && tries < TRIES => tries += 1,
+            other => return other,
+        }
+    }
+}
+
+fn sort(looked: Result<OwnedFd, Errno>) -> io::Result<Found> {
+    let file = match looked {
+        Ok(fd) => File::from(fd),
+        Err(Errno::ACCESS | Errno::PERM) => return Ok(Found::Denied),
+        Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::NOSYS)) => {
+            return Err(error.into());
+        }
+        // Not there, not a folder on the way, a link that leads out (EXDEV), too many links, too long a name, a socket.
+        Err(_) => return Ok(Found::Nothing),
+    };
+    let about = file.metadata()?;
+    Ok(match about.file_type() {
+        kind if kind.is_file() => Found::File(OpenFile { file: Arc::new(file), about: Box::new(about) }),
+        kind if kind.is_dir() => Found::Folder,
+        _ => Found::Nothing,
+    })
+}
+
+async fn run_blocking<T: Send + 'static>(
+    job: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(job).await.map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+/// A folder of its own for each test, removed in the end.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("keepwarm-folder-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(path.join("root/inner")).unwrap();
+        std::fs::write(path.join("secret"), "secret").unwrap();
+        std::fs::write(path.join("root/a.txt"), "abc").unwrap();
+        std::fs::write(path.join("root/inner/b"), "inner").unwrap();
+        Self(path)
+    }
+
+    fn folder(&self) -> Folder {
+        Folder::new(self.0.join("root"))
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn found(folder: &Folder, name: &str) -> String {
+    match folder.open(name.as_bytes()).await.unwrap() {
+        Found::File(file) => {
+            let mut text = Vec::new();
+            file.read(&mut text, 0, 100).await.unwrap();
+            String::from_utf8(text).unwrap()
+        }
+        Found::Folder => "folder".to_owned(),
+        Found::Nothing => "nothing".to_owned(),
+        Found::Denied => "denied".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn what_names_lead_to() {
+    let temp = Temp::new();
+    let root = temp.0.join("root");
+    symlink("a.txt", root.join("within")).unwrap();
+    symlink("inner/../a.txt", root.join("within-by-dots")).unwrap();
+    symlink("../secret", root.join("out")).unwrap();
+    symlink(temp.0.join("secret"), root.join("absolute")).unwrap();
+    symlink("..", root.join("up")).unwrap();
+    symlink("/proc/self/root", root.join("magic")).unwrap();
+    symlink("loop", root.join("loop")).unwrap();
+    rustix::fs::mknodat(CWD, root.join("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(root.join("socket")).unwrap();
+    for (name, expected) in [
+        ("a.txt", "abc"),
+        ("inner/b", "inner"),
+        ("within", "abc"),
+        ("within-by-dots", "abc"),
+        ("", "folder"),
+        ("inner", "folder"),
+        ("inner/", "folder"),
+        ("a.txt/", "nothing"),
+        ("a.txt/b", "nothing"),
+        ("gone", "nothing"),
+        ("out", "nothing"),
+        ("absolute", "nothing"),
+        ("up/secret", "nothing"),
+        ("../secret", "nothing"),
+        ("inner/../../secret", "nothing"),
+        ("/etc/passwd", "nothing"),
+        ("magic/etc/passwd", "nothing"),
+        ("loop", "nothing"),
+        ("pipe", "nothing"),
+        ("socket", "nothing"),
+        (&"x".repeat(5000), "nothing"),
+    ] {
+        // Twice: as it comes, and from the kernel's caches.
+        for _ in 0..2 {
+            assert_eq!(found(&temp.folder(), name).await, expected, "{name:.40}");
+        }
+    }
+    assert_eq!(found(&Folder::new(temp.0.join("none")), "a").await, "nothing");
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_told_from_what_is_not_there() {
+    let temp = Temp::new();
+    let file = temp.0.join("root/a.txt");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o0)).unwrap();
+    // Nothing is denied to root.
+    let expected = if rustix::process::geteuid().is_root() { "abc" } else { "denied" };
+    assert_eq!(found(&temp.folder(), "a.txt").await, expected);
+}
+
+#[tokio::test]
+async fn a_folder_can_be_exchanged_by_moving_a_link() {
+    let temp = Temp::new();
+    let current = temp.0.join("current");
+    symlink("root", &current).unwrap();
+    let folder = Folder::new(&current);
+    assert_eq!(found(&folder, "a.txt").await, "abc");
+    std::fs::create_dir(temp.0.join("next")).unwrap();
+    std::fs::write(temp.0.join("next/a.txt"), "next").unwrap();
+    symlink("next", temp.0.join("moving")).unwrap();
+    std::fs::rename(temp.0.join("moving"), &current).unwrap();
+    assert_eq!(found(&folder, "a.txt").await, "next");
+}
+
+#[tokio::test]
+async fn a_file_is_read_in_parts_and_ends() {
+    let temp = Temp::new();
+    let Found::File(file) = temp.folder().open(b"a.txt").await.unwrap() else { panic!("a file") };
+    assert_eq!((file.len(), file.is_empty()), (3, false));
+    let mut part = b"before".to_vec();
+    for (at, max, expected) in [(0, 2, "ab"), (2, 2, "c"), (3, 2, ""), (9, 2, "")] {
+        file.read(&mut part, at, max).await.unwrap();
+        assert_eq!(part, expected.as_bytes(), "{at}");
+    }
+}
+
+#[test]
+fn paths_that_name_files_and_paths_that_never_do() {
+    let cases = [
+        ("/a.txt", Some("a.txt")),
+        ("/", Some("")),
+        ("/a/", Some("a/")),
+        ("/a/b%20c", Some("a/b c")),
+        ("/%C3%A4", Some("\u{e4}")),
+        ("/.well-known/acme-challenge/x", Some(".well-known/acme-challenge/x")),
+        ("/a..b/c.", Some("a..b/c.")),
+        ("/.git/config", None),
+        ("/a/.env", None),
+        ("/a/.well-known/x", None),
+        ("/%2ehtaccess", None),
+        ("/a%2Fb", None),
+        ("/..%2F..%2Fetc/passwd", None),
+        ("//a", None),
+        ("/a//b", None),
+        ("/a%00.txt", None),
+        ("*", None),
+        ("", None),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(file_name(path.as_bytes()), expected.map(|name| name.as_bytes().to_vec()), "{path}");
+    }
+}
+
+#[test]
+fn names_of_scripts() {
+    for name in ["a.php", "x/A.PHP", "a.phtml", "a.Phar", "a.php7", "a.phps", "a.pht", ".php", "a.jpg.php"] {
+        assert!(is_script_name(name.as_bytes()), "{name}");
+    }
+    for name in ["php", "a.php.jpg", "a.phpx", "a.html", "php/a", "a.php/b", "a.php.txt", "x.ph"] {
+        assert!(!is_script_name(name.as_bytes()), "{name}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Limits that are a little different for each of those who have them.
+//!
+//! Workers that were started together and are given the same share of the requests would all reach their limits in the same moment, and be
+//! replaced together, at the cost of everybody who waits then. So each draws a limit of its own, from nine tenths of what was configured up to
+//! all of it: never above, because a limit is a promise.
+
+use std::time::Duration;
+
+/// The largest part of a limit that is taken away: a tenth.
+const PART: u64 = 10;
+
+/// Draws limits: the same seed, the same limits.
+#[derive(Debug, Clone)]
+pub struct Jitter {
+    state: u64,
+}
+
+impl Jitter {
+    /// Whatever the seed is, draws are spread evenly.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// At most `limit`, and at least nine tenths of it.
+    pub fn lower(&mut self, limit: u64) -> u64 {
+        let most = u128::from(limit / PART) + 1;
+        let less = (u128::from(self.draw()) * most) >> 64;
+        limit.saturating_sub(u64::try_from(less).unwrap_or(0))
+    }
+
+    /// At most `limit`, and at least nine tenths of it, in steps of a millisecond.
+    pub fn lower_duration(&mut self, limit: Duration) -> Duration {
+        u64::try_from(limit.as_millis()).map_or(limit, |millis| Duration::from_millis(self.lower(millis)))
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, 2014).
+    fn draw(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_spread_over_the_last_tenth() {
+        let mut jitter = Jitter::new(1);
+        let drawn: Vec<u64> = (0..1000).map(|_| jitter.lower(1000)).collect();
+        assert!(drawn.iter().all(|limit| (900..=1000).contains(limit)));
+        for tenth in 0..10_u64 {
+            let here = drawn.iter().filter(|&&limit| (limit - 900) / 10 == tenth).count();
+            assert!((50..200).contains(&here), "{here} of 1000 in part {tenth}");
+        }
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_limits_and_another_seed_others() {
+        let draw = |seed| {
+            let mut jitter = Jitter::new(seed);
+            [(); 8].map(|()| jitter.lower(1_000_000))
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn small_and_large_limits_hold() {
+        let mut jitter = Jitter::new(3);
+        for limit in [0, 1, 9] {
+            assert_eq!(jitter.lower(limit), limit, "nothing to take a tenth of");
+        }
+        assert!((9..=10).contains(&jitter.lower(10)));
+        assert!(jitter.lower(u64::MAX) >= u64::MAX / 10 * 9);
+        let hour = jitter.lower_duration(Duration::from_secs(3600));
+        assert!((3240..=3600).contains(&hour.as_secs()));
+        assert_eq!(jitter.lower_duration(Duration::MAX), Duration::MAX);
+    }
+}

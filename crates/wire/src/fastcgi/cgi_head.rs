@@ -1,0 +1,205 @@
+//! The head of a CGI answer (RFC 3875 §6): where it ends, its fields, and what it asks for.
+
+use std::ops::Range;
+
+use memchr::memchr;
+
+use super::fault::CgiFault;
+
+/// What bounds a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CgiLimits {
+    /// Bytes, its line ends included. Bounds memory: a head is held whole.
+    pub bytes: usize,
+    /// Field lines.
+    pub fields: usize,
+}
+
+impl Default for CgiLimits {
+    /// Twice what is accepted of a client: scripts set many cookies.
+    fn default() -> Self {
+        Self { bytes: 64 * 1024, fields: 256 }
+    }
+}
+
+/// The head of one answer as it comes.
+///
+/// Lines end in LF or CRLF, as CGI lets them (RFC 3875 §6.3.4 leaves the line end to the system), in any mixture. What a line says is held to HTTP's rules
+/// (RFC 9110 §5), because it becomes a field of HTTP's.
+#[derive(Debug)]
+pub struct CgiHead {
+    limits: CgiLimits,
+    bytes: Vec<u8>,
+    /// No LF stands in `bytes` from here on.
+    searched: usize,
+    /// Where the line in progress begins.
+    line: usize,
+    status: Option<u16>,
+    location: Option<usize>,
+    fields: Vec<Field>,
+}
+
+/// A field line: name and value in `bytes`.
+type Field = (Range<usize>, Range<usize>);
+
+/// What a head asks for (RFC 3875 §6.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CgiAnswer<'h> {
+    /// An answer to the client with this status: a document (§6.2.1) or a redirect (§6.2.3, §6.2.4).
+    Client(u16),
+    /// The answer of this path and query, in place of the script's (§6.2.2, "local redirect").
+    Local(&'h [u8]),
+}
+
+impl CgiHead {
+    /// Nothing has come.
+    #[must_use]
+    pub fn new(limits: CgiLimits) -> Self {
+        Self {
+            limits,
+            bytes: Vec::new(),
+            searched: 0,
+            line: 0,
+            status: None,
+            location: None,
+            fields: Vec::new(),
+        }
+    }
+
+    /// Whether any byte of it has come.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+
+    /// Takes the next bytes of STDOUT. `Some`: the head is complete, and so many of them belong to it; the body follows.
+    ///
+    /// # Errors
+    ///
+    /// The script's fault. Nothing of the answer can be used.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<usize>, CgiFault> {
+        let mut used = 0;
+        loop {
+            let rest = bytes.get(used..).unwrap_or_default();
+            let part = memchr(b'\n', rest).map_or(rest.len(), |lf| lf + 1);
+            let room = self.limits.bytes - self.bytes.len();
+            if part > room {
+                return Err(CgiFault::TooLarge);
+            }
+            used += part;
+            self.bytes.extend_from_slice(rest.get(..part).unwrap_or_default());
+            if self.bytes.get(self.searched..).is_none_or(|new| !new.ends_with(b"\n")) {
+                self.searched = self.bytes.len();
+                return Ok(None);
+            }
+            self.searched = self.bytes.len();
+            if self.take_line()? {
+                return Ok(Some(used));
+            }
+        }
+    }
+
+    /// What the complete head asks for.
+    #[must_use]
+    pub fn answer(&self) -> CgiAnswer<'_> {
+        let location = self.location.and_then(|at| self.fields.get(at)).map(|(_, value)| self.part(value));
+        match (self.status, location) {
+            (Some(status), _) => CgiAnswer::Client(status),
+            // A local redirect has no other field; with one, it is what HTTP makes of `Location`.
+            (None, Some(local)) if self.fields.len() == 1 && is_local(local) => CgiAnswer::Local(local),
+            (None, Some(_)) => CgiAnswer::Client(302),
+            (None, None) => CgiAnswer::Client(200),
+        }
+    }
+
+    /// The fields for the client, in their order, `Status` not among them; names as they came.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.fields.iter().map(|(name, value)| (self.part(name), self.part(value)))
+    }
+
+    /// The value of the first field of that name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields().find(|(found, _)| found.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+
+    fn part(&self, range: &Range<usize>) -> &[u8] {
+        self.bytes.get(range.clone()).unwrap_or_default()
+    }
+
+    /// Looks at the line that has just ended. `true`: it was the empty one behind the head.
+    fn take_line(&mut self) -> Result<bool, CgiFault> {
+        let begin = std::mem::replace(&mut self.line, self.bytes.len());
+        let line = match self.bytes.get(begin..self.line) {
+            Some([line @ .., b'\r', b'\n'] | [line @ .., b'\n']) => line,
+            _ => return Err(CgiFault::NotAField), // it has just ended in LF
+        };
+        match line.first() {
+            None => return Ok(true),
+            Some(b' ' | b'\t') if !self.fields.is_empty() || self.status.is_some() => {
+                return Err(CgiFault::Folded);
+            }
+            Some(_) => {}
+        }
+        let colon = memchr(b':', line).ok_or(CgiFault::NotAField)?;
+        let (name, value) =
+            (line.get(..colon).unwrap_or_default(), line.get(colon + 1..).unwrap_or_default());
+        if name.is_empty() || !name.iter().all(|&byte| is_tchar(byte)) {
+            return Err(CgiFault::NotAField);
+        }
+        if value.iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+            return Err(CgiFault::Value);
+        }
+        let leading = value.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let start = begin + colon + 1 + leading;
+        let value = trim(value);
+        if name.eq_ignore_ascii_case(b"status") {
+            let status = parse_status(value)?;
+            return match self.status.replace(status) {
+                None => Ok(false),
+                Some(_) => Err(CgiFault::TwoStatuses),
+            };
+        }
+        if self.fields.len() == self.limits.fields {
+            return Err(CgiFault::TooManyFields);
+        }
+        if name.eq_ignore_ascii_case(b"location") {
+            self.location = Some(self.fields.len());
+        }
+        self.fields.push((begin..begin + colon, start..start + value.len()));
+        Ok(false)
+    }
+}
+
+/// `local-pathquery` (RFC 3875 §6.3.2): a path, not `//host`.
+fn is_local(location: &[u8]) -> bool {
+    matches!(location, [b'/'] | [b'/', b'!'..=b'.' | b'0'.., ..])
+}
+
+/// Three digits, and a reason behind a blank, which is dropped (RFC 3875 §6.3.3). 1xx is no answer.
+fn parse_status(value: &[u8]) -> Result<u16, CgiFault> {
+    let (digits, reason) = value.split_first_chunk::<3>().ok_or(CgiFault::Status)?;
+    let number = digits.iter().try_fold(0_u16, |number, &digit| match digit {
+        b'0'..=b'9' => Some(number * 10 + u16::from(digit - b'0')),
+        _ => None,
+    });
+    match number {
+        Some(status @ 200..=599) if matches!(reason.first(), None | Some(b' ')) => Ok(status),
+        _ => Err(CgiFault::Status),
+    }
+}
+
+/// `tchar` (RFC 9110 §5.6.2).
+fn is_tchar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}

@@ -1,0 +1,277 @@
+//! What a FastCGI server says on one connection, and which of it is allowed now.
+
+use std::ops::Range;
+
+use super::fault::{FastCgiFault, RecordFault};
+use super::record::{FIXED_BODY, HEADER_LEN, NO_REQUEST, RecordHeader, RecordType, VERSION};
+
+/// The longest answer to a question about the server, in bytes: three names and three numbers are less than a hundred. This number is arbitrary.
+const MAX_VALUES: u16 = 4_096;
+
+/// One connection: one request at a time, or one question about the server.
+///
+/// Order of calls: [`begin`](Self::begin) or [`ask`](Self::ask); [`decode`](Self::decode) with what came, until [`Event::End`] or [`Event::Values`].
+/// A [`FastCgiFault`] is final.
+#[derive(Debug)]
+pub struct Connection {
+    /// The id of the request before, or of the one in progress.
+    last: u16,
+    asked: Asked,
+    stdout_over: bool,
+    stderr_over: bool,
+    record: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Nothing,
+    Request,
+    Values,
+}
+
+/// Where in a record the input stands. What may live here: numbers. What may not: bytes, which stay the caller's.
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Header,
+    /// In the content of STDOUT or STDERR.
+    Stream {
+        stdout: bool,
+        left: u16,
+        padding: u8,
+    },
+    /// Before content that is looked at whole.
+    Whole {
+        header: RecordHeader,
+        record_type: RecordType,
+    },
+    Padding {
+        left: u8,
+    },
+    Failed(FastCgiFault),
+}
+
+/// What one call found, and how many bytes of the input are done with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes the caller drops before it calls again.
+    pub consumed: usize,
+    /// What was found.
+    pub event: Event,
+}
+
+/// What the server said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Nothing more can be said before more bytes come.
+    NeedMore,
+    /// Bytes of the answer: this range of the input, never empty.
+    Stdout(Range<usize>),
+    /// Bytes for the log: this range of the input, never empty.
+    Stderr(Range<usize>),
+    /// The request is over.
+    End {
+        /// The script's exit status (F §5.5).
+        app_status: u32,
+        /// Whether the server took the request at all.
+        protocol: ProtocolStatus,
+    },
+    /// The question was answered (F §4.1): the server is alive. A server that does not know the question counts.
+    Values,
+}
+
+/// How a request ended, as far as the server itself is concerned (F §5.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtocolStatus {
+    /// As it should.
+    Complete,
+    /// It takes one request at a time on a connection. We never give it two.
+    CannotMultiplex,
+    /// It has no room for the request, which has not begun.
+    Overloaded,
+    /// It is no responder.
+    UnknownRole,
+}
+
+impl Connection {
+    /// A new connection.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            last: NO_REQUEST,
+            asked: Asked::Nothing,
+            stdout_over: false,
+            stderr_over: false,
+            record: State::Header,
+        }
+    }
+
+    /// A request begins: gives its id. `None` while another is open, or after a fault.
+    pub fn begin(&mut self) -> Option<u16> {
+        if self.asked != Asked::Nothing || matches!(self.record, State::Failed(_)) {
+            return None;
+        }
+        // Never 0; each of 65,535 requests in a row has another.
+        self.last = self.last.checked_add(1).unwrap_or(1);
+        self.asked = Asked::Request;
+        self.stdout_over = false;
+        self.stderr_over = false;
+        Some(self.last)
+    }
+
+    /// A question about the server was sent ([`super::encode::encode_get_values`]). `false` while something is open, or after a fault.
+    pub fn ask(&mut self) -> bool {
+        let free = self.asked == Asked::Nothing && !matches!(self.record, State::Failed(_));
+        if free {
+            self.asked = Asked::Values;
+        }
+        free
+    }
+
+    /// Whether nothing is open and no record is in progress: the connection may carry another request.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.asked == Asked::Nothing && matches!(self.record, State::Header)
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    ///
+    /// The server's breach. The connection is of no further use.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, FastCgiFault> {
+        let mut at = 0;
+        loop {
+            let rest = input.get(at..).unwrap_or_default();
+            match self.record {
+                State::Failed(fault) => return Err(fault),
+                State::Header => {
+                    self.check_begin(rest)?;
+                    let Some(header) = RecordHeader::decode(rest) else {
+                        return Ok(Decoded { consumed: at, event: Event::NeedMore });
+                    };
+                    at += HEADER_LEN;
+                    self.record = self.take_header(header)?;
+                }
+                State::Padding { left } => {
+                    let skipped = rest.len().min(usize::from(left));
+                    at += skipped;
+                    self.record = match left - skipped as u8 {
+                        0 => State::Header,
+                        left => {
+                            self.record = State::Padding { left };
+                            return Ok(Decoded { consumed: at, event: Event::NeedMore });
+                        }
+                    };
+                }
+                State::Stream { stdout, left, padding } => {
+                    let part = rest.len().min(usize::from(left));
+                    if part == 0 {
+                        return Ok(Decoded { consumed: at, event: Event::NeedMore });
+                    }
+                    self.record = match left - part as u16 {
+                        0 => after_content(padding),
+                        left => State::Stream { stdout, left, padding },
+                    };
+                    let range = at..at + part;
+                    let event = if stdout { Event::Stdout(range) } else { Event::Stderr(range) };
+                    return Ok(Decoded { consumed: at + part, event });
+                }
+                State::Whole { header, record_type } => {
+                    let Some(content) = rest.get(..usize::from(header.content)) else {
+                        return Ok(Decoded { consumed: at, event: Event::NeedMore });
+                    };
+                    let event = self.take_whole(header, record_type, content)?;
+                    self.record = after_content(header.padding);
+                    return Ok(Decoded { consumed: at + content.len(), event });
+                }
+            }
+        }
+    }
+
+    /// The server has closed. Nothing was due, or (`false`) an answer was.
+    #[must_use]
+    pub fn handle_eof(&self) -> bool {
+        self.is_idle()
+    }
+
+    /// The first byte says already whether this is FastCGI; the others of such a header mean nothing.
+    fn check_begin(&mut self, begin: &[u8]) -> Result<(), FastCgiFault> {
+        match begin.first() {
+            Some(&VERSION) | None => Ok(()),
+            Some(_) => Err(self.fail(RecordFault::Version, 0, NO_REQUEST)),
+        }
+    }
+
+    fn take_header(&mut self, header: RecordHeader) -> Result<State, FastCgiFault> {
+        use RecordType::{EndRequest, GetValuesResult, Stderr, Stdout, UnknownType};
+        let RecordHeader { type_byte, request, content, padding, .. } = header;
+        let kind = match (RecordType::from_byte(type_byte), self.asked) {
+            (None, _) => RecordFault::UnknownType,
+            (Some(Stdout | Stderr | EndRequest), Asked::Nothing | Asked::Values) => RecordFault::Unasked,
+            (Some(Stdout | Stderr | EndRequest), Asked::Request) if request != self.last => {
+                RecordFault::WrongRequest
+            }
+            (Some(Stdout), _) if self.stdout_over => RecordFault::StreamOver,
+            (Some(Stderr), _) if self.stderr_over => RecordFault::StreamOver,
+            (Some(record_type @ (Stdout | Stderr)), _) => {
+                let stdout = record_type == Stdout;
+                if content == 0 {
+                    *(if stdout { &mut self.stdout_over } else { &mut self.stderr_over }) = true;
+                    return Ok(after_content(padding));
+                }
+                return Ok(State::Stream { stdout, left: content, padding });
+            }
+            (Some(GetValuesResult | UnknownType), _) if request != NO_REQUEST => RecordFault::WrongRequest,
+            (Some(GetValuesResult | UnknownType), Asked::Nothing | Asked::Request) => RecordFault::Unasked,
+            (Some(GetValuesResult), _) if content > MAX_VALUES => RecordFault::Length,
+            (Some(EndRequest | UnknownType), _) if usize::from(content) != FIXED_BODY => RecordFault::Length,
+            (Some(record_type @ (EndRequest | GetValuesResult | UnknownType)), _) => {
+                return Ok(State::Whole { header, record_type });
+            }
+            (Some(_), _) => RecordFault::Direction,
+        };
+        Err(self.fail(kind, type_byte, request))
+    }
+
+    fn take_whole(
+        &mut self,
+        header: RecordHeader,
+        record_type: RecordType,
+        content: &[u8],
+    ) -> Result<Event, FastCgiFault> {
+        self.asked = Asked::Nothing;
+        if record_type != RecordType::EndRequest {
+            return Ok(Event::Values);
+        }
+        let &[a, b, c, d, protocol, ..] = content else {
+            return Err(self.fail(RecordFault::Length, header.type_byte, header.request));
+        };
+        let protocol = match protocol {
+            0 => ProtocolStatus::Complete,
+            1 => ProtocolStatus::CannotMultiplex,
+            2 => ProtocolStatus::Overloaded,
+            3 => ProtocolStatus::UnknownRole,
+            _ => return Err(self.fail(RecordFault::ProtocolStatus, header.type_byte, header.request)),
+        };
+        Ok(Event::End { app_status: u32::from_be_bytes([a, b, c, d]), protocol })
+    }
+
+    fn fail(&mut self, kind: RecordFault, type_byte: u8, request: u16) -> FastCgiFault {
+        let fault = FastCgiFault { kind, type_byte, request };
+        self.record = State::Failed(fault);
+        fault
+    }
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn after_content(padding: u8) -> State {
+    match padding {
+        0 => State::Header,
+        left => State::Padding { left },
+    }
+}

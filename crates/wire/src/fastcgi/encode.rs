@@ -1,0 +1,128 @@
+//! Appends records to a `Vec<u8>`.
+
+use super::record::{FIXED_BODY, HEADER_LEN, MAX_CONTENT, NO_REQUEST, RecordHeader, RecordType};
+
+/// The role of a program that answers requests (F §6.2).
+const RESPONDER: u16 = 1;
+/// The server keeps the connection (F §5.1).
+const KEEP_CONN: u8 = 1;
+/// Lengths above this take four bytes (F §3.4).
+const SHORT_LENGTH: usize = 127;
+
+/// Begins a request of the responder's role, on a connection that is to be kept (F §5.1). `request` is not 0.
+pub fn encode_begin(out: &mut Vec<u8>, request: u16) {
+    debug_assert_ne!(request, NO_REQUEST);
+    out.extend_from_slice(&RecordHeader::encode(RecordType::BeginRequest, request, FIXED_BODY as u16));
+    let [role1, role0] = RESPONDER.to_be_bytes();
+    out.extend_from_slice(&[role1, role0, KEEP_CONN, 0, 0, 0, 0, 0]);
+}
+
+/// Asks for an end without an answer (F §5.4).
+pub fn encode_abort(out: &mut Vec<u8>, request: u16) {
+    out.extend_from_slice(&RecordHeader::encode(RecordType::AbortRequest, request, 0));
+}
+
+/// Appends bytes of the body, in as many records as they need; no bytes, no record.
+pub fn encode_stdin(out: &mut Vec<u8>, request: u16, bytes: &[u8]) {
+    for part in bytes.chunks(MAX_CONTENT) {
+        out.extend_from_slice(&RecordHeader::encode(RecordType::Stdin, request, part.len() as u16));
+        out.extend_from_slice(part);
+    }
+}
+
+/// Ends the body: an empty record (F §3.3, "stream").
+pub fn encode_stdin_end(out: &mut Vec<u8>, request: u16) {
+    out.extend_from_slice(&RecordHeader::encode(RecordType::Stdin, request, 0));
+}
+
+/// Asks the server about itself, which every server answers at once: whether it is alive (F §4.1).
+pub fn encode_get_values(out: &mut Vec<u8>) {
+    let mut content = Vec::with_capacity(32);
+    push_pair(&mut content, b"FCGI_MPXS_CONNS", b"");
+    out.extend_from_slice(&RecordHeader::encode(RecordType::GetValues, NO_REQUEST, content.len() as u16));
+    out.extend_from_slice(&content);
+}
+
+/// The parameters of a request, as a stream of PARAMS records: [`begin`](Self::begin), any number of [`pair`](Self::pair), [`finish`](Self::finish).
+///
+/// They are written where they belong, and a record is closed when it is full: a pair may go on in the next one (F §3.3).
+#[derive(Debug)]
+pub struct ParamsWriter<'o> {
+    out: &'o mut Vec<u8>,
+    request: u16,
+    /// Where the header of the record in progress stands.
+    header: usize,
+}
+
+impl<'o> ParamsWriter<'o> {
+    /// Begins the stream.
+    pub fn begin(out: &'o mut Vec<u8>, request: u16) -> Self {
+        let header = out.len();
+        out.extend_from_slice(&[0; HEADER_LEN]);
+        Self { out, request, header }
+    }
+
+    /// One name and its value.
+    pub fn pair(&mut self, name: &[u8], value: &[u8]) {
+        push_pair(self.out, name, value);
+        while self.content() > MAX_CONTENT {
+            self.split();
+        }
+    }
+
+    /// One name and a value in two parts.
+    pub fn pair_of(&mut self, name: &[u8], front: &[u8], back: &[u8]) {
+        push_length(self.out, name.len());
+        push_length(self.out, front.len() + back.len());
+        [name, front, back].iter().for_each(|part| self.out.extend_from_slice(part));
+        while self.content() > MAX_CONTENT {
+            self.split();
+        }
+    }
+
+    /// Ends the stream.
+    pub fn finish(mut self) {
+        let content = self.content();
+        if content > 0 {
+            self.seal(content as u16); // at most MAX_CONTENT, or it were split
+            self.header = self.out.len();
+            self.out.extend_from_slice(&[0; HEADER_LEN]);
+        }
+        self.seal(0);
+    }
+
+    fn content(&self) -> usize {
+        self.out.len() - self.header - HEADER_LEN
+    }
+
+    /// Closes a record that is more than full, and moves what is too much for it behind the header of the next.
+    fn split(&mut self) {
+        self.seal(MAX_CONTENT as u16);
+        let next = self.header + HEADER_LEN + MAX_CONTENT;
+        self.out.splice(next..next, [0; HEADER_LEN]);
+        self.header = next;
+    }
+
+    fn seal(&mut self, content: u16) {
+        let header = RecordHeader::encode(RecordType::Params, self.request, content);
+        if let Some(place) = self.out.get_mut(self.header..self.header + HEADER_LEN) {
+            place.copy_from_slice(&header);
+        }
+    }
+}
+
+/// A name and a value with their lengths (F §3.4).
+fn push_pair(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    push_length(out, name.len());
+    push_length(out, value.len());
+    out.extend_from_slice(name);
+    out.extend_from_slice(value);
+}
+
+fn push_length(out: &mut Vec<u8>, length: usize) {
+    match u8::try_from(length) {
+        Ok(short) if length <= SHORT_LENGTH => out.push(short),
+        // A head of 2 GiB does not pass the limits of http1.
+        _ => out.extend_from_slice(&(length as u32 | 0x8000_0000).to_be_bytes()),
+    }
+}

@@ -1,0 +1,55 @@
+//! What each worker is doing: a view for status and metrics, and the words by which a request is told in the log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Method;
+use keepwarm_net::Request;
+use keepwarm_telemetry::RequestId;
+
+use crate::supervisor::WorkerKey;
+
+/// One worker of an app, as far as it takes requests.
+#[derive(Debug, Clone)]
+pub struct WorkerActivity {
+    /// Who.
+    pub worker: WorkerKey,
+    /// Requests it was given since it is ready.
+    pub taken: u64,
+    /// Those that it holds, the oldest first.
+    pub in_hand: Vec<InHand>,
+}
+
+/// A request that a worker holds.
+#[derive(Debug, Clone)]
+pub struct InHand {
+    /// What it is.
+    pub about: About,
+    /// How long the worker has been at it; `None`: it waits there behind another.
+    pub age: Option<Duration>,
+}
+
+/// What a request is, in the few words that a log or a status has room for.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// Its id.
+    pub id: RequestId,
+    /// Its method.
+    pub method: Method,
+    /// The pattern of its route, as configured.
+    pub route: Option<Arc<str>>,
+}
+
+impl About {
+    pub(super) fn of(request: &Request) -> Self {
+        let (method, route) = (request.head.method.clone(), request.route.clone());
+        Self { id: RequestId::new(request.number), method, route }
+    }
+}
+
+impl std::fmt::Display for About {
+    /// `GET /assets/*`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.route.as_deref().unwrap_or("-"))
+    }
+}

@@ -1,0 +1,150 @@
+//! The time a request may take: in the queue, at the app, at the client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keepwarm_net::{Times, Wait};
+use keepwarm_wire::frame::ResetCode;
+use tokio::time::Instant;
+
+use super::super::link::Link;
+use super::{Conversation, EXPECTED_BODY, answer};
+
+/// How long a worker that serves many requests at once may say nothing at all, a PONG included, when one of them has timed out. Beyond it, it is not
+/// that request which hangs, but the worker. The number is arbitrary: far above what a loaded machine needs.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+
+impl Conversation<'_, '_> {
+    /// The application waits for the client: its own time stands still, but that of a place is bounded.
+    pub(super) fn client_is_slow(&mut self) {
+        let deadlines = self.exchange.deadlines();
+        match self.expecting {
+            Some(_) if deadlines.is_set(Wait::Answer) => {}
+            Some(_) => deadlines.set_after(Wait::Answer, EXPECTED_BODY),
+            None => deadlines.set(Wait::Answer, None),
+        }
+    }
+
+    /// The application's time runs (again).
+    pub(super) fn application_works(&mut self) {
+        match self.complete {
+            true => self.exchange.deadlines().set(Wait::Answer, None),
+            false => self.exchange.deadlines().set_after(Wait::Answer, self.app.policy().request_timeout),
+        }
+    }
+
+    /// The worker's part is over.
+    pub(super) fn completed(&mut self) {
+        self.complete = true;
+        self.ended.get_or_insert_with(Instant::now);
+    }
+
+    /// Where the time went, for those who count it.
+    pub(super) fn times(&self) -> Times {
+        let ended = self.ended.unwrap_or_else(Instant::now);
+        let begun = self.call.in_work_since().unwrap_or(ended);
+        Times {
+            queue: begun.saturating_duration_since(self.since),
+            app: ended.saturating_duration_since(begun),
+        }
+    }
+
+    /// It has taken longer than `slow_log` allows, or might have: says so once, and has the worker show where it stands.
+    pub(super) fn is_slow(&mut self) {
+        let deadlines = self.exchange.deadlines();
+        deadlines.set(Wait::Slow, None);
+        let Some(limit) = self.app.policy().slow_log.filter(|_| !self.complete && !self.slow_said) else {
+            return;
+        };
+        let Some(((link, _), begun)) = self.call.given().zip(self.call.in_work_since()) else {
+            return deadlines.set_after(Wait::Slow, limit);
+        };
+        if let Some(end) = begun.checked_add(limit).filter(|end| *end > Instant::now()) {
+            return deadlines.set(Wait::Slow, Some(end));
+        }
+        if !deadlines.is_set(Wait::Answer) {
+            // The application waits for the client.
+            return deadlines.set_after(Wait::Slow, limit);
+        }
+        self.slow_said = true;
+        let about = &self.call.about;
+        tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %about.id,
+            route = %about, seconds = begun.elapsed().as_secs_f32(),
+            "the request is slow; its worker shows where it stands");
+        link.show_stack();
+    }
+
+    /// The deadline has passed. `false`: it was an older one, and a new one is set.
+    pub(super) fn time_is_over(&mut self) -> bool {
+        let given = self.call.given().filter(|_| self.call.is_in_work());
+        let Some((link, stream)) = given else {
+            return self.queue_time_is_over();
+        };
+        // Queued until a moment ago: the application's time began when a worker took it.
+        let limit = match self.expecting {
+            Some(_) => EXPECTED_BODY,
+            None => self.app.policy().request_timeout,
+        };
+        if let Some(end) = self.call.in_work_since().and_then(|at| at.checked_add(limit))
+            && end > Instant::now()
+            && !self.begun
+        {
+            self.exchange.deadlines().set(Wait::Answer, Some(end));
+            return false;
+        }
+        self.over = true;
+        self.call.abandon();
+        if self.expecting.is_some() {
+            link.reset(stream, ResetCode::INCOMPLETE, "the body did not come in time");
+            let sentence = "The body of the request did not come in time.";
+            answer::fail(self.exchange, 408, "body_too_slow", sentence);
+            return true;
+        }
+        self.application_is_late(&link, stream, limit);
+        true
+    }
+
+    fn queue_time_is_over(&mut self) -> bool {
+        let policy = self.app.policy();
+        let now = Instant::now();
+        if let Some(end) = self.since.checked_add(policy.queue_timeout).filter(|end| *end > now) {
+            self.exchange.deadlines().set(Wait::Answer, Some(end.min(now + policy.request_timeout)));
+            return false;
+        }
+        self.stop_waiting();
+        let sentence = "No worker was free in time.";
+        answer::fail_later(self.exchange, 503, "queue_timeout", sentence, 1);
+        true
+    }
+
+    fn application_is_late(&mut self, link: &Arc<Link>, stream: u32, limit: Duration) {
+        let about = &self.call.about;
+        tracing::error!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %about.id,
+            route = %about, limit = ?limit, "request timed out");
+        link.reset(stream, ResetCode::TIMEOUT, "the request timed out");
+        match self.app.is_blocking() {
+            // Whatever it is doing, nothing but its end will stop it.
+            true => link.give_up(about, "had a request that timed out"),
+            // It can let go of one request and keep the others, if it still turns.
+            false => self.want_sign_of_life(link),
+        }
+        match self.exchange.answered() {
+            true => self.exchange.abort("request_timeout"),
+            false => {
+                let sentence = "The application did not answer in time.";
+                answer::fail(self.exchange, 504, "request_timeout", sentence);
+            }
+        }
+    }
+
+    fn want_sign_of_life(&self, link: &Arc<Link>) {
+        link.ping();
+        let (link, heard, about) = (Arc::clone(link), link.heard(), self.call.about.clone());
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(SIGN_OF_LIFE).await;
+            if link.heard() == heard {
+                link.give_up(&about, "had a request that timed out, and says nothing any more");
+            }
+        });
+    }
+}

@@ -1,0 +1,145 @@
+//! What becomes of a request that its worker did not answer.
+//!
+//! | the worker | with this request | method | what happens |
+//! |---|---|---|---|
+//! | died, or gave it back | certainly not begun | any | given to another worker |
+//! | died | perhaps begun, no answer yet | safe | given to another worker, once, within a budget |
+//! | died | perhaps begun, no answer yet | others | 502 |
+//! | was killed over memory | perhaps begun, no answer yet | any | 502: it may have been this request |
+//! | was killed since another request timed out | as if it had died | | |
+//! | died | answer begun | any | the client's connection is cut |
+//!
+//! A request whose body was passed on as it came cannot be given again: it is not here any more. One whose route is refused
+//! (`quarantine`) is not, either: 503.
+
+use std::time::Duration;
+
+use keepwarm_telemetry::counters;
+use keepwarm_wire::frame::ResetCode;
+
+use super::super::app::Overload;
+use super::answer::{fail, fail_later, id};
+use super::{Conversation, GIVEN_AT_MOST};
+use crate::supervisor::Verdict;
+
+/// Why a request is not given to another worker.
+type WhyNot = &'static str;
+
+impl Conversation<'_, '_> {
+    pub(super) fn handle_reset(&mut self, code: ResetCode, reason: &str, unprocessed: bool) {
+        if unprocessed && self.given < GIVEN_AT_MOST && self.may_be_given_again(true, None).is_ok() {
+            return self.give_again("worker_refused", "the worker refused it");
+        }
+        self.completed();
+        self.over = true;
+        if unprocessed && !self.exchange.answered() {
+            let sentence = "No worker took the request.";
+            return fail_later(self.exchange, 503, "worker_refused", sentence, 1);
+        }
+        self.app.handle_answer(&self.call.about);
+        let name = match code {
+            ResetCode::TOO_SHORT => "body_too_short",
+            _ => "app_error",
+        };
+        tracing::error!(app = %self.app.name, id = %id(self.exchange), code = code.name(), reason, "the application failed");
+        match self.exchange.answered() {
+            true => self.exchange.abort(name),
+            false => fail(self.exchange, 500, name, "The application failed to answer this request."),
+        }
+    }
+
+    pub(super) fn handle_lost(&mut self, unprocessed: bool, verdict: Option<Verdict>) {
+        let why_not = match self.may_be_given_again(unprocessed, verdict) {
+            Ok(()) => return self.give_again("worker_died", "its worker died"),
+            Err(why_not) => why_not,
+        };
+        self.completed();
+        self.over = true;
+        let answered = self.exchange.answered();
+        let (name, sentence) = match verdict {
+            None => ("worker_died", "The process that had this request died."),
+            Some(Verdict::TimedOut) => (
+                "worker_timed_out",
+                "The process that had this request was ended: another request hung in it.",
+            ),
+            Some(Verdict::Memory) => {
+                ("worker_memory", "The process that had this request was ended: it took too much memory.")
+            }
+        };
+        tracing::error!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, answered, reason = name,
+            not_given_again = why_not, "the worker died with this request");
+        if answered {
+            return self.exchange.abort(name);
+        }
+        match self.app.quarantine.refuses(&self.call.about) {
+            // Certainly not begun with: it is refused like those that come after it.
+            Some(time) if unprocessed => self.refuse_quarantined(time),
+            _ => fail(self.exchange, 502, name, sentence),
+        }
+    }
+
+    /// Whether the request may go to another worker (see the head of this file).
+    fn may_be_given_again(&mut self, unprocessed: bool, verdict: Option<Verdict>) -> Result<(), WhyNot> {
+        if self.begun {
+            return Err("its answer had begun");
+        }
+        if !self.source.is_whole() || self.body_sent {
+            return Err("its body was passed on");
+        }
+        // A trial that has not begun is still the trial.
+        if self.trial.is_none() && self.app.quarantine.refuses(&self.call.about).is_some() {
+            return Err("its route kills workers");
+        }
+        if unprocessed {
+            // Free, however many workers have died before it came to it.
+            return Ok(());
+        }
+        if verdict == Some(Verdict::Memory) {
+            return Err("the worker took too much memory");
+        }
+        if !self.exchange.request().head.method.is_safe() {
+            return Err("its method is not safe");
+        }
+        if self.trial.is_some() {
+            return Err("its route kills workers");
+        }
+        if std::mem::replace(&mut self.risked, true) {
+            return Err("it was given twice already");
+        }
+        if !self.app.may_retry() {
+            return Err("the budget of retries is used up");
+        }
+        Ok(())
+    }
+
+    /// Gives the request to another worker; without one that runs, that is answered.
+    fn give_again(&mut self, name: &'static str, why: &'static str) {
+        counters::RETRIES.count(name);
+        tracing::warn!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, why,
+            "the request is given to another worker");
+        let frame = self.call.take_frame();
+        self.enqueue(frame);
+    }
+
+    /// Its route kills workers.
+    pub(super) fn refuse_quarantined(&mut self, time: Duration) {
+        self.over = true;
+        let sentence =
+            "Requests of this kind have ended the application's processes; they are not tried again yet.";
+        let seconds = u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+        fail_later(self.exchange, 503, "route_quarantined", sentence, seconds.max(1));
+    }
+
+    pub(super) fn refuse_overload(&mut self, overload: &Overload) {
+        match overload {
+            Overload::QueueFull => {
+                let sentence = "Too many requests are waiting for this application.";
+                fail_later(self.exchange, 503, "queue_full", sentence, 1);
+            }
+            Overload::Failed(reason) => {
+                let sentence = format!("The application is not running: {reason}.");
+                fail_later(self.exchange, 503, "app_failed", &sentence, 10);
+            }
+        }
+    }
+}

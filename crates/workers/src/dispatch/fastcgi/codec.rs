@@ -1,0 +1,299 @@
+//! FastCGI as a protocol of `net`'s clients and pools.
+
+use http::StatusCode;
+use keepwarm_http1::{ConnectionWish, Decoded, Event, Fields, Mended, ResponseBody, ResponseHead, Version};
+use keepwarm_net::{Codec, ServerFault};
+use keepwarm_wire::fastcgi::encode::{encode_begin, encode_stdin, encode_stdin_end};
+use keepwarm_wire::fastcgi::{
+    self, CgiAnswer, CgiFault, CgiHead, CgiLimits, Connection, FastCgiFault, ProtocolStatus,
+};
+
+use super::params::encode_params;
+use super::script::{Script, ScriptRoot};
+use keepwarm_net::Request;
+
+/// What is kept of the words of one request for the log, in bytes: a script that prints without end has no right to our memory.
+const MAX_WORDS: usize = 64 * 1024;
+
+/// FastCGI, the web server's side.
+#[derive(Debug)]
+pub(crate) struct FastCgi {
+    connection: Connection,
+    /// The request in progress.
+    id: u16,
+    head: CgiHead,
+    state: State,
+    words: Vec<u8>,
+    no_trailers: Fields,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The head has not come whole.
+    Head,
+    /// So many bytes at the front of the input are body: they came in one record with the end of the head.
+    Body { left: usize },
+    /// The request is over.
+    Over,
+}
+
+impl FastCgi {
+    /// Appends the beginning of a request. To be called inside [`keepwarm_net::Client::begin`].
+    pub(super) fn encode_request(
+        &mut self,
+        out: &mut Vec<u8>,
+        request: &Request,
+        script: (&ScriptRoot, &Script),
+        length: Option<u64>,
+    ) {
+        // None only on a connection that is of no use, and that shows in its first answer.
+        self.id = self.connection.begin().unwrap_or(1);
+        self.head = CgiHead::new(CgiLimits::default());
+        self.state = State::Head;
+        self.words.clear();
+        encode_begin(out, self.id);
+        encode_params(out, self.id, request, script, length);
+    }
+
+    /// The path of a local redirect (RFC 3875 §6.2.2), once the head is here.
+    pub(super) fn local_redirect(&self) -> Option<&[u8]> {
+        match self.head.answer() {
+            CgiAnswer::Local(path) if self.state != State::Head => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Takes bytes of STDOUT while the head comes. `Some`: so many of them belong to it, which is whole.
+    fn take_head(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<Option<usize>, ServerFault> {
+        let Some(used) = self.head.push(bytes).map_err(of_head)? else { return Ok(None) };
+        let status = match self.head.answer() {
+            CgiAnswer::Client(status) => status,
+            // Answered in another way by who knows of it; else it is a redirect like any other.
+            CgiAnswer::Local(_) => 302,
+        };
+        head.status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+        head.version = Version::Http11;
+        head.fields.clear();
+        self.head.fields().for_each(|(name, value)| head.fields.push(name, value));
+        head.body = ResponseBody::UntilClose;
+        head.content_length = None;
+        head.wants = ConnectionWish::default();
+        head.mended = Mended::default();
+        Ok(Some(used))
+    }
+
+    fn end(&mut self, app_status: u32, protocol: ProtocolStatus) -> Result<(), ServerFault> {
+        let fault = |name, sentence: &str| Err(ServerFault { name, sentence: sentence.to_owned() });
+        match protocol {
+            ProtocolStatus::Complete => {}
+            ProtocolStatus::Overloaded => return fault("fastcgi_overloaded", "has no room for the request"),
+            ProtocolStatus::CannotMultiplex => {
+                return fault("fastcgi_multiplex", "says that it was given two requests at once");
+            }
+            ProtocolStatus::UnknownRole => return fault("fastcgi_role", "is no responder"),
+        }
+        if self.state == State::Head {
+            let why = if app_status == 0 { "" } else { ", with an error" };
+            let name = CgiFault::Truncated.name();
+            return fault(name, &format!("ended the request before the head of its answer{why}"));
+        }
+        self.state = State::Over;
+        Ok(())
+    }
+}
+
+impl Codec for FastCgi {
+    fn new() -> Self {
+        Self {
+            connection: Connection::new(),
+            id: 0,
+            head: CgiHead::new(CgiLimits::default()),
+            state: State::Over,
+            words: Vec::new(),
+            no_trailers: Fields::new(),
+        }
+    }
+
+    fn encode_body(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        encode_stdin(out, self.id, bytes);
+    }
+
+    fn encode_end(&mut self, _trailers: &Fields, out: &mut Vec<u8>) {
+        encode_stdin_end(out, self.id);
+    }
+
+    fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, ServerFault> {
+        if let State::Body { left } = &mut self.state
+            && *left > 0
+        {
+            let end = std::mem::take(left);
+            return Ok(Decoded { consumed: end, event: Event::Data { start: 0, end } });
+        }
+        let mut at = 0;
+        loop {
+            let rest = input.get(at..).unwrap_or_default();
+            let decoded = self.connection.decode(rest).map_err(of_record)?;
+            let (begin, after) = (at, at + decoded.consumed);
+            at = after;
+            match decoded.event {
+                fastcgi::Event::NeedMore => return Ok(Decoded { consumed: at, event: Event::NeedMore }),
+                fastcgi::Event::Stderr(range) => {
+                    let room = MAX_WORDS - self.words.len().min(MAX_WORDS);
+                    let words = rest.get(range).unwrap_or_default();
+                    self.words.extend_from_slice(words.get(..room).unwrap_or(words));
+                }
+                fastcgi::Event::Stdout(range) if self.state == State::Head => {
+                    let start = begin + range.start;
+                    let Some(used) = self.take_head(rest.get(range).unwrap_or_default(), head)? else {
+                        continue;
+                    };
+                    self.state = State::Body { left: after - start - used };
+                    return Ok(Decoded { consumed: start + used, event: Event::Head });
+                }
+                fastcgi::Event::Stdout(range) => {
+                    let (start, end) = (begin + range.start, begin + range.end);
+                    return Ok(Decoded { consumed: after, event: Event::Data { start, end } });
+                }
+                fastcgi::Event::End { app_status, protocol } => {
+                    self.end(app_status, protocol)?;
+                    // What is left of its record, so that the connection is seen to be clean.
+                    if let Ok(padding) = self.connection.decode(input.get(at..).unwrap_or_default()) {
+                        at += padding.consumed;
+                    }
+                    return Ok(Decoded { consumed: at, event: Event::End });
+                }
+                // An answer to what is asked on a connection of its own.
+                fastcgi::Event::Values => {}
+            }
+        }
+    }
+
+    fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault> {
+        match self.state {
+            State::Over => Ok(None),
+            State::Head | State::Body { .. } => {
+                let sentence = "broke off in the middle of its answer".to_owned();
+                Err(ServerFault { name: "truncated", sentence })
+            }
+        }
+    }
+
+    fn trailers(&self) -> &Fields {
+        &self.no_trailers
+    }
+
+    fn keeps_connection(&self) -> bool {
+        self.connection.is_idle()
+    }
+
+    fn take_words(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.words)
+    }
+}
+
+fn of_record(fault: FastCgiFault) -> ServerFault {
+    ServerFault { name: fault.name(), sentence: format!("broke the rules of FastCGI: {fault}") }
+}
+
+fn of_head(fault: CgiFault) -> ServerFault {
+    ServerFault { name: fault.name(), sentence: format!("sent an answer that is none: {fault}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(record_type: u8, content: &[u8], padding: usize) -> Vec<u8> {
+        let length = (content.len() as u16).to_be_bytes();
+        let mut bytes = vec![1, record_type, 0, 1, length[0], length[1], padding as u8, 0];
+        bytes.extend_from_slice(content);
+        bytes.extend(std::iter::repeat_n(0, padding));
+        bytes
+    }
+
+    /// Status, fields, body and how it ended, of input in pieces.
+    fn hear(pieces: &[&[u8]]) -> (FastCgi, String) {
+        let mut codec = FastCgi::new();
+        codec.id = codec.connection.begin().unwrap();
+        codec.state = State::Head;
+        let mut head = ResponseHead::default();
+        let (mut said, mut body, mut buffer) = (String::new(), Vec::new(), Vec::new());
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            loop {
+                let decoded = match codec.decode(&buffer, &mut head) {
+                    Ok(decoded) => decoded,
+                    Err(fault) => return (codec, format!("{said}fault {}", fault.name)),
+                };
+                match decoded.event {
+                    Event::Head => {
+                        said = format!("{} ", head.status.as_u16());
+                        for (name, value) in head.fields.iter() {
+                            said += &format!(
+                                "{}={} ",
+                                String::from_utf8_lossy(name),
+                                String::from_utf8_lossy(value)
+                            );
+                        }
+                    }
+                    Event::Data { start, end } => body.extend_from_slice(&buffer[start..end]),
+                    Event::End => said += &format!("[{}]", String::from_utf8_lossy(&body)),
+                    _ => {}
+                }
+                buffer.drain(..decoded.consumed);
+                if matches!(decoded.event, Event::NeedMore | Event::End) {
+                    break;
+                }
+            }
+        }
+        assert!(buffer.is_empty());
+        (codec, said)
+    }
+
+    #[test]
+    fn an_answer_is_understood_however_it_is_cut() {
+        let ok = [0; 8];
+        let cases: [(Vec<Vec<u8>>, &str); 8] = [
+            (
+                vec![record(6, b"Content-Type: a/b\r\n\r\nbody", 3), record(3, &ok, 5)],
+                "200 content-type=a/b [body]",
+            ),
+            (
+                vec![
+                    record(7, b"Notice", 0),
+                    record(6, b"Status: 404\r", 1),
+                    record(6, b"\nX: 1\n\nbo", 0),
+                    record(7, b"more", 2),
+                    record(6, b"dy", 0),
+                    record(6, b"", 0),
+                    record(3, &ok, 0),
+                ],
+                "404 x=1 [body]",
+            ),
+            (vec![record(6, b"Location: /x\r\n\r\n", 0), record(3, &ok, 0)], "302 location=/x []"),
+            (vec![record(6, b"\r\n", 0), record(3, &ok, 0)], "200 []"),
+            (vec![record(3, &ok, 0)], "fault cgi_no_head"),
+            (vec![record(6, b"<html>\n", 0), record(3, &ok, 0)], "fault cgi_not_a_field"),
+            (vec![record(3, &[0, 0, 0, 0, 2, 0, 0, 0], 0)], "fault fastcgi_overloaded"),
+            (vec![b"garbage".to_vec()], "fault fastcgi_version"),
+        ];
+        for (records, expected) in cases {
+            let bytes = records.concat();
+            let (whole, said) = hear(&[&bytes]);
+            assert_eq!(said, expected);
+            let (cut, said) = hear(&bytes.chunks(1).collect::<Vec<_>>());
+            assert_eq!(said, expected, "in single bytes");
+            assert_eq!(whole.words, cut.words);
+            let ended = bytes.get(1) != Some(&b'a') && records.last().is_some_and(|last| last[1] == 3);
+            assert_eq!(whole.keeps_connection(), ended && !expected.contains("field"), "{expected}");
+        }
+    }
+
+    #[test]
+    fn what_is_printed_without_end_is_cut() {
+        let bytes: Vec<u8> = (0..4).flat_map(|_| record(7, &[b'x'; 60_000], 0)).collect();
+        let (mut codec, _) = hear(&[&bytes]);
+        assert_eq!(codec.take_words().len(), MAX_WORDS);
+        assert!(codec.take_words().is_empty());
+    }
+}

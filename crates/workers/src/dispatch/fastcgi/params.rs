@@ -1,0 +1,153 @@
+//! A request as the parameters of a script: RFC 3875 §4.1, and what PHP's servers add to it.
+
+use std::os::unix::ffi::OsStrExt;
+
+use keepwarm_http1::{HopByHop, Version, cgi_safe_name, percent_decode};
+use keepwarm_net::{Request, Scheme};
+use keepwarm_wire::fastcgi::encode::ParamsWriter;
+
+use super::script::{Script, ScriptRoot};
+use crate::dispatch::request::split_authority;
+
+/// Appends the parameters as a stream of records. `length`: of the body, measured where it was not declared; `None`: there is no body.
+pub(super) fn encode_params(
+    out: &mut Vec<u8>,
+    id: u16,
+    request: &Request,
+    (root, script): (&ScriptRoot, &Script),
+    length: Option<u64>,
+) {
+    let mut params = ParamsWriter::begin(out, id);
+    encode_script(&mut params, request, root, script);
+    encode_request(&mut params, request, length);
+    encode_ends(&mut params, request);
+    encode_fields(&mut params, request);
+    params.finish();
+}
+
+fn encode_script(params: &mut ParamsWriter<'_>, request: &Request, root: &ScriptRoot, script: &Script) {
+    let folder = root.path().as_os_str().as_bytes();
+    let mut scratch = Vec::new();
+    let mount = request.path().get(..request.mount).unwrap_or_default();
+    // `/blog/index.php`, behind the route's prefix.
+    let mut name = percent_decode(mount, &mut scratch).to_vec();
+    name.push(b'/');
+    name.extend_from_slice(&script.name);
+    let file = [b"/", script.name.as_slice()].concat();
+
+    params.pair_of(b"SCRIPT_FILENAME", folder, &file);
+    params.pair(b"SCRIPT_NAME", &name);
+    params.pair(b"DOCUMENT_ROOT", folder);
+    params.pair_of(b"DOCUMENT_URI", &name, &script.path_info);
+    if !script.path_info.is_empty() {
+        params.pair(b"PATH_INFO", &script.path_info);
+        params.pair_of(b"PATH_TRANSLATED", folder, &script.path_info);
+    }
+}
+
+fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, length: Option<u64>) {
+    let head = &request.head;
+    let query = head.query();
+    params.pair(b"REQUEST_METHOD", head.method.as_str().as_bytes());
+    match query {
+        // The path as routes match it, and the query as it came.
+        Some(query) => params.pair_of(b"REQUEST_URI", request.path(), &[b"?", query].concat()),
+        None => params.pair(b"REQUEST_URI", request.path()),
+    }
+    params.pair(b"QUERY_STRING", query.unwrap_or_default());
+    params.pair(b"CONTENT_TYPE", head.fields.first("content-type").unwrap_or_default());
+    match length {
+        Some(length) => params.pair(b"CONTENT_LENGTH", length.to_string().as_bytes()),
+        None => params.pair(b"CONTENT_LENGTH", b""),
+    }
+    let protocol: &[u8] = match head.version {
+        Version::Http10 => b"HTTP/1.0",
+        Version::Http11 => b"HTTP/1.1",
+    };
+    params.pair(b"SERVER_PROTOCOL", protocol);
+    params.pair(b"REQUEST_SCHEME", request.scheme().as_str().as_bytes());
+    if request.scheme() == Scheme::Https {
+        params.pair(b"HTTPS", b"on");
+    }
+    params.pair(b"GATEWAY_INTERFACE", b"CGI/1.1");
+    params.pair(b"SERVER_SOFTWARE", concat!("keepwarm/", env!("CARGO_PKG_VERSION")).as_bytes());
+    // Without it a php-cgi that was built to be careful answers nobody (cgi.force_redirect).
+    params.pair(b"REDIRECT_STATUS", b"200");
+}
+
+/// Who talks to whom.
+fn encode_ends(params: &mut ParamsWriter<'_>, request: &Request) {
+    let (peer_address, peer_port) = request.peer.client_text();
+    let believed = request.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
+    let (client, client_port) = match &believed {
+        Some(address) => (address.as_str(), "0"),
+        None => (peer_address, peer_port),
+    };
+    params.pair(b"REMOTE_ADDR", client.as_bytes());
+    params.pair(b"REMOTE_PORT", client_port.as_bytes());
+
+    let (name, port) = split_authority(request.head.authority());
+    let local = request.peer.local;
+    let address = local.map(|local| local.ip().to_canonical().to_string()).unwrap_or_default();
+    let local_port = local.map(|local| local.port().to_string());
+    params.pair(b"SERVER_ADDR", address.as_bytes());
+    let name = match (name.is_empty(), address.is_empty()) {
+        (false, _) => name,
+        (true, false) => address.as_bytes(),
+        (true, true) => b"localhost",
+    };
+    params.pair(b"SERVER_NAME", name);
+    let default = match request.scheme() {
+        Scheme::Http => "80",
+        Scheme::Https => "443",
+    };
+    let port = match (port.is_empty(), request.head.authority().is_empty(), &local_port) {
+        (false, ..) => port,
+        (true, true, Some(local)) => local.as_bytes(),
+        (true, ..) => default.as_bytes(),
+    };
+    params.pair(b"SERVER_PORT", port);
+}
+
+/// `HTTP_*`, each name once (RFC 3875 §4.1.18).
+fn encode_fields(params: &mut ParamsWriter<'_>, request: &Request) {
+    let fields = &request.head.fields;
+    let hop_by_hop = HopByHop::of(fields);
+    let passes = |name: &[u8]| {
+        let ours = matches!(name, b"host" | b"expect" | b"content-type" | b"content-length");
+        !ours && !hop_by_hop.removes(name) && cgi_safe_name(name) && !request.drops_field(name)
+    };
+    let mut variable = Vec::with_capacity(64);
+    for (place, (name, value)) in fields.iter().enumerate().filter(|(_, (name, _))| passes(name)) {
+        if !fields.repeats() {
+            params.pair(http_name(name, &mut variable), value);
+            continue;
+        }
+        let mut same = fields.iter().filter(|(other, _)| *other == name).map(|(_, value)| value);
+        if fields.iter().take(place).any(|(before, _)| before == name) {
+            continue;
+        }
+        // Lists are joined by commas (RFC 9110 §5.3); cookies by semicolons (RFC 9113 §8.2.3).
+        let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
+        let mut joined = same.next().unwrap_or_default().to_vec();
+        for value in same {
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(value);
+        }
+        params.pair(http_name(name, &mut variable), &joined);
+    }
+    for (name, value) in request.extra_fields.iter() {
+        params.pair(http_name(name, &mut variable), value);
+    }
+    if !request.head.authority().is_empty() || fields.first("host").is_some() {
+        params.pair(b"HTTP_HOST", request.head.authority());
+    }
+}
+
+/// `accept-language` as `HTTP_ACCEPT_LANGUAGE`.
+fn http_name<'v>(name: &[u8], variable: &'v mut Vec<u8>) -> &'v [u8] {
+    variable.clear();
+    variable.extend_from_slice(b"HTTP_");
+    variable.extend(name.iter().map(|&byte| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() }));
+    variable
+}

@@ -1,0 +1,219 @@
+//! Which script answers a path, by the conventions of PHP's servers, and only ever a script beneath the site's root.
+//!
+//! 1. A part of the path that ends in `.php` and names a file: that script; what follows is `PATH_INFO`. So `/a.php/b` runs `a.php`, and `/upload.jpg/x.php` runs
+//!    nothing of that name, because there is no such file: what was uploaded is never code.
+//! 2. A folder with an `index.php`: that one. Without its slash the client is sent to the address with it.
+//! 3. Everything else: the site's entry, the *front controller*, which finds the path in `REQUEST_URI`.
+//!
+//! Files are looked up as [`keepwarm_net::Folder`] does: no link and no `..` leads out of the root.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use keepwarm_http1::percent_decode;
+use keepwarm_net::{Folder, Found, file_name};
+
+/// What a folder's address runs.
+const INDEX: &[u8] = b"index.php";
+/// What makes a name a script's. Not `.PHP`, `.phtml` or `.phar`: those are nobody's address.
+const ENDING: &[u8] = b".php";
+
+/// A site of scripts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptRoot {
+    folder: Folder,
+    /// The entry, relative to the root.
+    entry: Vec<u8>,
+}
+
+/// A script and how it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Script {
+    /// Relative to the root: `blog/index.php`.
+    pub(super) name: Vec<u8>,
+    /// What follows it in the path, decoded: empty, or with a slash in front.
+    pub(super) path_info: Vec<u8>,
+}
+
+/// What a path leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Resolved {
+    Script(Script),
+    /// A folder, asked for without its slash.
+    NeedsSlash,
+}
+
+impl ScriptRoot {
+    /// The site whose front controller is the file `entry`; its folder is the root.
+    ///
+    /// # Errors
+    /// The path has no file name.
+    pub fn of_entry(entry: &Path) -> io::Result<Self> {
+        let entry = std::path::absolute(entry)?;
+        match (entry.parent(), entry.file_name()) {
+            (Some(folder), Some(name)) => {
+                Ok(Self { folder: Folder::new(folder), entry: name.as_bytes().to_vec() })
+            }
+            _ => Err(io::Error::other("the entry is no file")),
+        }
+    }
+
+    /// The root, absolute.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The entry, absolute.
+    #[must_use]
+    pub fn entry(&self) -> PathBuf {
+        self.folder.path().join(std::ffi::OsStr::from_bytes(&self.entry))
+    }
+
+    /// What answers a normalised path, without the prefix of its route.
+    pub(super) async fn resolve(&self, path: &[u8]) -> io::Result<Resolved> {
+        for end in script_ends(path) {
+            let (front, rest) = path.split_at_checked(end).unwrap_or((path, b""));
+            let Some(name) = file_name(front) else { break };
+            if let Found::File(_) = self.folder.open(&name).await? {
+                let mut scratch = Vec::new();
+                let path_info = percent_decode(rest, &mut scratch).to_vec();
+                return Ok(Resolved::Script(Script { name, path_info }));
+            }
+        }
+        if let Some(found) = self.index_of(path).await? {
+            return Ok(found);
+        }
+        Ok(Resolved::Script(Script { name: self.entry.clone(), path_info: Vec::new() }))
+    }
+
+    async fn index_of(&self, path: &[u8]) -> io::Result<Option<Resolved>> {
+        let Some(mut name) = file_name(path) else { return Ok(None) };
+        let whole = name.is_empty() || name.ends_with(b"/");
+        if !whole {
+            name.push(b'/');
+        }
+        name.extend_from_slice(INDEX);
+        Ok(match self.folder.open(&name).await? {
+            Found::File(_) if whole => Some(Resolved::Script(Script { name, path_info: Vec::new() })),
+            Found::File(_) => Some(Resolved::NeedsSlash),
+            Found::Folder | Found::Nothing | Found::Denied => None,
+        })
+    }
+}
+
+/// Where the parts of a path that end in `.php` end, in their order.
+fn script_ends(path: &[u8]) -> impl Iterator<Item = usize> {
+    let mut at = 0;
+    path.split(|&byte| byte == b'/').filter_map(move |segment| {
+        at += segment.len();
+        let end = at;
+        at += 1; // the slash
+        // `.php` alone is no name, and neither is one that begins with a dot.
+        (segment.ends_with(ENDING) && segment.len() > ENDING.len()).then_some(end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    struct Temp(PathBuf);
+
+    impl Temp {
+        fn new() -> Self {
+            static COUNT: AtomicU32 = AtomicU32::new(0);
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("keepwarm-script-{}-{number}", std::process::id()));
+            for folder in ["root/blog", "root/bare", "root/a.php.d", "root/x.php"] {
+                std::fs::create_dir_all(path.join(folder)).unwrap();
+            }
+            for file in [
+                "outside.php",
+                "root/index.php",
+                "root/a.php",
+                "root/b c.php",
+                "root/upload.jpg",
+                "root/blog/index.php",
+                "root/blog/p.php",
+                "root/a.php.d/z.php",
+                "root/x.php/in.php",
+                "root/.hidden.php",
+                "root/UPPER.PHP",
+                "root/p.phtml",
+            ] {
+                std::fs::write(path.join(file), "<?php").unwrap();
+            }
+            symlink("../outside.php", path.join("root/out.php")).unwrap();
+            symlink("a.php", path.join("root/link.php")).unwrap();
+            symlink("upload.jpg", path.join("root/sly.php")).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Temp {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn which_script_answers_which_path() {
+        let temp = Temp::new();
+        let root = ScriptRoot::of_entry(&temp.0.join("root/index.php")).unwrap();
+        let front = ("index.php", "");
+        for (path, (name, path_info)) in [
+            ("/", front),
+            ("/index.php", front),
+            ("/index.php/Main_Page", ("index.php", "/Main_Page")),
+            ("/index.php/a%20b/%2F", ("index.php", "/a b//")),
+            ("/a.php", ("a.php", "")),
+            ("/a.php/", ("a.php", "/")),
+            ("/a.php/b.php/c", ("a.php", "/b.php/c")),
+            ("/b%20c.php", ("b c.php", "")),
+            ("/blog/", ("blog/index.php", "")),
+            ("/blog/p.php/x", ("blog/p.php", "/x")),
+            ("/a.php.d/z.php", ("a.php.d/z.php", "")),
+            ("/x.php/in.php", ("x.php/in.php", "")),
+            ("/link.php", ("link.php", "")),
+            ("/any/where", front),
+            ("/bare/", front),
+            ("/bare", front),
+            ("/gone.php", front),
+            ("/gone.php/a.php", front),
+            // What is not a script of this site.
+            ("/upload.jpg", front),
+            ("/upload.jpg/x.php", front),
+            ("/upload.jpg/.php", front),
+            ("/upload.jpg%00.php", front),
+            ("/out.php", front),
+            ("/out.php/x", front),
+            ("/../outside.php", front),
+            ("/..%2Foutside.php", front),
+            ("/.hidden.php", front),
+            ("/UPPER.PHP", front),
+            ("/p.phtml", front),
+            ("//a.php", front),
+            ("/blog//p.php", front),
+        ] {
+            let expected =
+                Script { name: name.as_bytes().to_vec(), path_info: path_info.as_bytes().to_vec() };
+            let resolved = root.resolve(path.as_bytes()).await.unwrap();
+            assert_eq!(resolved, Resolved::Script(expected), "{path}");
+        }
+        assert_eq!(root.resolve(b"/blog").await.unwrap(), Resolved::NeedsSlash);
+    }
+
+    #[test]
+    fn parts_that_may_be_scripts() {
+        let ends = |path: &str| script_ends(path.as_bytes()).collect::<Vec<_>>();
+        assert_eq!(ends("/a.php/b/c.php"), [6, 14]);
+        assert_eq!(ends("/.php/x"), Vec::<usize>::new());
+        assert_eq!(ends("/a.phpx/b.php.txt"), Vec::<usize>::new());
+        assert_eq!(ends(""), Vec::<usize>::new());
+    }
+}

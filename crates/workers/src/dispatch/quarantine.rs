@@ -1,0 +1,128 @@
+//! The routes of an app that are refused because they kill its workers: [`keepwarm_policy::Vigil`], shared by all threads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::Method;
+use keepwarm_policy::{Admission, Vigil};
+use tokio::time::Instant;
+
+use super::activity::About;
+use super::app::App;
+
+/// A route and a method. Their number is bounded by the configuration: methods that nobody has registered count as one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct RouteKey {
+    route: Option<Arc<str>>,
+    method: Option<Method>,
+}
+
+/// What has died of which route.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    /// Something has died lately; without it nobody takes the lock.
+    watches: AtomicBool,
+    vigil: Mutex<Vigil<RouteKey>>,
+}
+
+/// A request that is let through to see whether its route still kills.
+#[derive(Debug)]
+pub(super) struct Trial {
+    app: Arc<App>,
+    route: RouteKey,
+}
+
+impl RouteKey {
+    pub(super) fn of(about: &About) -> Self {
+        const REGISTERED: [Method; 8] = [
+            Method::GET,
+            Method::HEAD,
+            Method::POST,
+            Method::PUT,
+            Method::DELETE,
+            Method::PATCH,
+            Method::OPTIONS,
+            Method::TRACE,
+        ];
+        let method = REGISTERED.contains(&about.method).then(|| about.method.clone());
+        Self { route: about.route.clone(), method }
+    }
+}
+
+impl Quarantine {
+    /// Whether a request would be refused now, and for how long.
+    pub(super) fn refuses(&self, about: &About) -> Option<Duration> {
+        if !self.watches() {
+            return None;
+        }
+        self.vigil().refuses(&RouteKey::of(about), now())
+    }
+
+    /// A request has been answered to its end. `true`: its route was refused until now.
+    pub(super) fn handle_answer(&self, about: &About) -> bool {
+        if !self.watches() {
+            return false;
+        }
+        let mut vigil = self.vigil();
+        let opened = vigil.handle_answer(&RouteKey::of(about));
+        self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
+        opened
+    }
+
+    /// A worker has died of these. Gives the routes that are refused from now on.
+    pub(super) fn handle_death(&self, suspects: &[About]) -> Vec<(RouteKey, Duration)> {
+        let routes: Vec<RouteKey> = suspects.iter().map(RouteKey::of).collect();
+        let mut vigil = self.vigil();
+        let refused = vigil.handle_death(&routes, now());
+        self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
+        refused
+    }
+
+    /// Other code runs from now on: what is known of the old says nothing.
+    pub(super) fn forget(&self) {
+        *self.vigil() = Vigil::default();
+        self.watches.store(false, Ordering::Relaxed);
+    }
+
+    fn watches(&self) -> bool {
+        self.watches.load(Ordering::Relaxed)
+    }
+
+    fn vigil(&self) -> MutexGuard<'_, Vigil<RouteKey>> {
+        self.vigil.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Trial {
+    /// Asks whether a request may be given to a worker. `Err`: not before this time has passed.
+    pub(super) fn ask(app: &Arc<App>, about: &About) -> Result<Option<Self>, Duration> {
+        if !app.quarantine.watches() {
+            return Ok(None);
+        }
+        let route = RouteKey::of(about);
+        match app.quarantine.vigil().admit(&route, now()) {
+            Admission::Free => Ok(None),
+            Admission::Trial => Ok(Some(Self { app: Arc::clone(app), route })),
+            Admission::Refused(time) => Err(time),
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        self.app.quarantine.vigil().handle_trial_over(&self.route, now());
+    }
+}
+
+impl std::fmt::Display for RouteKey {
+    /// `GET /assets/*`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let method = self.method.as_ref().map_or("other methods", Method::as_str);
+        write!(f, "{method} {}", self.route.as_deref().unwrap_or("-"))
+    }
+}
+
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}

@@ -1,0 +1,147 @@
+//! Reloads: a new generation of every app beside the old one, which takes its place when all of it is ready.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::{Control, now, stopped};
+use crate::supervisor::app::Phase;
+use crate::supervisor::{AppSpec, Recycled, ReloadReport, StartFailure};
+
+/// A reload that somebody asked for.
+pub(super) struct Asked {
+    pub(super) apps: Vec<AppSpec>,
+    pub(super) extent: Extent,
+    pub(super) reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
+    pub(super) at: Instant,
+}
+
+/// What becomes of the apps that a reload does not name.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// They end: the reload names all that is to run.
+    All,
+    /// They go on. It is one for their changed files.
+    These,
+}
+
+/// The reload that is under way.
+pub(super) struct Trial {
+    pub(super) generation: u64,
+    pub(super) apps: BTreeSet<Arc<str>>,
+    extent: Extent,
+    pub(super) reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
+    pub(super) asked: Instant,
+}
+
+impl Control {
+    pub(super) fn start_trial(&mut self, now: Instant) {
+        while self.trial.is_none()
+            && let Some(Asked { apps, extent, reply, at }) = self.queue.pop_front()
+        {
+            let refused = if self.stopping.is_some() { Err(stopped(Arc::from(""), 0)) } else { check(&apps) };
+            if let Err(failure) = refused {
+                // Whoever asked has gone: the log has it.
+                let _ = reply.send(Err(failure));
+                continue;
+            }
+            self.generation += 1;
+            let names = apps.iter().map(|spec| spec.name.clone()).collect();
+            self.trial = Some(Trial { generation: self.generation, apps: names, extent, reply, asked: at });
+            for mut spec in apps {
+                self.keep_size(&mut spec);
+                self.add(spec, Phase::Trial, now);
+            }
+            self.finish_trial(now);
+        }
+    }
+
+    /// When every new worker is ready, the new generation is the current one.
+    pub(super) fn finish_trial(&mut self, now: Instant) {
+        let Some(trial) = &self.trial else { return };
+        let ready = |app: &Arc<str>| {
+            self.running
+                .get(&(app.clone(), trial.generation))
+                .is_some_and(|running| running.machine.all_ready())
+        };
+        if !trial.apps.iter().all(ready) {
+            return;
+        }
+        let Some(Trial { generation, apps, extent, reply, asked }) = self.trial.take() else { return };
+        // Before the old generation is retired: at every moment somebody takes requests.
+        self.context.links.promote(generation);
+        let mut old = std::mem::take(&mut self.current);
+        if extent == Extent::These {
+            self.current = old.extract_if(.., |app, _| !apps.contains(app)).collect();
+        }
+        self.current.extend(apps.iter().map(|app| (app.clone(), generation)));
+        for app in &apps {
+            if let Some(running) = self.running.get_mut(&(app.clone(), generation)) {
+                running.machine.commit(now);
+            }
+        }
+        for key in &old {
+            self.context.links.set_failed(key.0, None);
+        }
+        let why = if extent == Extent::These { Recycled::Watch } else { Recycled::Reload };
+        let removed = old.keys().filter(|app| !apps.contains(*app)).cloned().collect();
+        for key in old {
+            if let Some(running) = self.running.get_mut(&key) {
+                running.machine.retire(Duration::MAX, Some(why), now);
+                let _ = running.drive(&self.context, now);
+            }
+        }
+        let apps = apps.into_iter().collect();
+        let report = ReloadReport { generation, apps, removed, took: now.saturating_duration_since(asked) };
+        tracing::info!(
+            target: "keepwarm::supervisor",
+            generation, took_ms = report.took.as_millis(), "reloaded: the new workers serve, the old ones finish"
+        );
+        let _ = reply.send(Ok(report));
+    }
+
+    /// The new generation goes, the old one stays.
+    pub(super) fn end_trial(&mut self, failure: StartFailure) {
+        let Some(Trial { generation, apps, reply, .. }) = self.trial.take() else { return };
+        tracing::error!(
+            target: "keepwarm::supervisor",
+            app = %failure.app, generation, "not reloaded, what ran before goes on: {failure}"
+        );
+        let now = now();
+        for app in apps {
+            if let Some(running) = self.running.get_mut(&(app, generation)) {
+                running.machine.retire(Duration::MAX, None, now);
+            }
+        }
+        let _ = reply.send(Err(failure));
+    }
+
+    /// An app whose number of workers follows its load goes on with as many as it has, not with as many as it once began with.
+    fn keep_size(&self, spec: &mut AppSpec) {
+        let key = self.current.get(&spec.name).map(|&generation| (spec.name.clone(), generation));
+        let old = key.and_then(|key| self.running.get(&key));
+        if let (Some(scaling), Some(old)) = (spec.scaling, old) {
+            let min = scaling.min.max(1);
+            spec.workers = old.machine.target().clamp(min, scaling.max.max(min));
+        }
+    }
+}
+
+/// What cannot be started whatever the workers do.
+pub(super) fn check(apps: &[AppSpec]) -> Result<(), StartFailure> {
+    let mut names = BTreeSet::new();
+    for spec in apps {
+        let reason = if spec.command.is_empty() {
+            "it has no command"
+        } else if !names.insert(&spec.name) {
+            "another app has the same name"
+        } else {
+            continue;
+        };
+        let (app, reason) = (spec.name.clone(), reason.to_owned());
+        return Err(StartFailure { app, worker: 0, reason, exit: None, stderr: Vec::new() });
+    }
+    Ok(())
+}

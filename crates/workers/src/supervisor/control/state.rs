@@ -1,0 +1,76 @@
+//! What is told of all apps.
+
+use std::sync::Arc;
+
+use super::{Control, Running};
+use crate::supervisor::app::{Phase, Tally};
+use crate::supervisor::{AppSnapshot, FailedApp, LastDeath, Snapshot};
+
+impl Control {
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let failed = self.current.iter().filter_map(|(app, &generation)| {
+            let running = self.running.get(&(app.clone(), generation))?;
+            let Phase::Failed(reason) = running.machine.phase() else { return None };
+            Some(FailedApp { app: app.clone(), reason: reason.clone() })
+        });
+        Snapshot {
+            workers: self.running.values().flat_map(Running::snapshot).collect(),
+            apps: self.current.iter().map(|(app, &generation)| self.app(app, generation)).collect(),
+            failed: failed.collect(),
+        }
+    }
+
+    /// Lets go of generations that are over, and keeps what is to be told of them.
+    pub(super) fn forget_over(&mut self) {
+        let current = &self.current;
+        let is_over = |(app, generation): &(Arc<str>, u64), running: &mut Running| {
+            running.machine.is_over() && current.get(app) != Some(generation)
+        };
+        for ((app, generation), running) in self.running.extract_if(.., is_over) {
+            self.past.entry(app).or_default().add(running.machine.tally(), generation);
+        }
+    }
+
+    fn app(&self, app: &Arc<str>, generation: u64) -> AppSnapshot {
+        let serving = self.running.get(&(app.clone(), generation));
+        let mut past = self.past.get(app).cloned().unwrap_or_default();
+        for ((_, generation), running) in self.running.iter().filter(|((name, _), _)| name == app) {
+            past.add(running.machine.tally(), *generation);
+        }
+        AppSnapshot {
+            app: app.clone(),
+            generation,
+            target: serving.map_or(0, |running| running.machine.target()),
+            scaling: serving.and_then(|running| running.spec.scaling),
+            recycles: past.tally.recycles,
+            deaths: past.tally.deaths,
+            last_death: past.last,
+        }
+    }
+}
+
+/// What has happened in several generations of an app.
+#[derive(Clone, Default)]
+pub(super) struct Past {
+    tally: Tally,
+    last: Option<LastDeath>,
+}
+
+impl Past {
+    fn add(&mut self, tally: &Tally, generation: u64) {
+        self.tally.recycles.add_all(&tally.recycles);
+        self.tally.deaths.add_all(&tally.deaths);
+        let later = |last: &LastDeath| tally.last.as_ref().is_some_and(|lost| lost.at > last.at);
+        if let Some(lost) = &tally.last
+            && self.last.as_ref().is_none_or(later)
+        {
+            self.last = Some(LastDeath {
+                number: lost.number,
+                generation,
+                death: lost.death,
+                reason: lost.reason.clone(),
+                at: lost.at,
+            });
+        }
+    }
+}

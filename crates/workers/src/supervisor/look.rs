@@ -1,0 +1,41 @@
+//! What is looked at now and then, off the data plane: memory, signs of life, priorities, and how long requests wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::app::WorkerId;
+use super::{Memory, memory};
+
+/// Between two looks at every worker.
+pub(super) const EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at the queues of apps whose number of workers follows them.
+pub(super) const LOAD_EVERY: Duration = Duration::from_millis(100);
+/// An idle worker is asked for a sign of life at every so many looks.
+pub(super) const PING_LOOKS: u64 = 5;
+
+/// A process to look at.
+pub(super) struct Subject {
+    pub(super) app: Arc<str>,
+    pub(super) generation: u64,
+    pub(super) id: WorkerId,
+    pub(super) pid: u32,
+}
+
+/// What was seen.
+pub(super) struct Seen {
+    pub(super) workers: Vec<(Subject, Memory)>,
+    /// What could be had, in bytes.
+    pub(super) available: Option<u64>,
+}
+
+/// Looks at these, on a thread that may wait: the kernel makes a reader wait for a process that is changing its memory.
+pub(super) fn start(subjects: Vec<Subject>, seen: UnboundedSender<Seen>) {
+    tokio::task::spawn_blocking(move || {
+        let look = |subject: Subject| memory::of_process(subject.pid).map(|memory| (subject, memory));
+        let workers = subjects.into_iter().filter_map(look).collect();
+        // An error: the supervisor has gone.
+        let _ = seen.send(Seen { workers, available: memory::available() });
+    });
+}

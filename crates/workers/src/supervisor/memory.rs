@@ -1,0 +1,113 @@
+//! How much memory a process holds, and how much there is: read from `/proc` and the control group, on a thread that may wait.
+//!
+//! What counts is anonymous memory: pages of files can be dropped, and are often shared. For a worker that was forked from a template, the kernel
+//! counts the template's pages as the child's too, as long as neither has written to them; only the map of all its pages tells them apart
+//! (`smaps_rollup`). Making that costs the kernel a walk over the pages, so it is asked for only where a worker has another parent than Keepwarm.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::Memory;
+
+/// Where the control groups of version 2 are.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// What this process holds; `None` when it has gone.
+pub(super) fn of_process(pid: u32) -> Option<Memory> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name| kib_field(&status, name);
+    // A zombie has no memory, and no such lines.
+    let anonymous = field("RssAnon")?;
+    let files = field("RssFile")?.saturating_add(field("RssShmem")?);
+    let resident = anonymous.saturating_add(files);
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+    let own = if parent == Some(std::process::id()) { anonymous } else { private(pid).unwrap_or(anonymous) };
+    let own = own.min(anonymous);
+    Some(Memory { own, shared: resident.saturating_sub(own) })
+}
+
+/// Memory that can be had without anybody being pushed out: of the machine, or of the control groups that this process is in, whichever
+/// has less. `None`: nobody says.
+pub(super) fn available() -> Option<u64> {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib_field(&text, "MemAvailable"));
+    let group = own_group().and_then(|group| room_of_groups(&group));
+    [machine, group].into_iter().flatten().min()
+}
+
+/// Anonymous pages that no other process has mapped.
+fn private(pid: u32) -> Option<u64> {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let field = |name| kib_field(&rollup, name);
+    let private = field("Private_Clean")?.saturating_add(field("Private_Dirty")?);
+    Some(private.min(field("Anonymous")?))
+}
+
+fn own_group() -> Option<PathBuf> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(Path::new(GROUPS).join(path))
+}
+
+/// A group's limit counts for all below it.
+fn room_of_groups(group: &Path) -> Option<u64> {
+    let groups = group.ancestors().take_while(|group| group.starts_with(GROUPS));
+    groups.filter_map(room_of_group).min()
+}
+
+fn room_of_group(group: &Path) -> Option<u64> {
+    let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
+    // "max", where there is no limit, is no number.
+    let free = number("memory.max")?.saturating_sub(number("memory.current")?);
+    let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    // Pages of files that nobody has used lately go first.
+    let reclaimable = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse().ok());
+    Some(free.saturating_add(reclaimable.unwrap_or(0)))
+}
+
+/// `Name:   123 kB`, in bytes.
+fn kib_field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib.saturating_mul(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_by_their_whole_name() {
+        let text = "VmRSS:\t  10 kB\nRssAnon:\t     7 kB\nRssFile:\t     3 kB\nRssAnonX:\t 9 kB\n";
+        assert_eq!(kib_field(text, "RssAnon"), Some(7 * 1024));
+        assert_eq!(kib_field(text, "Rss"), None);
+        assert_eq!(kib_field("RssAnon: many kB\n", "RssAnon"), None);
+    }
+
+    #[test]
+    fn this_very_process_holds_what_it_has_touched() {
+        let before = of_process(std::process::id()).unwrap();
+        let block = vec![1_u8; 64 * 1024 * 1024];
+        let after = of_process(std::process::id()).unwrap();
+        assert!(after.own >= before.own + 48 * 1024 * 1024, "{before:?} {after:?} {}", block.len());
+        assert!(after.shared > 0);
+        assert!(available().unwrap() > 0);
+        assert_eq!(of_process(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_tightest_group_counts() {
+        let folder = std::env::temp_dir().join(format!("keepwarm-memory-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let write = |file: &str, text: &str| fs::write(folder.join(file), text).unwrap();
+        write("memory.current", "700\n");
+        write("memory.max", "max\n");
+        assert_eq!(room_of_group(&folder), None);
+        write("memory.max", "1000\n");
+        assert_eq!(room_of_group(&folder), Some(300));
+        write("memory.stat", "anon 500\ninactive_file 50\n");
+        assert_eq!(room_of_group(&folder), Some(350));
+        write("memory.current", "1200\n");
+        assert_eq!(room_of_group(&folder), Some(50));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,135 @@
+//! What is looked at now and then, in one generation of one app.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use keepwarm_policy::scale::Load;
+
+use super::{Context, Process, Running};
+use crate::supervisor::app::{Phase, WorkerId};
+use crate::supervisor::look::{PING_LOOKS, Subject};
+use crate::supervisor::{Memory, WorkerState};
+
+impl Running {
+    /// Looks at signs of life and priorities; gives the processes whose memory is to be looked at.
+    pub(in crate::supervisor) fn look(
+        &mut self,
+        looks: u64,
+        context: &Context,
+        now: Instant,
+    ) -> Vec<Subject> {
+        let ids: Vec<WorkerId> = self.processes.keys().copied().collect();
+        for &id in &ids {
+            if self.machine.state(id) == WorkerState::Ready && self.spec.hang_timeout.is_some() {
+                self.look_for_life(id, looks, now);
+            }
+            // One that takes long is in need of the processor more than it disturbs.
+            let is_slow = |process: &Process| {
+                now.saturating_duration_since(process.started) > self.spec.boot_timeout / 2
+            };
+            let starts = self.machine.state(id) == WorkerState::Starting;
+            if !starts || self.processes.get(&id).is_some_and(is_slow) {
+                self.end_quiet(id, context);
+            }
+        }
+        let subject = |&id: &WorkerId| {
+            let pid = self.pid(id)?;
+            Some(Subject { app: Arc::clone(&self.spec.name), generation: self.generation, id, pid })
+        };
+        ids.iter().filter_map(subject).collect()
+    }
+
+    fn look_for_life(&mut self, id: WorkerId, looks: u64, now: Instant) {
+        let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) else { return };
+        self.machine.handle_silence(id, link.is_silent(), now);
+        if looks.is_multiple_of(PING_LOOKS) {
+            link.ping();
+        }
+    }
+
+    /// Gives a worker the ordinary priority, if it has a low one.
+    pub(super) fn end_quiet(&mut self, id: WorkerId, context: &Context) {
+        let Some(pid) = self.pid(id) else { return };
+        if let Some(process) = self.processes.get_mut(&id).filter(|process| process.quiet) {
+            // What is left is done at the next look.
+            process.quiet = !context.quiet.end(pid);
+        }
+    }
+
+    pub(in crate::supervisor) fn handle_memory(
+        &mut self,
+        id: WorkerId,
+        memory: Memory,
+        available: Option<u64>,
+        now: Instant,
+    ) {
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        process.memory = Some(memory);
+        self.machine.handle_memory(id, memory.own, available, now);
+    }
+
+    /// Whether [`scale`](Self::scale) is of use.
+    pub(in crate::supervisor) fn is_scaled(&self) -> bool {
+        self.scaler.is_some() && *self.machine.phase() == Phase::Serving
+    }
+
+    /// Has more or fewer workers, as the app's requests need them.
+    pub(in crate::supervisor) fn scale(&mut self, load: Load, available: Option<u64>, now: Instant) {
+        let largest = self.largest();
+        let (has, starting) = (self.machine.target(), self.machine.is_starting());
+        let Some(scaler) = &mut self.scaler else { return };
+        let target = scaler.handle_load(load, has, starting, now);
+        if target > has && available.is_some_and(|available| available < largest) {
+            if !std::mem::replace(&mut self.told_no_room, true) {
+                tracing::warn!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, generation = self.generation, largest, available,
+                    "requests wait, and there is no memory for another worker"
+                );
+            }
+            return;
+        }
+        if target != has {
+            self.told_no_room = false;
+            self.resize(target, if target > has { "requests wait" } else { "not needed lately" }, now);
+        }
+    }
+
+    /// A person wants `by` workers more or fewer, within 1 and the most of the configuration.
+    pub(in crate::supervisor) fn shift(&mut self, by: i32, now: Instant) {
+        if *self.machine.phase() != Phase::Serving {
+            return;
+        }
+        let has = self.machine.target();
+        let most = self.scaler.as_ref().map_or(MOST, |scaler| scaler.max());
+        let target = has.saturating_add_signed(by as isize).clamp(1, most);
+        if let Some(scaler) = &mut self.scaler {
+            scaler.set_floor(target, now);
+        }
+        if target != has {
+            self.resize(target, "told by a signal", now);
+        } else {
+            tracing::info!(
+                target: "keepwarm::supervisor",
+                app = %self.spec.name, workers = has, "no worker more or fewer: this is the limit"
+            );
+        }
+    }
+
+    fn resize(&mut self, target: usize, why: &str, now: Instant) {
+        let before = self.machine.target();
+        tracing::info!(
+            target: "keepwarm::supervisor",
+            app = %self.spec.name, generation = self.generation, before, workers = target, "the number of workers changes: {why}"
+        );
+        self.machine.set_target(target, now);
+    }
+
+    /// The most that one of its workers holds.
+    fn largest(&self) -> u64 {
+        self.processes.values().filter_map(|process| Some(process.memory?.own)).max().unwrap_or(0)
+    }
+}
+
+/// Workers of an app of which no other limit is known; as many as the configuration allows.
+const MOST: usize = 1024;

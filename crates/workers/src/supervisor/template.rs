@@ -1,0 +1,363 @@
+//! The template of an app with `preload`: a process that has loaded the app once and forks its workers (`spec/wire.md` §9).
+//!
+//! A task keeps it: starts it, gives it the orders to fork, one at a time, and asks it for the status of workers that have
+//! ended, whose parent it is. When it ends, whoever waits for a worker is told how; the next order starts another.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, mpsc as orders};
+use std::time::{Duration, Instant};
+
+use keepwarm_wire::template::{EndStatus, FromTemplate, LINE_MAX, ToTemplate};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, oneshot};
+
+use super::app::End;
+use super::output::{Kept, Source};
+use super::running::Context;
+use super::spawn::{Launch, Line, Order, Spawned, WorkerPipes};
+use super::{AppSpec, Exit, reap};
+
+/// How long a template may take to tell a worker's status before that is unknown.
+const STATUS: Duration = Duration::from_secs(2);
+
+/// What becomes of an order for a worker.
+pub(super) type Reply = Box<dyn FnOnce(Result<Spawned, End>) + Send>;
+
+/// The template, from outside. It ends when this is dropped.
+pub(super) struct Template {
+    asks: mpsc::UnboundedSender<Ask>,
+    /// What it prints while it loads.
+    pub(super) kept: Kept,
+    /// It was started at a low priority, which its workers have from it.
+    pub(super) quiet: bool,
+}
+
+enum Ask {
+    Fork { number: u32, reply: Reply },
+    Kill,
+}
+
+/// Asks the template, whose children the workers are, how one of them has ended.
+#[derive(Clone)]
+pub(super) struct Parent(mpsc::UnboundedSender<(Pid, oneshot::Sender<Exit>)>);
+
+impl Parent {
+    /// The status of a worker that has ended; unknown when its template has ended before it.
+    pub(super) async fn reap(&self, pid: Pid) -> Exit {
+        let (sender, receiver) = oneshot::channel();
+        if self.0.send((pid, sender)).is_err() {
+            return Exit::Unknown;
+        }
+        match tokio::time::timeout(STATUS, receiver).await {
+            Ok(Ok(exit)) => exit,
+            _ => Exit::Unknown,
+        }
+    }
+}
+
+impl Template {
+    /// Starts it. `hold`: what it prints while it loads is kept for a failure's report.
+    pub(super) fn start(
+        spec: &Arc<AppSpec>,
+        generation: u64,
+        hold: bool,
+        quiet: bool,
+        context: &Context,
+    ) -> Self {
+        let kept = Kept::new(hold);
+        let (asks, queue) = mpsc::unbounded_channel();
+        let (tx, rx) = oneshot::channel();
+        let reply = Box::new(move |result: io::Result<Spawned>| drop(tx.send(result)));
+        // The thread ends only after the last clone of `orders`.
+        let launch = Launch { spec: Arc::clone(spec), number: 0, quiet: quiet.then_some(context.quiet) };
+        let _ = context.orders.send(Order::Spawn(launch, reply));
+        let output = context.output.clone();
+        let (orders, started) = (context.orders.clone(), Instant::now());
+        let (spec, of_task) = (Arc::clone(spec), kept.clone());
+        tokio::spawn(async move {
+            let spawned = match rx.await {
+                Ok(Ok(spawned)) => spawned,
+                Ok(Err(error)) => return refuse_all(queue, &End::NotSpawned(error.to_string())),
+                Err(_) => return refuse_all(queue, &End::NotSpawned("Keepwarm ends".to_owned())),
+            };
+            let pid = spawned.pid.as_raw_nonzero().get().cast_unsigned();
+            let source = Source { app: spec.name.clone(), worker: 0, pid };
+            let Spawned { pid, pidfd, line: Line::Wire(wire), pipes, .. } = spawned else {
+                return refuse_all(queue, &End::NotSpawned("a server has no template".to_owned()));
+            };
+            let last_words = output.attach(source.clone(), pipes.stdout, pipes.stderr, of_task.clone());
+            let (reaps, to_reap) = mpsc::unbounded_channel();
+            let keeper = Keeper {
+                source,
+                generation,
+                started,
+                kept: of_task,
+                pid,
+                pidfd: Arc::new(pidfd),
+                orders,
+                ready: false,
+                in_flight: None,
+                reaps: Parent(reaps),
+                awaited: HashMap::new(),
+            };
+            keeper.run(wire, queue, to_reap, last_words).await;
+        });
+        Self { asks, kept, quiet }
+    }
+
+    /// Has a worker forked as soon as the app is loaded; gives the reply back when the template has ended.
+    pub(super) fn fork(&self, number: u32, reply: Reply) -> Result<(), Reply> {
+        self.asks.send(Ask::Fork { number, reply }).map_err(|refused| match refused.0 {
+            Ask::Fork { reply, .. } => reply,
+            Ask::Kill => unreachable!("a fork was sent"),
+        })
+    }
+
+    /// Ends it at once: a worker that it should long have forked is not wanted any more.
+    pub(super) fn kill(&self) {
+        // An error: it has ended.
+        let _ = self.asks.send(Ask::Kill);
+    }
+}
+
+fn refuse_all(mut queue: mpsc::UnboundedReceiver<Ask>, end: &End) {
+    queue.close();
+    while let Ok(ask) = queue.try_recv() {
+        if let Ask::Fork { reply, .. } = ask {
+            reply(Err(end.clone()));
+        }
+    }
+}
+
+/// The template, as its task sees it.
+struct Keeper {
+    source: Source,
+    generation: u64,
+    started: Instant,
+    kept: Kept,
+    pid: Pid,
+    pidfd: Arc<OwnedFd>,
+    orders: orders::Sender<Order>,
+    ready: bool,
+    /// The worker that is being forked, with Keepwarm's ends of what it gets.
+    in_flight: Option<InFlight>,
+    reaps: Parent,
+    awaited: HashMap<u32, oneshot::Sender<Exit>>,
+}
+
+struct InFlight {
+    wire: OwnedFd,
+    pipes: WorkerPipes,
+    reply: Reply,
+}
+
+impl Keeper {
+    async fn run(
+        mut self,
+        socket: OwnedFd,
+        mut queue: mpsc::UnboundedReceiver<Ask>,
+        mut to_reap: mpsc::UnboundedReceiver<(Pid, oneshot::Sender<Exit>)>,
+        last_words: oneshot::Receiver<()>,
+    ) {
+        let mut ended = Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.clone(), None));
+        let Ok(mut socket) = Socket::new(socket) else {
+            reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
+            return refuse_all(queue, &End::Exited(ended.await));
+        };
+        let mut waiting = VecDeque::new();
+        let exit = loop {
+            tokio::select! {
+                exit = &mut ended => break exit,
+                line = socket.next() => if let Err(error) = line.and_then(|line| self.handle(line)) {
+                    tracing::error!(
+                        target: "keepwarm::supervisor",
+                        app = %self.source.app, pid = self.source.pid, "the template is ended: {error}"
+                    );
+                    reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
+                    break (&mut ended).await;
+                },
+                ask = queue.recv() => match ask {
+                    Some(Ask::Fork { number, reply }) => waiting.push_back((number, reply)),
+                    // Nobody wants it any more.
+                    Some(Ask::Kill) | None => {
+                        reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
+                        break (&mut ended).await;
+                    }
+                },
+                Some((pid, reply)) = to_reap.recv() => {
+                    let pid = pid.as_raw_nonzero().get().cast_unsigned();
+                    self.awaited.insert(pid, reply);
+                    // An error: it has ended, which is learnt in the next turn.
+                    let _ = socket.send(&ToTemplate::Reap { pid }.encode(), &[]);
+                }
+            }
+            while self.ready
+                && self.in_flight.is_none()
+                && let Some((number, reply)) = waiting.pop_front()
+            {
+                self.fork(number, reply, &socket);
+            }
+        };
+        self.finish(exit, waiting, queue, last_words).await;
+    }
+
+    async fn finish(
+        self,
+        exit: Exit,
+        waiting: VecDeque<(u32, Reply)>,
+        mut queue: mpsc::UnboundedReceiver<Ask>,
+        last_words: oneshot::Receiver<()>,
+    ) {
+        // Closed first: from now on the next order starts another template.
+        queue.close();
+        // Why it ended stands in what it printed last.
+        let _ = tokio::time::timeout(super::running::LAST_WORDS, last_words).await;
+        if self.ready && !queue.is_empty() | !waiting.is_empty() {
+            tracing::warn!(target: "keepwarm::supervisor", app = %self.source.app, "the template {exit}");
+        }
+        let end = End::Exited(exit);
+        if let Some(InFlight { reply, .. }) = self.in_flight {
+            reply(Err(end.clone()));
+        }
+        for (_, reply) in waiting {
+            reply(Err(end.clone()));
+        }
+        refuse_all(queue, &end);
+        self.kept.release(&self.source);
+    }
+
+    fn handle(&mut self, message: FromTemplate) -> io::Result<()> {
+        match message {
+            FromTemplate::Ready => {
+                self.ready = true;
+                self.kept.finish_boot(&self.source);
+                let took = self.started.elapsed().as_millis();
+                tracing::info!(
+                    target: "keepwarm::supervisor",
+                    app = %self.source.app, pid = self.source.pid, generation = self.generation, boot_ms = took,
+                    "the template is ready: the app is loaded, workers are forked from it"
+                );
+            }
+            FromTemplate::Forked { pid } => {
+                let InFlight { wire, pipes, reply } =
+                    self.in_flight.take().ok_or_else(|| nonsense("a worker that nobody has ordered"))?;
+                let pid =
+                    i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| nonsense("no process"))?;
+                // The id is the worker's own until the template is told to take its status.
+                reply(match pidfd_open(pid, PidfdFlags::empty()) {
+                    Ok(pidfd) => {
+                        // An error: the thread has ended, and everything with it.
+                        let _ = self.orders.send(Order::Remember(pid));
+                        Ok(Spawned {
+                            pid,
+                            pidfd,
+                            line: Line::Wire(wire),
+                            pipes,
+                            parent: Some(self.reaps.clone()),
+                        })
+                    }
+                    Err(error) => {
+                        Err(End::NotSpawned(format!("the worker that was forked is not there: {error}")))
+                    }
+                });
+            }
+            FromTemplate::Refused(reason) => {
+                let InFlight { reply, .. } =
+                    self.in_flight.take().ok_or_else(|| nonsense("a refusal that nobody has asked for"))?;
+                reply(Err(End::NotSpawned(reason)));
+            }
+            FromTemplate::Ended { pid, status } => {
+                if let Some(reply) = self.awaited.remove(&pid) {
+                    // An error: the status came too late.
+                    let _ = reply.send(match status {
+                        EndStatus::Exited(code) => Exit::Status(code),
+                        EndStatus::Signalled { number, core_dumped } => Exit::Signal { number, core_dumped },
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, number: u32, reply: Reply, socket: &Socket) {
+        let made = super::spawn::worker_ends().and_then(|(ours, theirs)| {
+            let descriptors = [theirs.wire.as_fd(), theirs.stdout.as_fd(), theirs.stderr.as_fd()];
+            socket.send(&ToTemplate::Fork { number }.encode(), &descriptors)?;
+            Ok(ours)
+        });
+        match made {
+            Ok((wire, pipes)) => self.in_flight = Some(InFlight { wire, pipes, reply }),
+            Err(error) => {
+                reply(Err(End::NotSpawned(format!("the template cannot be told to fork: {error}"))))
+            }
+        }
+    }
+}
+
+fn nonsense(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("it speaks of {what}"))
+}
+
+/// The socket to the template.
+struct Socket {
+    socket: AsyncFd<OwnedFd>,
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+impl Socket {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            #[expect(
+                deprecated,
+                reason = "unsound only for types that lie about their descriptor; an `OwnedFd` does not, and the alternative is unsafe"
+            )]
+            socket: AsyncFd::try_with_interest(socket, Interest::READABLE).map_err(io::Error::from)?,
+            bytes: Vec::new(),
+            ended: false,
+        })
+    }
+
+    /// The next line. After the end of the socket it waits for ever: the end of the process tells the rest.
+    async fn next(&mut self) -> io::Result<FromTemplate> {
+        loop {
+            let decoded = FromTemplate::decode(&self.bytes);
+            if let Some((message, length)) =
+                decoded.map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, fault))?
+            {
+                self.bytes.drain(..length);
+                return Ok(message);
+            }
+            if self.ended {
+                return std::future::pending().await;
+            }
+            let mut guard = self.socket.readable().await?;
+            let mut read = [0; LINE_MAX];
+            match recv(guard.get_inner(), &mut read, RecvFlags::empty()) {
+                Ok((0, _)) | Err(Errno::CONNRESET) => self.ended = true,
+                Ok((got, _)) => self.bytes.extend_from_slice(read.get(..got).unwrap_or_default()),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => guard.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// A line and its descriptors, in one message: far less than the socket's buffer holds.
+    fn send(&self, line: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::Error::other("no room for the descriptors"));
+        }
+        let slices = [io::IoSlice::new(line.as_bytes())];
+        let sent = sendmsg(self.socket.get_ref(), &slices, &mut ancillary, SendFlags::NOSIGNAL)?;
+        if sent == line.len() { Ok(()) } else { Err(io::Error::other("its socket is full")) }
+    }
+}

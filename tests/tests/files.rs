@@ -1,0 +1,386 @@
+//! Files: routes that end in a folder, files before an app, files that an app names.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use keepwarm_tests::tools::run_ok;
+use keepwarm_tests::{Server, get};
+
+/// A folder to serve, and a secret beside it.
+const CONFIG: &str = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+path = "/assets/*"
+files = "@DIR@/site"
+headers = { set = { Cache-Control = "max-age=60" } }
+[[listen.main.route]]
+path = "/favicon.ico"
+files = "@DIR@/site"
+[[listen.main.route]]
+app = "app"
+try_files = "@DIR@/site"
+send_files = { "/protected/" = "@DIR@/vault", "/protected/inner/" = "@DIR@/site" }
+[app.app]
+entry = "handing_app:application"
+directory = "@APPS@"
+interpreter = "@PYTHON@"
+workers = 1
+"#;
+
+const BIG: usize = 3_000_001;
+
+fn big(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+fn site(folder: &Path) {
+    let site = folder.join("site");
+    fs::create_dir_all(site.join("docs")).unwrap();
+    fs::create_dir_all(site.join("bare")).unwrap();
+    fs::create_dir_all(site.join(".well-known")).unwrap();
+    fs::create_dir_all(folder.join("vault")).unwrap();
+    for (name, text) in [
+        ("site/a.txt", "0123456789"),
+        ("site/favicon.ico", "icon"),
+        ("site/style.CSS", "p{}"),
+        ("site/a b&c.html", "<p>"),
+        ("site/empty", ""),
+        ("site/docs/index.html", "<h1>docs"),
+        ("site/docs/x.js", "1"),
+        ("site/index.html", "<h1>home"),
+        ("site/config.php", "<?php $password = 'secret';"),
+        ("site/.env", "PASSWORD=secret"),
+        ("site/.well-known/x", "known"),
+        ("secret", "secret"),
+        ("vault/a.zip", "zip-bytes"),
+        ("vault/d.txt", "0123456789"),
+    ] {
+        fs::write(folder.join(name), text).unwrap();
+    }
+    fs::write(site.join("big"), (0..BIG).map(big).collect::<Vec<u8>>()).unwrap();
+    symlink("../secret", site.join("out")).unwrap();
+    symlink("a.txt", site.join("in.txt")).unwrap();
+    symlink("../secret", folder.join("vault/out")).unwrap();
+}
+
+fn start() -> Server {
+    Server::start_with(CONFIG, |command| site(command.get_current_dir().expect("a folder")))
+}
+
+fn ask(server: &Server, method: &str, path: &str, fields: &str) -> keepwarm_tests::Response {
+    server.ask(format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{fields}\r\n"))
+}
+
+#[test]
+fn what_a_folder_serves_and_what_it_never_does() {
+    let server = start();
+    for (path, status, body, kind) in [
+        ("/assets/a.txt", 200, "0123456789", "text/plain; charset=utf-8"),
+        ("/assets/in.txt", 200, "0123456789", "text/plain; charset=utf-8"),
+        ("/assets/style.CSS", 200, "p{}", "text/css; charset=utf-8"),
+        ("/assets/a%20b%26c.html", 200, "<p>", "text/html; charset=utf-8"),
+        ("/assets/empty", 200, "", "application/octet-stream"),
+        ("/assets/", 200, "<h1>home", "text/html; charset=utf-8"),
+        ("/assets/docs/", 200, "<h1>docs", "text/html; charset=utf-8"),
+        ("/assets/docs/../a.txt", 200, "0123456789", "text/plain; charset=utf-8"),
+        ("/assets/.well-known/x", 200, "known", "application/octet-stream"),
+        ("/favicon.ico", 200, "icon", "image/vnd.microsoft.icon"),
+    ] {
+        let answer = server.ask(get(path));
+        assert_eq!((answer.status, answer.text().as_str()), (status, body), "{path}");
+        assert_eq!(answer.field("content-type"), Some(kind), "{path}");
+        assert_eq!(answer.field("accept-ranges"), Some("bytes"), "{path}");
+        assert_eq!(answer.field("content-length"), Some(body.len().to_string().as_str()), "{path}");
+    }
+    for path in [
+        "/assets/gone",
+        "/assets/out",
+        "/assets/.env",
+        "/assets/%2eenv",
+        "/assets/config.php",
+        "/assets/CONFIG.PHP",
+        "/assets/a.txt/",
+        "/assets/a.txt/x",
+        "/assets//a.txt",
+        "/assets/bare/",
+        "/assets/bare",
+        "/assets/..%2f..%2fsecret",
+        "/assets/docs%2fx.js",
+        "/assets/%5c..%5csecret",
+        "/assets/docs/index.html/",
+    ] {
+        let answer = server.ask(get(path));
+        assert_eq!(answer.status, 404, "{path}");
+        assert!(!answer.text().contains("secret"), "{path}");
+    }
+    // Above the prefix nothing is the folder's: that is the app's.
+    assert_eq!(server.ask(get("/assets/../out")).text(), "app GET /out");
+}
+
+#[test]
+fn only_reading_is_served() {
+    let server = start();
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"] {
+        let answer = ask(&server, method, "/assets/a.txt", "Content-Length: 0\r\n");
+        assert_eq!((answer.status, answer.field("allow")), (405, Some("GET, HEAD")), "{method}");
+    }
+    let head = ask(&server, "HEAD", "/assets/a.txt", "");
+    let whole = ask(&server, "GET", "/assets/a.txt", "");
+    assert_eq!((head.status, head.field("content-length")), (200, Some("10")));
+    for name in ["etag", "last-modified", "content-type", "cache-control"] {
+        assert!(head.field(name).is_some() && head.field(name) == whole.field(name), "{name}");
+    }
+}
+
+#[test]
+fn a_folder_without_its_slash_is_redirected() {
+    let server = start();
+    let answer = server.ask(get("/assets/docs?a=b"));
+    assert_eq!((answer.status, answer.field("location")), (301, Some("/assets/docs/?a=b")));
+    // What would be another host's address is none.
+    let answer = server.ask(get("//assets/docs"));
+    assert_ne!(answer.field("location"), Some("//assets/docs/"));
+}
+
+#[test]
+fn conditions_are_kept() {
+    let server = start();
+    let plain = server.ask(get("/assets/a.txt"));
+    let tag = plain.field("etag").expect("a tag").to_owned();
+    let date = plain.field("last-modified").expect("a date").to_owned();
+    for (fields, status) in [
+        (format!("If-None-Match: {tag}\r\n"), 304),
+        (format!("If-None-Match: \"x\", W/{tag}\r\n"), 304),
+        ("If-None-Match: *\r\n".to_owned(), 304),
+        ("If-None-Match: \"x\"\r\n".to_owned(), 200),
+        (format!("If-Modified-Since: {date}\r\n"), 304),
+        ("If-Modified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n".to_owned(), 200),
+        (format!("If-Match: {tag}\r\n"), 200),
+        ("If-Match: \"x\"\r\n".to_owned(), 412),
+        ("If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT\r\n".to_owned(), 412),
+    ] {
+        let answer = ask(&server, "GET", "/assets/a.txt", &fields);
+        assert_eq!(answer.status, status, "{fields}");
+        if status == 304 {
+            assert_eq!(answer.field("etag"), Some(tag.as_str()));
+            assert_eq!(answer.field("cache-control"), Some("max-age=60"), "the route's fields too");
+            assert!(answer.body.is_empty() && answer.field("content-length").is_none());
+        }
+    }
+    fs::write(server.folder().join("site/a.txt"), "changed").unwrap();
+    let answer = ask(&server, "GET", "/assets/a.txt", &format!("If-None-Match: {tag}\r\n"));
+    assert_eq!((answer.status, answer.text().as_str()), (200, "changed"));
+    assert_ne!(answer.field("etag"), Some(tag.as_str()));
+}
+
+#[test]
+fn ranges_are_sent() {
+    let server = start();
+    for (range, status, content_range, body) in [
+        ("bytes=0-3", 206, Some("bytes 0-3/10"), "0123"),
+        ("bytes=-2", 206, Some("bytes 8-9/10"), "89"),
+        ("bytes=8-", 206, Some("bytes 8-9/10"), "89"),
+        ("bytes=8-100", 206, Some("bytes 8-9/10"), "89"),
+        ("bytes=0-9", 206, Some("bytes 0-9/10"), "0123456789"),
+        ("bytes=4-2", 200, None, "0123456789"),
+        ("lines=1-2", 200, None, "0123456789"),
+        ("bytes=0-5,2-7", 200, None, "0123456789"),
+    ] {
+        let answer = ask(&server, "GET", "/assets/a.txt", &format!("Range: {range}\r\n"));
+        assert_eq!(
+            (answer.status, answer.field("content-range"), answer.text().as_str()),
+            (status, content_range, body),
+            "{range}"
+        );
+    }
+    let answer = ask(&server, "GET", "/assets/a.txt", "Range: bytes=10-\r\n");
+    assert_eq!((answer.status, answer.field("content-range")), (416, Some("bytes */10")));
+    let answer = ask(&server, "HEAD", "/assets/a.txt", "Range: bytes=0-3\r\n");
+    assert_eq!((answer.status, answer.field("content-length")), (200, Some("10")), "HEAD has no ranges");
+}
+
+#[test]
+fn several_ranges_are_one_message_of_parts() {
+    let server = start();
+    let answer = ask(&server, "GET", "/assets/a.txt", "Range: bytes=0-1,-2\r\n");
+    assert_eq!(answer.status, 206);
+    let kind = answer.field("content-type").expect("a type").to_owned();
+    let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("parts");
+    let part = |range: &str, bytes: &str| {
+        format!(
+            "--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Range: bytes {range}/10\r\n\r\n{bytes}\r\n"
+        )
+    };
+    let expected = format!("{}{}--{boundary}--\r\n", part("0-1", "01"), part("8-9", "89"));
+    assert_eq!(answer.text(), expected);
+    assert_eq!(answer.field("content-range"), None);
+}
+
+#[test]
+fn a_range_of_another_state_is_the_whole_file() {
+    let server = start();
+    let tag = server.ask(get("/assets/a.txt")).field("etag").expect("a tag").to_owned();
+    let ranged = |if_range: &str| {
+        let fields = format!("Range: bytes=0-1\r\nIf-Range: {if_range}\r\n");
+        ask(&server, "GET", "/assets/a.txt", &fields).status
+    };
+    assert_eq!(ranged(&tag), 206);
+    assert_eq!(ranged("\"other\""), 200);
+    assert_eq!(ranged(&format!("W/{tag}")), 200);
+    assert_eq!(ranged("Sat, 01 Jan 2000 00:00:00 GMT"), 200);
+}
+
+#[test]
+fn a_large_file_comes_whole_and_on_a_kept_connection() {
+    let server = start();
+    let mut client = server.client();
+    for _ in 0..2 {
+        let answer = client.ask(get("/assets/big"));
+        assert_eq!(answer.body.len(), BIG);
+        assert!(answer.body.iter().enumerate().all(|(at, &byte)| byte == big(at)));
+    }
+    let answer = client.ask("GET /assets/big HTTP/1.1\r\nHost: a\r\nRange: bytes=1000000-2999999\r\n\r\n");
+    assert_eq!((answer.status, answer.body.len()), (206, 2_000_000));
+    assert!(answer.body.iter().enumerate().all(|(at, &byte)| byte == big(1_000_000 + at)));
+}
+
+/// A reader that stops for a while, a client that leaves in the middle: neither keeps anybody else from files.
+#[test]
+fn a_slow_reader_and_a_lost_one_hold_up_nobody() {
+    let server = start();
+    let mut slow = server.client();
+    rustix::net::sockopt::set_socket_recv_buffer_size(slow.stream(), 32_768).expect("SO_RCVBUF");
+    slow.send(get("/assets/big"));
+    assert_eq!(slow.head("GET").0, 200);
+    let mut lost = server.client();
+    lost.send(get("/assets/big"));
+    lost.head("GET");
+    lost.reset();
+    assert_eq!(server.ask(get("/assets/a.txt")).status, 200);
+    assert_eq!(slow.read_exact(BIG).len(), BIG);
+    slow.expect_kept("/assets/a.txt");
+}
+
+#[test]
+fn curl_resumes_a_download() {
+    let server = start();
+    let file = server.folder().join("part");
+    fs::write(&file, (0..1_000_000).map(big).collect::<Vec<u8>>()).unwrap();
+    let mut curl = Command::new("curl");
+    curl.args(["-sSf", "-C", "-", "-o"]).arg(&file).arg(server.url("/assets/big"));
+    run_ok(&mut curl, Duration::from_secs(20));
+    let got = fs::read(&file).unwrap();
+    assert!(got.len() == BIG && got.iter().enumerate().all(|(at, &byte)| byte == big(at)));
+}
+
+#[test]
+fn a_file_of_the_folder_comes_before_the_app_and_nothing_else_does() {
+    let server = start();
+    for (method, path, text) in [
+        ("GET", "/a.txt", "0123456789"),
+        ("GET", "/", "<h1>home"),
+        ("GET", "/docs/x.js", "1"),
+        ("POST", "/a.txt", "app POST /a.txt"),
+        ("GET", "/gone", "app GET /gone"),
+        ("GET", "/bare/", "app GET /bare/"),
+        ("GET", "/out", "app GET /out"),
+        ("GET", "/.env", "app GET /.env"),
+        ("GET", "/config.php", "app GET /config.php"),
+        ("GET", "/..%2fsecret", "app GET /../secret"),
+    ] {
+        let answer = ask(&server, method, path, if method == "POST" { "Content-Length: 0\r\n" } else { "" });
+        assert_eq!((answer.status, answer.text().as_str()), (200, text), "{method} {path}");
+    }
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_forbidden() {
+    // Root may read everything; then only that it is answered at all is looked at.
+    let server = start();
+    let file = server.folder().join("site/closed.txt");
+    fs::write(&file, "closed").unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o0)).unwrap();
+    let status = server.ask(get("/assets/closed.txt")).status;
+    assert!(status == if rustix::process::geteuid().is_root() { 200 } else { 403 }, "{status}");
+}
+
+#[test]
+fn an_app_names_a_file_and_keepwarm_sends_it() {
+    let server = start();
+    let hand = |query: &str, fields: &str| ask(&server, "GET", &format!("/hand?{query}"), fields);
+    let answer =
+        hand("X-Accel-Redirect=/protected/a.zip&Content-Disposition=attachment&Set-Cookie=a%3Db", "");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "zip-bytes"));
+    assert_eq!(answer.field("content-type"), Some("application/zip"));
+    assert_eq!(answer.field("content-disposition"), Some("attachment"));
+    assert_eq!(answer.field("set-cookie"), Some("a=b"));
+    assert_eq!(answer.field("x-accel-redirect"), None, "its own path is nobody's business");
+
+    let file = server.folder().join("vault/d.txt");
+    let by_path = format!("X-Sendfile={}&Content-Type=text/x", file.display());
+    let answer = hand(&by_path, "Range: bytes=2-3\r\n");
+    assert_eq!((answer.status, answer.text().as_str()), (206, "23"));
+    assert_eq!(answer.field("content-type"), Some("text/x"), "the app's word goes first");
+    let tag = answer.field("etag").expect("a tag").to_owned();
+    assert_eq!(hand(&by_path, &format!("If-None-Match: {tag}\r\n")).status, 304);
+
+    assert_eq!(hand("X-Accel-Redirect=/protected/inner/a.txt?x", "").text(), "0123456789");
+    let answer = hand("status=404+Not+Found&X-Accel-Redirect=/protected/inner/a.txt", "Range: bytes=0-1\r\n");
+    assert_eq!((answer.status, answer.text().as_str()), (404, "0123456789"), "another status has no ranges");
+}
+
+#[test]
+fn an_app_names_nothing_outside_of_what_was_declared() {
+    let server = start();
+    let secret = server.folder().join("secret");
+    let vault = server.folder().join("vault");
+    for query in [
+        "X-Accel-Redirect=/etc/passwd".to_owned(),
+        "X-Accel-Redirect=/protected/../secret".to_owned(),
+        "X-Accel-Redirect=/protected/%252e%252e/secret".to_owned(),
+        "X-Accel-Redirect=/protected/out".to_owned(),
+        "X-Accel-Redirect=/protected/".to_owned(),
+        "X-Accel-Redirect=/protected".to_owned(),
+        "X-Accel-Redirect=/protected/gone".to_owned(),
+        "X-Sendfile=/etc/passwd".to_owned(),
+        format!("X-Sendfile={}", secret.display()),
+        format!("X-Sendfile={}/../secret", vault.display()),
+        format!("X-Sendfile={}/out", vault.display()),
+        format!("X-Sendfile={}x/a.zip", vault.display()),
+        "X-Sendfile=a.zip".to_owned(),
+    ] {
+        let answer = server.ask(get(&format!("/hand?{query}")));
+        assert_eq!(answer.status, 502, "{query}");
+        assert!(!answer.text().contains("secret") && !answer.text().contains("root:"), "{query}");
+        server.wait_for_log("the app named a file that cannot be sent", Duration::from_secs(10));
+    }
+    // What a client says is nobody's word.
+    let answer =
+        ask(&server, "GET", "/x", "X-Accel-Redirect: /protected/a.zip\r\nX-Sendfile: /etc/passwd\r\n");
+    assert_eq!(answer.text(), "app GET /x");
+}
+
+#[test]
+fn without_declared_folders_the_fields_are_passed_on() {
+    let config = CONFIG
+        .lines()
+        .filter(|line| !line.starts_with("send_files"))
+        .map(|line| format!("{line}\n"))
+        .collect::<String>();
+    let server = Server::start_with(&config, |command| site(command.get_current_dir().expect("a folder")));
+    let answer = server.ask(get("/hand?X-Accel-Redirect=/protected/a.zip"));
+    assert_eq!((answer.status, answer.text().as_str()), (200, "not it!"));
+    assert_eq!(answer.field("x-accel-redirect"), Some("/protected/a.zip"));
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_said_before_anything_starts() {
+    let server = Server::spawn(&CONFIG.replace("@DIR@/site", "@DIR@/none"), |_| {});
+    assert!(!server.wait_for_exit(Duration::from_secs(20)).success());
+    let log = server.log();
+    assert!(log.contains("`listen.main.route[1].files` does not exist"), "{log}");
+}
