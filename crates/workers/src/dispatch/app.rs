@@ -254,7 +254,7 @@ impl App {
     pub(super) fn submit(&self, job: Job, again: bool) -> Result<(), Overload> {
         let mut state = self.state();
         state.retries.handle_request();
-        if let Some(link) = state.queue.take_place(job.thread, job.is_patient()) {
+        if let Some(link) = state.queue.take_place(&job) {
             drop(state);
             link.give(job);
             return Ok(());

@@ -63,7 +63,7 @@ pub(super) struct LinkInner {
     /// The stream whose REQUEST is the last that was written to it.
     last_written: Option<u32>,
     /// It is about to be killed.
-    condemned: Option<Condemned>,
+    pub(super) condemned: Option<Condemned>,
 }
 
 /// Why a worker is killed.

@@ -34,6 +34,7 @@ use super::activity::About;
 use super::app::App;
 use super::call::Call;
 use super::conversation::body::{Source, read_whole};
+use super::link::Link;
 use super::quarantine::Trial;
 pub(super) use health::attend;
 pub(super) use place::{Server, ServerLink};
@@ -156,6 +157,8 @@ struct Relay<'a, 'c, C: Dialect> {
     risked: bool,
     /// The next try is on a new connection: one that was kept has failed.
     anew: bool,
+    /// The worker that has failed it last.
+    failed_at: Option<Arc<Link>>,
     /// When it last began to wait for a worker.
     since: Instant,
     /// When the server had said all of its answer.
@@ -178,6 +181,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             given: 0,
             risked: false,
             anew: false,
+            failed_at: None,
             since: Instant::now(),
             ended: None,
             protocol: PhantomData,

@@ -148,6 +148,15 @@ impl Link {
         }
     }
 
+    /// It is killed for that: perhaps because of what it was asked.
+    pub(super) fn takes_too_much_memory(&self) -> bool {
+        self.lock().condemned.as_ref().is_some_and(|condemned| condemned.verdict == Verdict::Memory)
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.lock().dead
+    }
+
     fn is_idle(&self) -> bool {
         self.lock().calls.is_empty()
     }
@@ -277,6 +286,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
             frame: Vec::new(),
             websocket: false,
             thread: thread_index(),
+            avoid: self.failed_at.clone(),
             since: self.since,
         };
         match self.app.submit(job, again) {

@@ -371,7 +371,8 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             server.note_lost(self.relay.call.about.clone());
         }
         if let ClientError::Unanswered(_) = error
-            && let Some(why) = self.relay.may_be_given_again(lease.has_sent(), lease.idle().is_some())
+            && let Some(why) =
+                self.relay.may_be_given_again(&place.link, lease.has_sent(), lease.idle().is_some())
         {
             return Verdict::Again(why);
         }
