@@ -15,6 +15,7 @@
 
 mod api;
 mod app;
+mod children;
 mod control;
 mod descriptors;
 mod exit;
