@@ -6,6 +6,7 @@
 mod binary;
 mod client;
 pub mod load;
+pub mod marked;
 pub mod process;
 mod response;
 mod server;

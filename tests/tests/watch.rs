@@ -6,7 +6,7 @@ use std::time::Duration;
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Server, get};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 /// Two apps, each in a folder of its own, of which `a` is watched and `b` is not.
 const CONFIG: &str = r#"

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -45,13 +45,19 @@ struct Sockets {
 /// Sockets that are not yet served. Dropped so, those that are this process's own leave nothing behind.
 pub(super) struct Opened(BTreeMap<Bind, Sockets>);
 
+impl Opened {
+    /// The names in the file system that were made for them.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().filter_map(|(bind, sockets)| match bind {
+            Bind::Unix(path) if !sockets.inherited => Some(path.as_path()),
+            _ => None,
+        })
+    }
+}
+
 impl Drop for Opened {
     fn drop(&mut self) {
-        for (bind, sockets) in &self.0 {
-            if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
-                let _ = std::fs::remove_file(path);
-            }
-        }
+        self.files().for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 

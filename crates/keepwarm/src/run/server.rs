@@ -163,6 +163,8 @@ impl Server {
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, Options::default())
             .await
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
+        // From the first moment: also a start that is killed leaves nothing.
+        opened.files().for_each(|file| supervisor.guard_file(&absolute(file)));
         let booted = tokio::select! {
             booted = supervisor.wait_first_ready() => booted.map_err(Failure::App).map(|()| true),
             _ = signals.ends.next() => Ok(false),
