@@ -11,6 +11,7 @@ use keepwarm_net::{
     Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Spool, Wait,
 };
 use keepwarm_telemetry::counters;
+use keepwarm_telemetry::stalls::Stall;
 use tokio::time::{Instant, Sleep};
 
 use super::super::app::App;
@@ -205,6 +206,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let Some(lease) = &mut self.lease else { return Step::Waiting };
         let relay = &mut *self.relay;
+        if lease.head_came_in_pieces() {
+            relay.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+        }
         let head = lease.head();
         tell_mended(relay.app, head);
         let status = head.status.as_u16();
