@@ -5,6 +5,7 @@
 
 mod binary;
 mod client;
+pub mod load;
 pub mod process;
 mod response;
 mod server;

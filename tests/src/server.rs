@@ -91,6 +91,19 @@ impl Server {
         Self::launch(&mut command, folder)
     }
 
+    /// As [`Server::start`], with the binary that `place` puts somewhere, for example into the folder that it is given.
+    #[track_caller]
+    pub fn start_as(config: &str, place: impl FnOnce(&Path) -> PathBuf) -> Self {
+        let folder = folder();
+        let file = folder.join("keepwarm.toml");
+        fs::write(&file, fill_in(config, &folder)).expect("the configuration is written");
+        let mut command = Command::new(place(&folder));
+        command.arg("run").arg("--config").arg(&file).current_dir(&folder);
+        let mut server = Self::launch(&mut command, folder);
+        server.wait_for_address();
+        server
+    }
+
     /// Starts `keepwarm run ARGS` without a configuration file, in `directory`.
     #[track_caller]
     pub fn run(args: &[&str], directory: &Path) -> Self {

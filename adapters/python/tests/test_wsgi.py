@@ -15,10 +15,11 @@ class Shared(unittest.TestCase):
     """Tests that one worker can serve one after the other."""
 
     target = "wsgi_app"
+    options = ()
 
     @classmethod
     def setUpClass(cls):
-        cls.worker = Worker(cls.target)
+        cls.worker = Worker(cls.target, *cls.options)
         cls.addClassCleanup(cls.worker.stop)
 
     def setUp(self):

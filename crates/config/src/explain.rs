@@ -76,7 +76,9 @@ pub(crate) fn is_repeated(path: &str) -> bool {
 /// `KEEPWARM_APP__NAME__WORKERS`; `None` for what no variable reaches: sections, what stands outside of any (a variable has
 /// two steps at least), and what is inside a list.
 pub(crate) fn variable(info: &Info) -> Option<String> {
-    let reached = info.children.is_empty() && info.path.contains('.') && !info.path.contains(".route.");
+    // What may be a table and may be a value can be set as the value.
+    let is_value = info.children.is_empty() || info.type_name != "table";
+    let reached = is_value && info.path.contains('.') && !info.path.contains(".route");
     reached.then(|| format!("KEEPWARM_{}", info.path.to_ascii_uppercase().replace('.', "__")))
 }
 

@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Action, App, Config, Limits, Listen, LogFormat, LogLevel, Program};
+use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program, Workers};
 use keepwarm_edge::{
     AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
     Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
-use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::{AppSpec, Recycling};
+use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
+use keepwarm_workers::supervisor::{AppSpec, Contact, Recycling, Scaling};
 
 use crate::language;
 
@@ -26,23 +26,39 @@ pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
     config.apps.iter().map(spec).collect()
 }
 
-fn spec(app: &App) -> io::Result<AppSpec> {
+/// How the workers of one app are run.
+///
+/// # Errors
+/// Its adapter could not be put in its place.
+pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
     let mut env: Vec<(OsString, OsString)> =
         app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
     let start = language::start(app)?;
     env.extend(start.env);
+    if !app.watch.is_empty() {
+        env.push(("KEEPWARM_WATCH".into(), "1".into()));
+    }
     Ok(AppSpec {
         name: app.name.as_str().into(),
         command: start.command,
         directory: app.directory.clone(),
         env,
+        contact: match server(app) {
+            Some(_) => Contact::Server,
+            None => Contact::Wire,
+        },
         preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
-        recycling: Recycling::default(),
-        scaling: None,
+        recycling: Recycling {
+            max_requests: app.max_requests.map(u64::from),
+            max_age: app.max_age,
+            max_memory: app.max_memory,
+            kill_memory: app.kill_memory,
+        },
+        scaling: scaling(app),
         hang_timeout: Some(hang_timeout(app)),
     })
 }
@@ -114,10 +130,25 @@ fn file_name(file: Option<&Path>) -> String {
     file.map_or_else(|| "on the terminal".to_owned(), |file| file.display().to_string())
 }
 
-/// As configured, or one per core.
+/// How many an app begins with.
 pub(crate) fn workers(app: &App) -> usize {
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    app.workers.map_or_else(cores, |workers| workers as usize)
+    match app.workers {
+        Workers::Auto => cores(),
+        Workers::Fixed(workers) => workers as usize,
+        Workers::Scaled { min, .. } => min as usize,
+    }
+}
+
+/// Between which numbers its workers are, if that is not one.
+pub(crate) fn scaling(app: &App) -> Option<Scaling> {
+    let Workers::Scaled { min, max, idle } = app.workers else { return None };
+    let min = min as usize;
+    let max = max.map_or_else(|| cores().max(min), |max| max as usize);
+    Some(Scaling { min, max, idle })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// How an app's requests are treated.
@@ -128,7 +159,19 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         request_timeout: app.request_timeout,
         slow_log: app.slow_log,
         workers: workers(app),
+        server: server(app),
     }
+}
+
+/// How the workers of an app are spoken to that are servers by themselves.
+fn server(app: &App) -> Option<ServerPolicy> {
+    /// An event loop takes many; what bounds it is the memory of that many requests.
+    const CONCURRENCY: usize = 1000;
+    (app.kind == Some(AppKind::Http)).then(|| ServerPolicy {
+        protocol: Protocol::Http,
+        concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
+        health: app.health.clone(),
+    })
 }
 
 /// What clients may do on a listener's connections.

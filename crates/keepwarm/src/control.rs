@@ -38,16 +38,26 @@ impl Identity {
     }
 }
 
-/// Takes requests until the process ends.
+/// Takes requests until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Door(tokio::task::AbortHandle);
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Takes requests as long as the door is kept.
 ///
 /// # Errors
 /// The socket cannot be made.
-pub(crate) fn listen(identity: Identity, reloads: mpsc::UnboundedSender<ReloadRequest>) -> io::Result<()> {
+pub(crate) fn listen(identity: Identity, reloads: mpsc::UnboundedSender<ReloadRequest>) -> io::Result<Door> {
     let name = format!("{}{:016x}/{}", prefix(), identity.0, std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
-    tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             // An abstract socket has no permissions: look who it is.
             let user = stream.peer_cred().map(|peer| peer.uid());
@@ -56,7 +66,7 @@ pub(crate) fn listen(identity: Identity, reloads: mpsc::UnboundedSender<ReloadRe
             }
         }
     });
-    Ok(())
+    Ok(Door(task.abort_handle()))
 }
 
 async fn serve(stream: tokio::net::UnixStream, reloads: mpsc::UnboundedSender<ReloadRequest>) {

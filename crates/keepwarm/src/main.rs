@@ -5,8 +5,10 @@ mod assemble;
 mod cli;
 mod control;
 mod language;
+mod readiness;
 mod reload;
 mod run;
+mod service_manager;
 mod sources;
 mod watch;
 

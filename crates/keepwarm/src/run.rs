@@ -2,14 +2,25 @@
 //!
 //! The main thread is the control thread: it runs the supervisor, signals and reloads. The data plane has threads of its own.
 
+mod drain;
+mod handover;
+mod inherited;
 mod listeners;
+mod occupant;
+mod pid_file;
+mod reloading;
 mod server;
+mod signals;
+mod takeover;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use keepwarm_config::{Config, Report, Target, Warning};
 
+use self::inherited::Inherited;
+use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::World;
 use crate::{cli, colours, complain, exit};
@@ -26,6 +37,11 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
+    let (takeover, inherited) = match if options.dry_run { Ok(None) } else { Takeover::receive() } {
+        Ok(Some((takeover, inherited))) => (Some(takeover), Ok(inherited)),
+        Ok(None) => (None, Inherited::from_service_manager()),
+        Err(message) => (None, Err(message)),
+    };
     let config = match source.load() {
         Ok((config, warnings)) => {
             warnings.iter().for_each(|warning| complain(&warning.to_string()));
@@ -33,13 +49,22 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
         }
         Err(report) => {
             eprintln!("{}", report.coloured(colours()));
+            if let Some(takeover) = &takeover {
+                takeover.fail(&report.to_string());
+            }
             return ExitCode::from(exit::USAGE);
         }
     };
     if options.dry_run {
         return crate::print(&format!("{}: the configuration is good", source.name()));
     }
-    server::serve(source, config)
+    match inherited {
+        Ok(inherited) => server::serve(source, config, takeover, inherited),
+        Err(message) => {
+            complain(&message);
+            ExitCode::from(exit::FAILED)
+        }
+    }
 }
 
 /// Where the configuration comes from, at the start and at every reload.

@@ -1,57 +1,84 @@
-//! `watch`: source files that change reload the app (for development).
+//! `watch`: source files that change recycle their app (for development).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keepwarm_config::Config;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// Changes that come together (an editor's, a checkout's) are one.
 const SETTLE: Duration = Duration::from_millis(100);
+/// The longest that changes which do not end are waited for.
+const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Watches the files of all apps that want it. Ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     _watcher: RecommendedWatcher,
-    changes: mpsc::UnboundedReceiver<PathBuf>,
+    changes: mpsc::UnboundedReceiver<Change>,
+    /// Changes that wait for the end of those that come with them.
+    seen: Vec<(Instant, Change)>,
+    watched: Watched,
 }
+
+/// What was seen.
+#[derive(Debug)]
+enum Change {
+    /// Something happened to this path.
+    Path(PathBuf),
+    /// This folder is new here: what is in it may have come before the kernel was told to watch it, too.
+    Folder(PathBuf),
+    /// The kernel has lost events.
+    Unknown,
+}
+
+/// What is watched: apps, with their directories and patterns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Watched(Vec<(String, PathBuf, Vec<String>)>);
 
 /// Watches what the configuration says, if it says anything.
 pub(crate) fn start(config: &Config) -> Option<Watch> {
-    let patterns: Vec<(PathBuf, String)> = config
-        .apps
-        .iter()
-        .flat_map(|app| {
-            let directory = std::path::absolute(&app.directory).unwrap_or_else(|_| app.directory.clone());
-            app.watch.iter().map(move |pattern| (directory.clone(), pattern.clone()))
-        })
-        .collect();
-    if patterns.is_empty() {
+    let watched = Watched::of(config);
+    if watched.0.is_empty() {
         return None;
     }
     let (sender, changes) = mpsc::unbounded_channel();
-    let wanted = patterns.clone();
+    let wanted = watched.clone();
     let report = move |event: notify::Result<notify::Event>| {
-        let Ok(event) = event else { return };
+        // An error: the kernel could not say what has happened.
+        let Ok(event) = event else { return drop(sender.send(Change::Unknown)) };
+        if event.need_rescan() {
+            let _ = sender.send(Change::Unknown);
+        }
         if matches!(event.kind, EventKind::Access(_)) {
             return;
         }
-        if let Some(path) = event.paths.into_iter().find(|path| is_watched(&wanted, path)) {
-            let _ = sender.send(path);
+        for path in event.paths {
+            let is_folder = std::fs::symlink_metadata(&path).is_ok_and(|about| about.is_dir());
+            let is_new = matches!(
+                event.kind,
+                EventKind::Create(_) | EventKind::Modify(notify::event::ModifyKind::Name(_))
+            );
+            let change = match (is_folder, is_new) {
+                (true, true) => Change::Folder(path),
+                (false, _) if wanted.concerns(&path) => Change::Path(path),
+                _ => continue,
+            };
+            let _ = sender.send(change);
         }
     };
     let started = notify::recommended_watcher(report).and_then(|mut watcher| {
-        let mut directories: Vec<&PathBuf> = patterns.iter().map(|(directory, _)| directory).collect();
-        directories.sort();
-        directories.dedup();
+        let directories: BTreeSet<&PathBuf> = watched.0.iter().map(|(_, directory, _)| directory).collect();
         directories
             .into_iter()
             .try_for_each(|directory| watcher.watch(directory, RecursiveMode::Recursive))?;
         Ok(watcher)
     });
     match started {
-        Ok(watcher) => Some(Watch { _watcher: watcher, changes }),
+        Ok(watcher) => Some(Watch { _watcher: watcher, changes, seen: Vec::new(), watched }),
         Err(error) => {
             tracing::error!(%error, "files cannot be watched; changes need `keepwarm reload`");
             None
@@ -59,22 +86,124 @@ pub(crate) fn start(config: &Config) -> Option<Watch> {
     }
 }
 
-/// Waits for a change, and for the end of those that come with it.
-pub(crate) async fn changed(watch: &mut Option<Watch>) {
-    let Some(watch) = watch else { return std::future::pending().await };
-    let Some(path) = watch.changes.recv().await else { return std::future::pending().await };
-    while tokio::time::timeout(SETTLE, watch.changes.recv()).await.is_ok_and(|change| change.is_some()) {}
-    tracing::info!(file = %path.display(), "changed");
+/// Whether this watches what the configuration says.
+pub(crate) fn is_same(watch: Option<&Watch>, config: &Config) -> bool {
+    let watched = Watched::of(config);
+    watch.map_or(watched.0.is_empty(), |watch| watch.watched == watched)
 }
 
-fn is_watched(patterns: &[(PathBuf, String)], path: &Path) -> bool {
-    patterns.iter().any(|(directory, pattern)| {
-        let relative = path.strip_prefix(directory).ok().and_then(Path::to_str);
-        relative.is_some_and(|relative| {
-            let hidden = relative.split('/').any(|part| part.starts_with('.') || part == "__pycache__");
-            !hidden && fits(pattern, relative)
-        })
+/// Waits for a change, and for the end of those that come with it; gives the apps whose files they are.
+///
+/// To be dropped at any time: what was seen is kept.
+pub(crate) async fn changed(watch: &mut Option<Watch>) -> Vec<String> {
+    let Some(watch) = watch else { return std::future::pending().await };
+    loop {
+        let change = match watch.seen.first() {
+            None => watch.changes.recv().await,
+            Some((first, _)) => {
+                let limit = (Instant::now() + SETTLE).min(*first + SETTLE_LIMIT);
+                match tokio::time::timeout_at(limit, watch.changes.recv()).await {
+                    Ok(change) => change,
+                    Err(_elapsed) => {
+                        let apps = watch.apps();
+                        if apps.is_empty() {
+                            continue;
+                        }
+                        return apps;
+                    }
+                }
+            }
+        };
+        match change {
+            Some(change) => watch.seen.push((Instant::now(), change)),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Watch {
+    /// Whose files have changed, by what was seen.
+    fn apps(&mut self) -> Vec<String> {
+        let mut apps = BTreeSet::new();
+        for (_, change) in self.seen.drain(..) {
+            for (app, path) in self.watched.apps_of(&change) {
+                if apps.insert(app.to_owned()) {
+                    match path {
+                        Some(file) => tracing::info!(app, file = %file.display(), "changed"),
+                        None => tracing::info!(app, "something has changed, the kernel does not say what"),
+                    }
+                }
+            }
+        }
+        apps.into_iter().collect()
+    }
+}
+
+impl Watched {
+    fn of(config: &Config) -> Self {
+        let apps = config.apps.iter().filter(|app| !app.watch.is_empty());
+        Self(
+            apps.map(|app| {
+                let directory = std::path::absolute(&app.directory).unwrap_or_else(|_| app.directory.clone());
+                (app.name.clone(), directory, app.watch.clone())
+            })
+            .collect(),
+        )
+    }
+
+    /// The apps that a change concerns, each with a path that shows it.
+    fn apps_of(&self, change: &Change) -> Vec<(&str, Option<PathBuf>)> {
+        let mut apps = Vec::new();
+        for (app, directory, patterns) in &self.0 {
+            let found = match change {
+                Change::Unknown => Some(None),
+                Change::Path(path) => is_watched(directory, patterns, path).then(|| Some(path.clone())),
+                Change::Folder(path) => find_watched(directory, patterns, path, FOLDERS).map(Some),
+            };
+            if let Some(path) = found {
+                apps.push((app.as_str(), path));
+            }
+        }
+        apps
+    }
+
+    fn concerns(&self, path: &Path) -> bool {
+        self.0.iter().any(|(_, directory, patterns)| is_watched(directory, patterns, path))
+    }
+}
+
+/// How deep a new folder is looked through.
+const FOLDERS: usize = 32;
+
+/// A watched file in a folder or below.
+fn find_watched(directory: &Path, patterns: &[String], folder: &Path, depth: usize) -> Option<PathBuf> {
+    if depth == 0 || is_hidden(folder.strip_prefix(directory).ok()?.to_str()?) {
+        return None;
+    }
+    // An error: it has gone again.
+    for entry in std::fs::read_dir(folder).ok()?.flatten() {
+        let path = entry.path();
+        // Links to folders are not followed, by the kernel's watch neither.
+        let found = match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => find_watched(directory, patterns, &path, depth - 1),
+            false => is_watched(directory, patterns, &path).then_some(path),
+        };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+fn is_watched(directory: &Path, patterns: &[String], path: &Path) -> bool {
+    let relative = path.strip_prefix(directory).ok().and_then(Path::to_str);
+    relative.is_some_and(|relative| {
+        !is_hidden(relative) && patterns.iter().any(|pattern| fits(pattern, relative))
     })
+}
+
+fn is_hidden(relative: &str) -> bool {
+    relative.split('/').any(|part| part.starts_with('.') || part == "__pycache__")
 }
 
 /// `**` is any number of folders, `*` and `?` stay within one.
@@ -110,9 +239,35 @@ mod tests {
         ] {
             assert_eq!(fits(pattern, path), expected, "{pattern} {path}");
         }
-        let patterns = [(PathBuf::from("/app"), "**/*.py".to_owned())];
-        assert!(is_watched(&patterns, Path::new("/app/x.py")));
-        assert!(!is_watched(&patterns, Path::new("/app/.venv/x.py")));
-        assert!(!is_watched(&patterns, Path::new("/other/x.py")));
+        let patterns = ["**/*.py".to_owned()];
+        let watched = |path: &str| is_watched(Path::new("/app"), &patterns, Path::new(path));
+        assert!(watched("/app/x.py"));
+        assert!(!watched("/app/.venv/x.py"));
+        assert!(!watched("/other/x.py"));
+    }
+
+    #[test]
+    fn a_change_concerns_the_apps_whose_file_it_is() {
+        let app = |name: &str, directory: &str| {
+            (name.to_owned(), PathBuf::from(directory), vec!["**/*.py".to_owned()])
+        };
+        let watched = Watched(vec![app("a", "/a"), app("b", "/b"), app("in-a", "/a/in")]);
+        let names = |change| watched.apps_of(&change).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names(Change::Path("/a/x.py".into())), ["a"]);
+        assert_eq!(names(Change::Path("/a/in/x.py".into())), ["a", "in-a"]);
+        assert!(names(Change::Path("/a/x.txt".into())).is_empty());
+        assert_eq!(names(Change::Unknown), ["a", "b", "in-a"]);
+    }
+
+    #[test]
+    fn a_new_folder_is_looked_through() {
+        let root = std::env::temp_dir().join(format!("keepwarm-watch-{}", std::process::id()));
+        let deep = root.join("new/deep");
+        std::fs::create_dir_all(&deep).unwrap();
+        let patterns = ["**/*.py".to_owned()];
+        assert_eq!(find_watched(&root, &patterns, &root.join("new"), FOLDERS), None);
+        std::fs::write(deep.join("x.py"), "").unwrap();
+        assert_eq!(find_watched(&root, &patterns, &root.join("new"), FOLDERS), Some(deep.join("x.py")));
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

@@ -38,8 +38,8 @@ struct Slots {
     at: [Cell<Option<Instant>>; WAITS],
     /// One bit per [`Wait`].
     passed: Cell<u8>,
-    /// Since when nothing is under way, and the task could end without harm.
-    idle_since: Cell<Option<Instant>>,
+    /// Set while nothing is under way, and the task could end without harm: the lower, the longer. Counted, because the clock of ticks is too coarse for an order.
+    idle_since: Cell<Option<u64>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -72,7 +72,11 @@ impl Deadlines {
 
     /// Notes whether anything is under way (see [`evict_longest_idle`]).
     pub(crate) fn set_idle(&self, idle: bool) {
-        self.0.idle_since.set(idle.then(now));
+        let turn = idle.then(|| {
+            TURN.set(TURN.get() + 1);
+            TURN.get()
+        });
+        self.0.idle_since.set(turn);
     }
 
     /// Whether a deadline is running.
@@ -186,6 +190,7 @@ thread_local! {
     static DATE: Cell<(u64, [u8; 29])> = const { Cell::new((0, [b' '; 29])) };
     static REGISTERED: RefCell<Vec<Weak<Slots>>> = const { RefCell::new(Vec::new()) };
     static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
+    static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -196,6 +196,29 @@ pub struct Bound {
 }
 
 impl Bound {
+    /// A socket that somebody else has bound: the process before this one, or the service manager.
+    ///
+    /// # Errors
+    /// It is not a listening stream socket.
+    pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
+        let socket = SockRef::from(&fd);
+        if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a listening stream socket"));
+        }
+        socket.set_nonblocking(true)?;
+        socket.set_cloexec(true)?;
+        let address = socket.local_addr()?.as_socket();
+        if address.is_some() {
+            socket.set_tcp_nodelay(true)?;
+        }
+        Ok(Self { fd, address })
+    }
+
+    /// The path of a Unix socket that has one.
+    pub fn path(&self) -> Option<std::path::PathBuf> {
+        SockRef::from(&self.fd).local_addr().ok()?.as_pathname().map(Path::to_path_buf)
+    }
+
     /// Another descriptor of the same socket.
     ///
     /// # Errors
@@ -220,6 +243,12 @@ impl Bound {
         if self.address.is_some() {
             let _ = SockRef::from(&self.fd).attach_filter(&drop_syn);
         }
+    }
+}
+
+impl AsFd for Bound {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

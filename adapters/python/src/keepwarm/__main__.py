@@ -27,6 +27,12 @@ def main(arguments=None):
     except LoadError as error:
         log.write(f"keepwarm: {error}")
         return 1
+    if kind == target.WSGI and options.streams:
+        log.write("keepwarm: concurrency is for ASGI; this is a WSGI application: `threads` says how many requests a worker takes at once.")
+        return 1
+    if kind == target.ASGI and options.threads > 1:
+        log.write("keepwarm: threads are for WSGI; this is an ASGI application: `concurrency` says how many requests a worker takes at once.")
+        return 1
     run = _runner(kind)  # what it imports is shared by all workers of a template
     if options.preload:
         from keepwarm import template
@@ -39,7 +45,7 @@ def main(arguments=None):
 
 def _runner(kind):
     if kind == target.WSGI:
-        from keepwarm import blocking, wsgi  # noqa: F401
+        from keepwarm import blocking, threaded, wsgi  # noqa: F401
 
         return _run_wsgi
     from keepwarm import asgi  # asyncio costs memory and time that a WSGI worker need not pay
@@ -78,9 +84,10 @@ def _load(name):
 
 
 def _run_wsgi(sock, application, options, leaks):
-    from keepwarm import blocking, wsgi
+    from keepwarm import blocking, threaded, wsgi
 
-    connection = blocking.Connection(sock)
+    threads = options.threads
+    connection = blocking.Connection(sock) if threads == 1 else threaded.Connection(sock, threads)
     process.keep_from_children(sock.fileno(), connection)
     try:
         pairs = connection.read_welcome()
@@ -89,11 +96,11 @@ def _run_wsgi(sock, application, options, leaks):
     except Fault as fault:
         connection.fail(fault)
         return 1
-    worker = wsgi.Worker(connection, application, pairs, leaks)
+    worker = (wsgi.Worker if threads == 1 else threaded.Pool)(connection, application, pairs, leaks)
     process.on_terminate(connection.ask_to_drain)
     leaks.settle()
     process.settle_memory()
-    connection.say_hello(1, identity("wsgi"))
+    connection.say_hello(threads, identity("wsgi"))
     return worker.serve_forever()
 
 
@@ -102,7 +109,8 @@ def _options(arguments):
     parser.add_argument("target", metavar="TARGET", help="module:attribute, module:factory(), module, or dir/file.py[:attribute]")
     parser.add_argument("--kind", choices=(target.WSGI, target.ASGI), help="instead of telling it by the signature")
     parser.add_argument("--preload", action="store_true", help="load the application here, and fork the workers")
-    parser.add_argument("--streams", type=_streams, default=1_000, metavar="N", help="requests at once (ASGI; default 1000)")
+    parser.add_argument("--threads", type=_streams, default=1, metavar="N", help="requests at once, each in a thread (WSGI; default 1)")
+    parser.add_argument("--streams", type=_streams, metavar="N", help="requests at once (ASGI; default 1000)")
     parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop"), default="auto", help="ASGI: uvloop if installed")
     parser.add_argument("--lifespan", choices=("auto", "on", "off"), default="auto", help="ASGI: whether start-up must work")
     return parser.parse_args(arguments)

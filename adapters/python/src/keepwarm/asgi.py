@@ -3,12 +3,13 @@
 import asyncio
 import signal
 
-from keepwarm import log, process
+from keepwarm import log, process, stacks
 from keepwarm.asgi_connection import Connection
 from keepwarm.asgi_lifespan import Lifespan
 from keepwarm.errors import LoadError
 from keepwarm.asgi_websocket import WebSocketStream
 
+_STREAMS = 1_000  # requests at once, unless told otherwise
 _LOST_GRACE = 5.0  # seconds that requests have to end by themselves once Keepwarm, who would end them, has gone
 
 
@@ -24,7 +25,7 @@ def run(sock, application, options, pairs):
 
 
 async def _serve(loop, sock, application, options, pairs):
-    connection = Connection(loop, application, WebSocketStream, options.streams)
+    connection = Connection(loop, application, WebSocketStream, options.streams or _STREAMS)
     process.keep_from_children(sock.fileno(), connection)
     await loop.create_unix_connection(lambda: connection, sock=sock)
     if await connection.welcome is None:
@@ -41,6 +42,7 @@ async def _serve(loop, sock, application, options, pairs):
         return 1
     connection.state = lifespan.state
     loop.add_signal_handler(signal.SIGTERM, connection.ask_to_drain)
+    process.on_quit(lambda: stacks.write_all(loop))
     process.settle_memory()
     connection.say_hello(pairs)
     await _until_finished(connection)

@@ -187,6 +187,8 @@ class Connection(asyncio.BufferedProtocol):
             code, _ = wire.decode_reason(payload)
             if stream is not None:
                 stream.on_reset(code)
+                if code == wire.TIMEOUT:
+                    stream.give_up()
         elif kind == wire.TRAILERS:
             wire.decode_trailers(payload)  # ASGI has no message for them
             if stream is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from keepwarm import asgi_scope, fields, log, wire
+from keepwarm import asgi_scope, fields, log, stacks, wire
 from keepwarm.allowance import Allowance
 from keepwarm.errors import ClientDisconnected, Fault
 from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
@@ -123,6 +123,13 @@ class HttpStream:
         self._drop_body()
         self._wake_receiver()
         self.wake_senders()
+
+    def give_up(self):
+        """The request's time is over: shows where the application stands, and cancels it. The others of this worker go on."""
+        if not self.task.done():
+            strings = self.strings
+            stacks.write(self.task, f"{strings[0].decode()} {strings[4].decode('latin-1')} timed out; it is cancelled here")
+            self.task.cancel()
 
     def on_close(self, code, reason):
         """Only a WebSocket is closed like this."""

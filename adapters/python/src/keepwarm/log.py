@@ -54,6 +54,11 @@ def own_frames_removed(trace):
     return trace if failed_here else first
 
 
+def is_own(file):
+    """Whether a source file is one of the adapter."""
+    return file.startswith(_PACKAGE)
+
+
 def _is_loading(trace):
     name = trace.tb_frame.f_code.co_filename
     return name.startswith((_PACKAGE, "<frozen importlib")) or name.endswith("importlib/__init__.py")

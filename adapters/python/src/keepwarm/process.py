@@ -44,6 +44,13 @@ def prepare_signals():
     faulthandler.register(signal.SIGQUIT, file=sys.__stderr__, all_threads=True, chain=False)
 
 
+def on_quit(action):
+    """Calls `action()` on SIGQUIT, in the main thread and when that comes to it; the stacks of the threads are shown before, in any case."""
+    faulthandler.unregister(signal.SIGQUIT)
+    signal.signal(signal.SIGQUIT, lambda number, frame: action())
+    faulthandler.register(signal.SIGQUIT, file=sys.__stderr__, all_threads=True, chain=True)
+
+
 def on_terminate(action):
     """Calls `action()` on SIGTERM, in the main thread."""
     signal.signal(signal.SIGTERM, lambda number, frame: action())

@@ -15,7 +15,7 @@ class Worker:
     `serve_forever` returns the process's exit status, or raises the `SystemExit` of the application.
     """
 
-    def __init__(self, connection: Connection, application, pairs, leaks):
+    def __init__(self, connection: Connection, application, pairs, leaks, multithread=False):
         self.leaks = leaks
         self.connection = connection
         self.application = application
@@ -23,7 +23,7 @@ class Worker:
         self.request_flags = 0
         self.base = environment.base(
             software=pairs.get("software", f"keepwarm/{__version__}"),
-            multithread=False,
+            multithread=multithread,
             multiprocess=pairs.get("workers", "1") != "1",
         )
         self.base["keepwarm.early_hints"] = self.early_hints
@@ -106,14 +106,13 @@ class Worker:
 
     def _serve(self, flags, stream, strings, body):
         connection, answer = self.connection, self.answer
-        connection.begin_stream(stream)
+        self._open(stream, flags & END)
         environ = self.base.copy()
         environment.fill(environ, strings, flags)
         if flags & END:
             environment.whole_body(environ, body)
             self.body = None
         else:
-            connection.expect_body()
             self.body = wsgi_input.Body(connection, answer, body, flags & EXPECT)
             environ["wsgi.input"] = self.body.buffered()
         self.request_flags = flags
@@ -122,7 +121,15 @@ class Worker:
             copy_context().run(self._run, environ)  # what a request leaves in context variables goes with it
         except BaseException as error:
             self._failed(error)
-        connection.end_stream()
+        self._close()
+
+    def _open(self, stream, whole):
+        self.connection.begin_stream(stream)
+        if not whole:
+            self.connection.expect_body()
+
+    def _close(self):
+        self.connection.end_stream()
         if self.leaks.noted:
             self.leaks.undo()
 

@@ -48,13 +48,14 @@ class Body(io.RawIOBase):
         if connection.stream != self.stream or self.answer.over:
             raise ValueError("wsgi.input is read after the answer is complete")
         while True:
+            ended = connection.body_ended  # asked first: in a worker with threads, another adds to the body
             while connection.body:
                 part = connection.body.pop(0)
                 if part:
                     return memoryview(part)
             if connection.body_lost:
                 raise ClientDisconnected("the client went away before its body was complete")
-            if connection.body_ended:
+            if ended:
                 return memoryview(b"")
             self.send_continue()
             connection.wait()

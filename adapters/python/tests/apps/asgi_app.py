@@ -101,6 +101,14 @@ async def wait_at_gate(scope, receive, send):
     await answer(send, b"through")
 
 
+async def holds_everything(scope, receive, send):
+    """Stands in C and holds the interpreter's lock: no Python runs in this process."""
+    import ctypes
+
+    print("holding", flush=True)
+    ctypes.PyDLL(None).sleep(60)
+
+
 async def after_answer(scope, receive, send):
     await answer(send, b"done")
     seen.append((await receive())["type"])
@@ -396,7 +404,7 @@ async def ws_push(scope, receive, send):
 ROUTES = {
     "/": hello, "/scope": show_scope, "/digest": digest, "/read-slowly": read_slowly, "/open-gate": open_gate,
     "/close-gate": close_gate, "/wait-at-gate": wait_at_gate, "/after-answer": after_answer, "/was-seen": was_seen,
-    "/fields": fields, "/generator-of-fields": generator_of_fields, "/stream": stream, "/held-start": held_start, "/big": big,
+    "/holds-everything": holds_everything, "/fields": fields, "/generator-of-fields": generator_of_fields, "/stream": stream, "/held-start": held_start, "/big": big,
     "/many-parts": many_parts, "/status": with_status, "/fail-before": fail_before, "/fail-held": fail_held,
     "/fail-late": fail_late, "/no-start": no_start, "/no-end": no_end, "/too-short": too_short, "/too-long": too_long,
     "/too-long-at-once": too_long_at_once, "/hop-by-hop": hop_by_hop, "/bad-field": bad_field, "/wrong-order": wrong_order,

@@ -361,7 +361,7 @@ def wait_for_line(environ, start_response):
     """Says on a FIFO that it is here, and waits for a line on another."""
     with open(os.environ["TEST_FIFO_OUT"], "w") as out:
         out.write("here\n")
-    with open(os.environ["TEST_FIFO_IN"]) as line:
+    with open(os.environ["TEST_FIFO_IN"], "rb", buffering=0) as line:  # no more than a line: others may wait, too
         line.readline()
     return text(start_response, b"went on")
 

@@ -19,8 +19,8 @@ pub struct App {
     pub interpreter: Option<PathBuf>,
     /// Arguments for the interpreter, before the adapter's own.
     pub options: Vec<String>,
-    /// Worker processes. `None`: one per core.
-    pub workers: Option<u32>,
+    /// Worker processes.
+    pub workers: Workers,
     /// Whether workers are forked from a process that has loaded the app once.
     pub preload: bool,
     /// The app's time for one request, the client's not counted; more: the worker is killed, 504.
@@ -37,6 +37,16 @@ pub struct App {
     pub drain_timeout: Duration,
     /// Failed starts in a row before the app is given up. 0: never tried again.
     pub start_retries: u32,
+    /// The path that a server is asked for to see whether it is well. `None`: any answer will do.
+    pub health: Option<String>,
+    /// A worker is replaced after about so many requests. `None`: never for that.
+    pub max_requests: Option<u32>,
+    /// A worker is replaced after about so long. `None`: never for that.
+    pub max_age: Option<Duration>,
+    /// A worker that holds more of anonymous memory, in bytes, is replaced. `None`: never for that.
+    pub max_memory: Option<u64>,
+    /// A worker that holds more is killed. `None`: never for that.
+    pub kill_memory: Option<u64>,
     /// Requests that may wait for a worker; more: 503.
     pub queue: u32,
     /// How long a request may wait for a worker; more: 503.
@@ -50,8 +60,26 @@ pub struct App {
 pub enum Program {
     /// What the language's adapter loads: `package.module:name`, or a file.
     Entry(String),
-    /// A whole command line that speaks the worker wire on `KEEPWARM_FD` by itself; never empty.
+    /// A whole command line; never empty. It serves HTTP, or speaks the worker wire on `KEEPWARM_FD` by itself.
     Command(Vec<String>),
+}
+
+/// How many processes an app has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Workers {
+    /// One per core.
+    Auto,
+    /// So many.
+    Fixed(u32),
+    /// As many as its requests need.
+    Scaled {
+        /// At least.
+        min: u32,
+        /// At most; never below `min`. `None`: one per core.
+        max: Option<u32>,
+        /// What was not needed for so long is taken away.
+        idle: Duration,
+    },
 }
 
 /// How an app is called.
@@ -82,7 +110,7 @@ impl App {
             env: BTreeMap::new(),
             interpreter: None,
             options: Vec::new(),
-            workers: None,
+            workers: Workers::Auto,
             preload: false,
             request_timeout: Duration::from_secs(30),
             slow_log: None,
@@ -91,6 +119,11 @@ impl App {
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,
+            health: None,
+            max_requests: None,
+            max_age: None,
+            max_memory: None,
+            kill_memory: None,
             queue: 512,
             queue_timeout: Duration::from_secs(5),
             watch: Vec::new(),

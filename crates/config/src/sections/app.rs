@@ -7,7 +7,8 @@ use crate::key::{Key, Preset, Reload, Section, Set};
 use crate::model::{App, AppKind, Program};
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Kinds, OrWord, Runnable, Strings, Time, Workers,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Kinds, LocalPath, OrWord, Runnable, Size, Strings,
+    Time, WorkerCount,
 };
 
 /// `[app.NAME]` as it was read.
@@ -30,6 +31,7 @@ impl AppDraft {
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.check_program(table, cx);
+        self.check_memory(table, cx);
         self.check_capacity(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
@@ -39,6 +41,7 @@ impl AppDraft {
             self.app.kind = self.app.kind.or_else(|| AppKind::of_entry(&entry));
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
+            self.app.kind = self.app.kind.or(Some(AppKind::Http));
             self.app.program = Program::Command(command);
         }
     }
@@ -61,17 +64,9 @@ impl AppDraft {
                 cx.push(problem);
             }
             (Some(_), None) => self.check_entry(table, cx),
-            (None, Some(command)) if table.entry("kind").is_none() => {
-                let message = format!(
-                    "`{name}` is an HTTP server of its own (kind \"http\"), which is not served by this version yet"
-                );
-                let problem = cx.problem(command.key_span, message).expected(
-                    "`entry`, or a `kind` of \"wsgi\" or \"asgi\" for a command that speaks the worker wire",
-                );
-                cx.push(problem);
-            }
             (None, Some(_)) => {}
         }
+        self.check_server(table, cx);
         for key in ["interpreter", "options", "preload"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
@@ -84,6 +79,50 @@ impl AppDraft {
                 cx.push(problem);
             }
         }
+    }
+
+    /// What only servers have, and what they cannot have.
+    fn check_server(&self, table: &Table, cx: &mut Checker<'_>) {
+        let name = cx.name();
+        let told = self.entry.as_ref().and_then(|(entry, _)| AppKind::of_entry(entry));
+        let by_default = (self.entry.is_none() && self.command.is_some()).then_some(AppKind::Http);
+        let is_server = self.app.kind.or(told).or(by_default) == Some(AppKind::Http);
+        if let (Some((entry, span)), true) = (&self.entry, is_server) {
+            let message = format!("`{name}` is a server of its own (kind \"http\"), and has an `entry`");
+            let example = match entry.ends_with(".jar") {
+                true => format!("command = [\"java\", \"-jar\", \"{entry}\"]"),
+                false => format!("command = [\"node\", \"{entry}\"]"),
+            };
+            let problem = cx.problem(*span, message).expected(format!("`command`, for example {example}"));
+            cx.push(problem);
+        }
+        if let (Some(health), false) = (table.entry("health"), is_server) {
+            let message = format!("`{name}` has `health`, and is no server of its own");
+            let problem = cx
+                .problem(health.key_span, message)
+                .expected("`health` with kind \"http\" only")
+                .help("workers of other kinds are asked over the worker wire, without a request");
+            cx.push(problem);
+        }
+    }
+
+    fn check_memory(&self, table: &Table, cx: &mut Checker<'_>) {
+        let (Some(soft), Some(hard)) = (table.entry("max_memory"), table.entry("kill_memory")) else {
+            return;
+        };
+        // What could not be read has been complained of.
+        let read = self.app.max_memory.zip(self.app.kill_memory);
+        if read.is_none_or(|(soft, hard)| hard > soft) {
+            return;
+        }
+        let name = cx.name();
+        let problem = cx
+            .problem(hard.key_span, format!("`{name}.kill_memory` is not above `{name}.max_memory`"))
+            .related(cx.texts.place(soft.key_span), "the other one")
+            .expected(
+                "more than `max_memory`: a worker is replaced first, and killed when that comes too late",
+            );
+        cx.push(problem);
     }
 
     /// A kind serves several requests at once in one way or the other.
@@ -128,6 +167,8 @@ impl AppDraft {
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+/// An interpreter alone holds more than the least; the most is more than machines have.
+const MEMORY: Size = Size { min: 1 << 20, max: 1 << 44 };
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) static APP: Section<AppDraft> = Section {
@@ -145,10 +186,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "command",
-            brief: "A whole command line that speaks the worker wire by itself",
-            long: "In place of `entry`, for an interpreter that needs a launcher of its own. The wire is on the descriptor named in `KEEPWARM_FD`. Needs `kind`.",
+            brief: "A whole command line, in place of `entry`",
+            long: "A program that serves HTTP by itself, on 127.0.0.1 at the port in the variable `PORT`, or at the Unix socket whose path is in `KEEPWARM_SOCKET`: kind `\"http\"`, which is the default for a command. With another `kind`, a launcher of an adapter, which speaks the worker wire on the descriptor named in `KEEPWARM_FD`. No shell reads it: for `$PORT` among the words, write `[\"sh\", \"-c\", \"exec program --port $PORT\"]`.",
             default: Preset::Words("none; it or `entry` must be set"),
-            right: "command = [\"poetry\", \"run\", \"python\", \"-m\", \"keepwarm\", \"shop.wsgi:application\"]",
+            right: "command = [\"node\", \"server.js\"]",
             wrong: "command = []",
             reload: Reload::Recycle,
             since: "0.1.0",
@@ -165,8 +206,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kind",
             brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3).",
-            default: Preset::Words("told by the app's signature when it has been loaded"),
+            long: "`\"wsgi\"` (PEP 3333), `\"asgi\"` (ASGI 3) or `\"http\"` (a program that serves HTTP by itself).",
+            default: Preset::Words(
+                "told by the app\'s signature when it has been loaded; `\"http\"` with `command`",
+            ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
             reload: Reload::Recycle,
@@ -235,14 +278,14 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "workers",
-            brief: "Worker processes",
-            long: "A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
+            brief: "Worker processes, or between how many their number follows the load",
+            long: "With a table it grows by one when requests have waited for 100 ms, and shrinks to what was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
             default: Preset::Words("`\"auto\"`: one per core"),
             right: "workers = 4",
             wrong: "workers = 0",
             reload: Reload::Recycle,
             since: "0.1.0",
-            value: &Set(Workers, |draft: &mut AppDraft, workers| draft.app.workers = workers),
+            value: &Set(WorkerCount, |draft: &mut AppDraft, workers| draft.app.workers = workers),
         },
         Key {
             name: "preload",
@@ -271,8 +314,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "concurrency",
             brief: "Requests at once in a worker of a kind that takes many",
-            long: "Further ones wait in the queue.",
-            default: Preset::Words("1000 for ASGI"),
+            long: "Further ones wait in the queue. Streams and WebSockets count for as long as they live. A server (kind `\"http\"`) that works on one request at a time has 1.",
+            default: Preset::Words("1000"),
             right: "concurrency = 100",
             wrong: "concurrency = 0",
             reload: Reload::Recycle,
@@ -348,6 +391,66 @@ pub(crate) static APP: Section<AppDraft> = Section {
             }),
         },
         Key {
+            name: "health",
+            brief: "The path that a worker is asked for to see whether it is well",
+            long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every 10 s while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced.",
+            default: Preset::Words("`/`, and any answer will do"),
+            right: "health = \"/healthz\"",
+            wrong: "health = \"healthz\"",
+            reload: Reload::Live,
+            since: "0.2.0",
+            value: &Set(LocalPath, |draft: &mut AppDraft, path| draft.app.health = Some(path)),
+        },
+        Key {
+            name: "max_requests",
+            brief: "A worker is replaced after so many requests",
+            long: "Against what an app leaks slowly. Each worker draws a limit of its own, up to a tenth lower, so that those which started together are not replaced together. The replacement is ready before the old one finishes, and one worker of an app is replaced at a time, so that a few more requests than this may come to one.",
+            default: Preset::Words("none: never for that"),
+            right: "max_requests = 10_000",
+            wrong: "max_requests = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Count { min: 1, max: u32::MAX }, |draft: &mut AppDraft, requests| {
+                draft.app.max_requests = Some(requests)
+            }),
+        },
+        Key {
+            name: "max_age",
+            brief: "A worker is replaced after so long",
+            long: "Counted from when it was ready. Each worker draws a time of its own, up to a tenth shorter.",
+            default: Preset::Words("none: never for that"),
+            right: "max_age = \"12h\"",
+            wrong: "max_age = 3600",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                Time { min: Duration::from_secs(1), max: DAY.saturating_mul(365) },
+                |draft: &mut AppDraft, age| draft.app.max_age = Some(age),
+            ),
+        },
+        Key {
+            name: "max_memory",
+            brief: "A worker that holds more than this is replaced",
+            long: "Resident anonymous memory that is its alone, looked at every second: neither files nor what it shares with the process it was forked from, nor its children. It is not replaced while the machine (or the control group) has no memory for another of its size; the log says so once.",
+            default: Preset::Words("none: never for that"),
+            right: "max_memory = \"256MiB\"",
+            wrong: "max_memory = \"256 MB\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(MEMORY, |draft: &mut AppDraft, bytes| draft.app.max_memory = Some(bytes)),
+        },
+        Key {
+            name: "kill_memory",
+            brief: "A worker that holds more than this is killed",
+            long: "Looked at as `max_memory` is, and above it when both are set: for a worker that takes memory faster than it can be replaced, before the kernel's choice falls on another process. Requests it was working on are answered 502 and not given to another worker.",
+            default: Preset::Words("none: never for that"),
+            right: "kill_memory = \"1GiB\"",
+            wrong: "kill_memory = \"1G\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(MEMORY, |draft: &mut AppDraft, bytes| draft.app.kill_memory = Some(bytes)),
+        },
+        Key {
             name: "queue",
             brief: "Requests that may wait for a worker; more are answered with 503",
             long: "With `Retry-After`. A long queue only makes everybody wait: as many as the workers serve within `queue_timeout` is enough.",
@@ -396,11 +499,6 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key::later("user", "User of the workers"),
         Key::later("group", "Group of the workers"),
         Key::later("umask", "File mode mask of the workers"),
-        Key::later("max_requests", "Recycle after so many requests"),
-        Key::later("max_age", "Recycle after this time"),
-        Key::later("max_memory", "Recycle above this size"),
-        Key::later("kill_memory", "Kill above this size"),
-        Key::later("health", "Requests that ask after the app's health"),
     ],
 };
 

@@ -1,4 +1,4 @@
-//! What only `[app.NAME]` has: entries, the number of workers, the environment.
+//! What only `[app.NAME]` has: entries, the environment.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use crate::key::{Describe, Shape};
 use crate::raw::{Directive, Span, Value};
 
 use super::path::path_text;
-use super::{Count, OrWord};
 
 /// `entry`
 pub(crate) struct EntryPoint;
@@ -48,35 +47,39 @@ impl Shape for EntryPoint {
     }
 }
 
-/// `workers`
-pub(crate) struct Workers;
+/// `health`: a path and perhaps a query, as a request line has them.
+pub(crate) struct LocalPath;
 
-const NUMBER: OrWord<Count> = OrWord { word: "auto", shape: Count { min: 1, max: 1024 } };
-
-impl Describe for Workers {
+impl Describe for LocalPath {
     fn expected(&self) -> String {
-        NUMBER.expected()
+        "a path that begins with `/`".to_owned()
     }
 
     fn type_name(&self) -> String {
-        NUMBER.type_name()
+        "path of a URL".to_owned()
     }
 
     fn schema(&self) -> Json {
-        NUMBER.schema()
+        Json::pattern("^/[!-~]*$")
     }
 }
 
-impl Shape for Workers {
-    type Out = Option<u32>;
+impl Shape for LocalPath {
+    type Out = String;
 
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Option<u32>> {
-        if let Value::Table(_) = directive.value {
-            let name = cx.name();
-            cx.not_served(directive, &format!("`{name}` as a table (min, max, idle)"));
-            return None;
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
+        let text = cx.text(directive)?;
+        let path = text.text.as_str();
+        if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            return Some(path.to_owned());
         }
-        NUMBER.read(directive, cx)
+        let quoted = cx.quote(text);
+        let mut problem = cx.wrong(directive.span, &format!("is {quoted}"));
+        if !path.starts_with('/') && !text.secret && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            problem = problem.help(format!("write \"/{path}\""));
+        }
+        cx.push(problem);
+        None
     }
 }
 

@@ -13,8 +13,9 @@ mod quantity;
 mod redirect;
 mod respond;
 mod text;
+mod workers;
 
-pub(crate) use app::{EntryPoint, EnvFile, EnvTable, Workers};
+pub(crate) use app::{EntryPoint, EnvFile, EnvTable, LocalPath};
 pub(crate) use folders::Folders;
 pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};
@@ -27,3 +28,4 @@ pub(crate) use quantity::{Rate, Size, Time};
 pub(crate) use redirect::Redirects;
 pub(crate) use respond::Responses;
 pub(crate) use text::{Strings, Words};
+pub(crate) use workers::WorkerCount;

@@ -1,7 +1,7 @@
 //! Variables, placeholders, includes, and the command line.
 
 use super::world::{ROOT, World};
-use crate::{Action, AppKind, Bind, Config, Program, Target, load};
+use crate::{Action, AppKind, Bind, Config, Program, Target, Workers, load};
 
 const WHOLE: &str =
     "[listen.public]\nbind = \"127.0.0.1:8080\"\n\n[app.my-shop]\nentry = \"shop:app\"\nworkers = 2\n";
@@ -36,7 +36,7 @@ fn variables_go_over_the_file() {
     assert_eq!(config.server.limits.body, Some(1000));
     assert_eq!(config.server.log.level, crate::LogLevel::Warn);
     let app = config.app("my-shop").expect("the app of the file");
-    assert_eq!(app.workers, Some(7));
+    assert_eq!(app.workers, Workers::Fixed(7));
     assert_eq!(app.env.get("DATABASE_URL").map(String::as_str), Some("8080"));
     assert_eq!(app.options, ["-X", "dev"]);
     assert_eq!(config.listens[0].bind, [Bind::Tcp("127.0.0.1:1234".parse().unwrap())]);
@@ -82,7 +82,7 @@ fn a_number_may_come_from_a_placeholder() {
     let mut world = World::of(&text);
     world.env.insert("N".to_owned(), "5".to_owned());
     let app = &config(&world).apps[0];
-    assert_eq!(app.workers, Some(5));
+    assert_eq!(app.workers, Workers::Fixed(5));
     assert_eq!(app.options, ["x${y}"]);
 }
 
@@ -136,7 +136,7 @@ fn options_of_the_command_line_go_before_variables() {
         ..target("shop:app")
     };
     let config = Config::for_target(&world, &target).unwrap().0;
-    assert_eq!(config.apps[0].workers, Some(4));
+    assert_eq!(config.apps[0].workers, Workers::Fixed(4));
     assert_eq!(config.apps[0].kind, Some(AppKind::Asgi));
     assert_eq!(config.apps[0].watch, ["**/*.py"]);
     let host = Bind::Host { host: "localhost".to_owned(), port: 3 };
@@ -151,9 +151,19 @@ fn what_a_command_line_gets_wrong() {
     golden(&report(&wrong), "target-options");
     golden(&report(&target("config.ru")), "target-rack");
     golden(&report(&target("public/index.php")), "target-php");
-    let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
-    golden(&report(&node), "target-command");
+    golden(&report(&target("server.js")), "target-server");
     golden(&report(&Target::default()), "target-none");
+}
+
+#[test]
+fn a_command_of_a_command_line_is_a_server() {
+    let command: Vec<String> = ["node", "server.js"].map(str::to_owned).into();
+    let target = Target { command: command.clone(), ..Target::default() };
+    let (config, warnings) = Config::for_target(&World::default(), &target).expect("a good command line");
+    assert!(warnings.is_empty());
+    let [app] = &config.apps[..] else { panic!("one app") };
+    assert_eq!((app.name.as_str(), app.kind), ("node", Some(crate::AppKind::Http)));
+    assert_eq!(app.program, crate::Program::Command(command));
 }
 
 /// Holds a report against `tests/golden/bad/NAME.txt`.
@@ -174,7 +184,7 @@ fn byte_order_marks_and_carriage_returns_are_no_fault() {
         "{report}"
     );
     world.files.insert(ROOT.to_owned(), text);
-    assert_eq!(config(&world).apps[0].workers, Some(2));
+    assert_eq!(config(&world).apps[0].workers, Workers::Fixed(2));
 }
 
 #[test]

@@ -67,11 +67,14 @@ fn around(path: &str, line: &str) -> String {
     text.push_str("\n[app.shop]\n");
     match (section, key) {
         ("app.shop", "entry") => {}
-        ("app.shop", "command") => text.push_str("kind = \"wsgi\"\n"),
+        ("app.shop", "command") => {}
+        ("app.shop", "health") => text.push_str("command = [\"node\", \"server.js\"]\n"),
         _ => text.push_str("entry = \"shop:app\"\n"),
     }
     if section == "app.shop" {
         let _ = writeln!(text, "{line}");
+    } else if section.starts_with("app.shop.") {
+        let _ = write!(text, "\n[{section}]\n{line}\n");
     }
     text
 }
@@ -158,7 +161,7 @@ fn every_key_is_documented() {
 #[test]
 fn what_is_not_served_says_so() {
     let later: Vec<&Info> = all_keys().iter().filter(|info| !info.served).collect();
-    assert!(later.len() > 20);
+    assert!(!later.is_empty());
     for info in later {
         let line = if info.path.contains('.') {
             format!("{} = \"x\"", info.name)

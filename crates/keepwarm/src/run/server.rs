@@ -1,76 +1,86 @@
-//! A serving process: its start, its signals, its reloads, its end.
+//! A serving process: its start, what it does at each signal, its end.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use keepwarm_config::Config;
 use keepwarm_net::DataPlane;
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{Options, StartFailure, Supervisor};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use super::Source;
+use super::drain::Ending;
+use super::inherited::Inherited;
 use super::listeners::Listeners;
-use crate::control::{self, ReloadRequest};
+use super::pid_file::PidFile;
+use super::signals::Signals;
+use super::takeover::{self, Takeover};
+use super::upgrade::{self, Successor};
+use crate::control::{self, Door, ReloadRequest};
+use crate::readiness::Readiness;
+use crate::service_manager::ServiceManager;
 use crate::watch::{self, Watch};
 use crate::{assemble, complain, exit};
 
-/// Serves until a signal ends it.
-pub(super) fn serve(source: Source, config: Config) -> ExitCode {
+/// Serves until a signal ends it. With a `takeover` this process is to take the place of another.
+pub(super) fn serve(
+    source: Source,
+    config: Config,
+    takeover: Option<Takeover>,
+    inherited: Inherited,
+) -> ExitCode {
+    let failed = |message: &str| {
+        complain(message);
+        if let Some(takeover) = &takeover {
+            takeover.fail(message);
+        }
+        ExitCode::from(exit::FAILED)
+    };
     let logging = match assemble::start_logging(&config) {
         Ok(logging) => logging,
-        Err(message) => {
-            complain(&message);
-            return ExitCode::from(exit::FAILED);
-        }
+        Err(message) => return failed(&message),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let status = match runtime {
-        Ok(runtime) => runtime.block_on(run(source, config)),
-        Err(error) => {
-            complain(&format!("no reactor for the control thread: {error}"));
-            ExitCode::from(exit::FAILED)
-        }
+        Ok(runtime) => match runtime.block_on(run(source, config, takeover.as_ref(), inherited)) {
+            Ok(status) => status,
+            Err(Failure::Message(message)) => failed(&message),
+            Err(Failure::App(failure)) => {
+                let _ = failure.write_to(&mut std::io::stderr().lock());
+                if let Some(takeover) = &takeover {
+                    takeover.fail(&failure.to_string());
+                }
+                ExitCode::from(exit::FAILED)
+            }
+        },
+        Err(error) => failed(&format!("no reactor for the control thread: {error}")),
     };
     logging.finish();
     status
 }
 
-async fn run(source: Source, config: Config) -> ExitCode {
+async fn run(
+    source: Source,
+    config: Config,
+    takeover: Option<&Takeover>,
+    inherited: Inherited,
+) -> Result<ExitCode, Failure> {
     // Before anything is started: a signal during the start ends it too.
-    let signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => {
-            complain(&format!("signals cannot be received: {error}"));
-            return ExitCode::from(exit::FAILED);
-        }
-    };
-    let plane = match DataPlane::start(threads(&config)) {
-        Ok(plane) => plane,
-        Err(error) => {
-            complain(&format!("no data-plane thread: {error}"));
-            return ExitCode::from(exit::FAILED);
-        }
-    };
-    let status = match Server::start(source, config, &plane).await {
-        Ok(mut server) => server.until_signal(signals).await,
-        Err(Failure::Message(message)) => {
-            complain(&message);
-            ExitCode::from(exit::FAILED)
-        }
-        Err(Failure::App(failure)) => {
-            let _ = failure.write_to(&mut std::io::stderr().lock());
-            ExitCode::from(exit::FAILED)
-        }
+    let mut signals =
+        Signals::new().map_err(|error| Failure::Message(format!("signals cannot be received: {error}")))?;
+    let plane = DataPlane::start(threads(&config))
+        .map_err(|error| Failure::Message(format!("no data-plane thread: {error}")))?;
+    let result = match Server::start(source, config, &plane, inherited, takeover, &mut signals).await {
+        Ok(Some(mut server)) => Ok(server.until_end(&mut signals).await),
+        Ok(None) => Ok(ExitCode::SUCCESS),
+        Err(failure) => Err(failure),
     };
     plane.stop();
-    status
+    result
 }
 
 /// As configured, or one for every two cores: the apps need the others.
@@ -95,7 +105,8 @@ fn connections(config: &Config) -> usize {
 /// Descriptors kept for workers, logs, listeners and spill files.
 const RESERVED_FILES: usize = 256;
 
-enum Failure {
+/// Why a start failed.
+pub(super) enum Failure {
     Message(String),
     App(StartFailure),
 }
@@ -106,61 +117,142 @@ impl From<String> for Failure {
     }
 }
 
-struct Server {
-    source: Source,
-    config: Config,
-    links: Arc<Links>,
-    listeners: Listeners,
-    supervisor: Supervisor,
-    watch: Option<Watch>,
-    pid_file: Option<PathBuf>,
+/// Everything that serves.
+pub(super) struct Server {
+    pub(super) source: Source,
+    pub(super) config: Config,
+    pub(super) links: Arc<Links>,
+    pub(super) listeners: Listeners,
+    pub(super) supervisor: Supervisor,
+    pub(super) watch: Option<Watch>,
+    pub(super) pid_file: Option<PidFile>,
+    pub(super) readiness: Readiness,
+    pub(super) service_manager: ServiceManager,
+    /// Closed as soon as another process has taken over: what is asked of the service is asked of that one then.
+    door: Option<Door>,
     reloads: mpsc::UnboundedReceiver<ReloadRequest>,
+    reload_requests: mpsc::UnboundedSender<ReloadRequest>,
+}
+
+/// What a serving process is asked to do.
+enum Work {
+    Reload(Option<ReloadRequest>),
+    /// Source files of these apps have changed.
+    Recycle(Vec<String>),
+    Upgrade,
 }
 
 impl Server {
-    async fn start(source: Source, config: Config, plane: &DataPlane) -> Result<Self, Failure> {
+    /// `None`: it was told to end before it served.
+    async fn start(
+        source: Source,
+        config: Config,
+        plane: &DataPlane,
+        inherited: Inherited,
+        takeover: Option<&Takeover>,
+        signals: &mut Signals,
+    ) -> Result<Option<Self>, Failure> {
         raise_file_limit();
         let links = Arc::new(Links::new(plane.remotes()));
-        let mut listeners = Listeners::new(plane.remotes(), connections(&config));
+        let mut listeners = Listeners::new(plane.remotes(), connections(&config), inherited);
         let opened = listeners.open(&config)?;
         set_apps(&config, &links);
-        let specs = assemble::specs(&config)
-            .map_err(|error| format!("the Python adapter cannot be unpacked: {error}"))?;
+        let watch = watch::start(&config);
+        let specs =
+            assemble::specs(&config).map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, Options::default())
             .await
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
-        if let Err(failure) = supervisor.wait_first_ready().await {
+        let booted = tokio::select! {
+            booted = supervisor.wait_first_ready() => booted.map_err(Failure::App).map(|()| true),
+            _ = signals.ends.next() => Ok(false),
+            () = old_is_gone(takeover) => Err(Failure::Message(takeover::gone().to_string())),
+        };
+        let served = match booted {
+            Ok(true) => listeners.apply(&config, opened, &links).map(|()| true).map_err(Failure::from),
+            other => other,
+        };
+        if !matches!(served, Ok(true)) {
+            listeners.abandon();
             supervisor.stop(Duration::ZERO).await;
-            return Err(Failure::App(failure));
-        }
-        if let Err(message) = listeners.apply(&config, opened, &links) {
-            supervisor.stop(Duration::ZERO).await;
-            return Err(message.into());
+            return served.map(|_| None);
         }
         let (reload_requests, reloads) = mpsc::unbounded_channel();
-        if let Err(error) = control::listen(source.identity(), reload_requests) {
-            tracing::warn!(%error, "`keepwarm reload` will not find this process; SIGHUP does the same");
+        let mut server = Self {
+            source,
+            config,
+            links,
+            listeners,
+            supervisor,
+            watch,
+            pid_file: None,
+            readiness: Readiness::default(),
+            service_manager: ServiceManager,
+            door: None,
+            reloads,
+            reload_requests,
+        };
+        if let Err(failure) = server.become_the_service(takeover).await {
+            server.listeners.abandon();
+            server.supervisor.stop(Duration::ZERO).await;
+            return Err(failure);
         }
-        let pid_file = config.server.pid_file.clone();
-        if let Some(file) = &pid_file {
-            std::fs::write(file, format!("{}\n", std::process::id()))
-                .map_err(|error| format!("the pid file {} cannot be written: {error}", file.display()))?;
+        server.service_manager.start_watchdog(plane.remotes());
+        server.announce();
+        Ok(Some(server))
+    }
+
+    /// Everything is served: says so to whoever waits for it.
+    async fn become_the_service(&mut self, takeover: Option<&Takeover>) -> Result<(), Failure> {
+        if let Some(file) = &self.config.server.pid_file {
+            self.pid_file = Some(PidFile::write(file)?);
         }
-        let watch = watch::start(&config);
-        let server = Self { source, config, links, listeners, supervisor, watch, pid_file, reloads };
-        server.announce().await;
-        Ok(server)
+        if let Some(takeover) = takeover {
+            takeover.finish(self.listeners.binds()).await.map_err(|error| error.to_string())?;
+        }
+        self.guard_files();
+        self.open_door();
+        self.readiness.set(true);
+        self.service_manager.ready("serving");
+        Ok(())
+    }
+
+    fn open_door(&mut self) {
+        match control::listen(self.source.identity(), self.reload_requests.clone()) {
+            Ok(door) => self.door = Some(door),
+            Err(error) => {
+                tracing::warn!(%error, "`keepwarm reload` will not find this process; SIGHUP does the same");
+            }
+        }
+    }
+
+    /// Files that would outlive this process if it were killed.
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        let pid_file = self.pid_file.as_ref().map(|file| file.path().to_path_buf());
+        self.listeners.files().into_iter().chain(pid_file).collect()
+    }
+
+    /// Has the guardian remove the files that would be left when this process is killed.
+    pub(super) fn guard_files(&self) {
+        self.files().iter().for_each(|file| self.supervisor.guard_file(&absolute(file)));
+    }
+
+    fn forget_files(&self) {
+        self.files().iter().for_each(|file| self.supervisor.forget_file(&absolute(file)));
     }
 
     /// The first lines of a run: what is served, by what, where.
-    async fn announce(&self) {
+    fn announce(&self) {
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "keepwarm {} (process {})", env!("CARGO_PKG_VERSION"), std::process::id());
         for app in &self.config.apps {
             let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
-            let workers = assemble::workers(app);
-            let plural = if workers == 1 { "worker" } else { "workers" };
-            let _ = writeln!(out, "  serving   {} ({about}, {workers} {plural})", assemble::title(app));
+            let workers = match (assemble::workers(app), assemble::scaling(app)) {
+                (_, Some(scaling)) => format!("{} to {} workers", scaling.min, scaling.max),
+                (1, None) => "1 worker".to_owned(),
+                (workers, None) => format!("{workers} workers"),
+            };
+            let _ = writeln!(out, "  serving   {} ({about}, {workers})", assemble::title(app));
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
@@ -168,121 +260,87 @@ impl Server {
         let _ = out.flush();
     }
 
-    async fn until_signal(&mut self, mut signals: Signals) -> ExitCode {
+    async fn until_end(&mut self, signals: &mut Signals) -> ExitCode {
         loop {
-            tokio::select! {
-                _ = signals.terminate.recv() => return self.stop(signals, Ending::Graceful).await,
-                _ = signals.interrupt.recv() => return self.stop(signals, Ending::Interactive).await,
-                _ = signals.hangup.recv() => self.reload(None).await,
-                Some(request) = self.reloads.recv() => self.reload(Some(request)).await,
-                () = watch::changed(&mut self.watch) => self.reload(None).await,
+            let work = tokio::select! {
+                ending = signals.ends.next() => return self.stop(&mut signals.ends, ending).await,
+                _ = signals.hangup.recv() => Work::Reload(None),
+                _ = signals.upgrade.recv() => Work::Upgrade,
+                _ = signals.more.recv() => {
+                    self.supervisor.shift_workers(1);
+                    continue;
+                }
+                _ = signals.fewer.recv() => {
+                    self.supervisor.shift_workers(-1);
+                    continue;
+                }
+                Some(request) = self.reloads.recv() => Work::Reload(Some(request)),
+                apps = watch::changed(&mut self.watch) => Work::Recycle(apps),
+            };
+            // What takes long is given up for the end: a worker that does not boot must not hold it up.
+            let ending = tokio::select! {
+                ending = signals.ends.next() => Some(ending),
+                ending = self.perform(work) => ending,
+            };
+            if let Some(ending) = ending {
+                return self.stop(&mut signals.ends, ending).await;
             }
         }
     }
 
-    /// Reads the configuration again and replaces the workers; on any error what ran goes on running.
-    async fn reload(&mut self, request: Option<ReloadRequest>) {
-        // A log that was moved away is opened anew, whatever becomes of the rest.
-        keepwarm_telemetry::reopen_all();
-        tracing::info!("reloading");
-        let outcome = self.try_reload().await;
-        match &outcome {
-            Ok(message) => tracing::info!("{message}"),
-            Err(message) => tracing::error!("not reloaded; what ran goes on running: {message}"),
+    /// `Some`: this process is to end.
+    async fn perform(&mut self, work: Work) -> Option<Ending> {
+        match work {
+            Work::Reload(request) => self.reload(request).await,
+            Work::Recycle(apps) => self.recycle(&apps).await,
+            Work::Upgrade => return self.upgrade().await,
         }
-        if let Some(request) = request {
-            let _ = request.send(outcome);
-        }
+        None
     }
 
-    async fn try_reload(&mut self) -> Result<String, String> {
-        let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
-        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let opened = self.listeners.open(&config)?;
-        let specs = assemble::specs(&config).map_err(|error| error.to_string())?;
-        // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
-        for app in config.apps.iter().filter(|app| self.config.app(&app.name).is_none()) {
-            self.links.set_app(&app.name, assemble::policy(app));
-        }
-        let report = self.supervisor.reload(specs).await.map_err(|failure| {
-            let mut text = Vec::new();
-            let _ = failure.write_to(&mut text);
-            String::from_utf8_lossy(&text).trim_end().to_owned()
-        })?;
-        set_apps(&config, &self.links);
-        self.listeners.apply(&config, opened, &self.links)?;
-        if config.server.threads != self.config.server.threads {
-            tracing::warn!("server.threads changes with a restart only");
-        }
-        self.watch = watch::start(&config);
-        self.config = config;
-        let apps: Vec<&str> = report.apps.iter().map(|app| &**app).collect();
-        Ok(format!(
-            "reloaded in {} ms: generation {} serves {}",
-            report.took.as_millis(),
-            report.generation,
-            apps.join(", ")
-        ))
-    }
-
-    async fn stop(&mut self, mut signals: Signals, ending: Ending) -> ExitCode {
-        let grace = self.config.server.shutdown_grace;
-        tracing::info!(connections = self.listeners.open.count(), ?grace, "stopping");
-        tokio::select! {
-            () = self.drain(ending, grace) => {}
-            () = signals.another_end() => tracing::warn!("stopping at once"),
-        }
-        self.supervisor.stop(Duration::ZERO).await;
-        if let Some(file) = &self.pid_file {
-            remove_pid_file(file);
-        }
-        tracing::info!("stopped");
-        ExitCode::SUCCESS
-    }
-
-    /// Lets what is under way end, in this order: new connections are refused, requests answered with `Connection: close`, workers drained.
-    async fn drain(&mut self, ending: Ending, grace: Duration) {
-        let end = Instant::now() + grace;
-        tokio::time::sleep(self.config.server.drain_delay).await;
-        self.listeners.draining.store(true, Ordering::Relaxed);
-        self.listeners.end();
-        let open = Arc::clone(&self.listeners.open);
-        let quiet = async {
-            match ending {
-                // An idle connection lives until its next request or the end of the grace: no request meets a closing socket.
-                Ending::Graceful => open.none().await,
-                Ending::Interactive => open.none_busy().await,
+    async fn upgrade(&mut self) -> Option<Ending> {
+        self.service_manager.status("upgrading");
+        match upgrade::upgrade(&self.listeners, &self.config).await {
+            Ok(successor) => Some(self.hand_over(&successor)),
+            Err(message) => {
+                tracing::error!("not upgraded; this process goes on: {message}");
+                if let Some(file) = &self.pid_file {
+                    file.restore();
+                }
+                self.service_manager.status("serving");
+                None
             }
-        };
-        if tokio::time::timeout_at(end, quiet).await.is_err() {
-            tracing::info!(connections = open.count(), "the grace is over; what is left is cut");
         }
-        self.supervisor
-            .stop(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(500)))
-            .await;
+    }
+
+    fn hand_over(&mut self, successor: &Successor) -> Ending {
+        tracing::info!(
+            pid = successor.pid,
+            "upgraded: another process serves, this one finishes what it has"
+        );
+        self.service_manager.main_process(successor.pid);
+        self.forget_files();
+        self.door = None;
+        successor.go();
+        Ending::HandedOver(successor.taken.clone())
     }
 }
 
-/// How much an end waits for.
-#[derive(Debug, Clone, Copy)]
-enum Ending {
-    /// SIGTERM: also for idle connections, up to the grace.
-    Graceful,
-    /// Ctrl-C: for requests only.
-    Interactive,
+async fn old_is_gone(takeover: Option<&Takeover>) {
+    match takeover {
+        Some(takeover) => takeover.old_is_gone().await,
+        None => std::future::pending().await,
+    }
 }
 
-fn set_apps(config: &Config, links: &Links) {
+pub(super) fn set_apps(config: &Config, links: &Links) {
     for app in &config.apps {
         links.set_app(&app.name, assemble::policy(app));
     }
 }
 
-fn remove_pid_file(file: &Path) {
-    let ours = std::fs::read_to_string(file).is_ok_and(|text| text.trim() == std::process::id().to_string());
-    if ours {
-        let _ = std::fs::remove_file(file);
-    }
+fn absolute(file: &Path) -> std::path::PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf())
 }
 
 /// A connection is a descriptor: takes as many as the hard limit allows.
@@ -290,28 +348,4 @@ fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// A second signal to end: now.
-    async fn another_end(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

@@ -95,6 +95,8 @@ pub(super) enum Item {
     Quarantined(Duration),
     /// No worker will come: the app has failed, for this reason.
     Refused(Arc<str>),
+    /// Keepwarm or the worker is about to end: a stream that has begun, and a WebSocket, end now.
+    Goodbye,
 }
 
 impl Call {

@@ -16,6 +16,7 @@ use super::activity::{About, WorkerActivity};
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
+use super::relay::Server;
 use crate::supervisor::{LinkEvent, Requests, Verdict, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
@@ -34,8 +35,10 @@ pub(super) struct Link {
     pub(super) key: WorkerKey,
     pub(super) app: Weak<App>,
     remote: Remote,
-    /// For writing; the driver reads from a duplicate.
-    socket: OwnedFd,
+    /// For writing; the driver reads from a duplicate. None of a server.
+    socket: Option<OwnedFd>,
+    /// A worker that listens by itself: whoever has a place there speaks to it.
+    pub(super) server: Option<Server>,
     events: UnboundedSender<LinkEvent>,
     requests: Requests,
     inner: Mutex<LinkInner>,
@@ -52,9 +55,9 @@ pub(super) struct LinkInner {
     /// The worker takes its requests one after the other, in the order of their streams.
     pub(super) in_order: bool,
     /// The socket is dead: nothing can be given to this worker.
-    dead: bool,
+    pub(super) dead: bool,
     /// Requests it was given.
-    taken: u64,
+    pub(super) taken: u64,
     /// Reads that brought something from it.
     pub(super) heard: u64,
     /// The stream whose REQUEST is the last that was written to it.
@@ -85,7 +88,8 @@ impl Link {
         key: WorkerKey,
         app: &Arc<App>,
         remote: Remote,
-        socket: OwnedFd,
+        socket: Option<OwnedFd>,
+        server: Option<Server>,
         events: UnboundedSender<LinkEvent>,
     ) -> Self {
         let inner = LinkInner {
@@ -105,6 +109,7 @@ impl Link {
             app: Arc::downgrade(app),
             remote,
             socket,
+            server,
             events,
             requests: Requests::default(),
             inner: Mutex::new(inner),
@@ -133,6 +138,9 @@ impl Link {
 
     /// Sends a request, for which the caller has taken a place.
     pub(super) fn give(self: &Arc<Self>, mut job: Job) {
+        if self.server.is_some() {
+            return self.offer(&job.call);
+        }
         let mut inner = self.lock();
         let stream = match job.websocket {
             true => inner.session.open_websocket(),
@@ -261,12 +269,22 @@ impl Link {
         inner.write(&self.socket, &frame);
     }
 
-    /// Sends DRAIN: the worker finishes and exits.
+    /// Sends DRAIN: the worker finishes and exits. A server is ended by the supervisor.
     pub(super) fn drain(&self) {
+        if let Some(server) = &self.server {
+            server.forget(self.app.upgrade().as_ref());
+            return self.report(LinkEvent::Drained { worker: self.key.clone() });
+        }
         let mut frame = Vec::new();
         let mut inner = self.lock();
         inner.session.drain(&mut frame);
         inner.write(&self.socket, &frame);
+    }
+
+    /// Tells the requests that this worker holds that their time is over.
+    pub(super) fn say_goodbye(&self) {
+        let calls: Vec<Arc<Call>> = self.lock().calls.values().cloned().collect();
+        calls.iter().for_each(|call| call.put(Item::Goodbye));
     }
 
     /// Writes frames that the driver has made.
@@ -332,6 +350,10 @@ impl WorkerLink for Link {
     fn condemn(&self, verdict: Verdict) {
         self.condemn_for(verdict, None);
     }
+
+    fn say_goodbye(&self) {
+        self.say_goodbye();
+    }
 }
 
 impl LinkInner {
@@ -345,10 +367,8 @@ impl LinkInner {
     }
 
     /// One write; what the socket does not take waits for the driver.
-    fn write(&mut self, socket: &OwnedFd, bytes: &[u8]) {
-        if bytes.is_empty() || self.dead {
-            return;
-        }
+    fn write(&mut self, socket: &Option<OwnedFd>, bytes: &[u8]) {
+        let Some(socket) = socket.as_ref().filter(|_| !bytes.is_empty() && !self.dead) else { return };
         self.last_written = None;
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);

@@ -211,7 +211,7 @@ impl Queue {
         taken
     }
 
-    /// All workers that have not left.
+    /// All workers that have not left, those that get no more requests among them.
     pub(super) fn links(&self) -> impl Iterator<Item = Arc<Link>> {
         self.seats.iter().map(|seat| Arc::clone(&seat.link))
     }

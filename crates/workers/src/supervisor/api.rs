@@ -1,13 +1,14 @@
 //! The handle that the rest of Keepwarm holds.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::control::{self, Command};
+use super::spawn::Order;
 use super::{AppSpec, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 
 /// Keeps the workers of all apps. A cheap handle: clones speak to the same supervisor.
@@ -73,6 +74,27 @@ impl Supervisor {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Reload(apps, reply));
         answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// As [`reload`](Self::reload), of one app only: the others go on as they are. The app must be one of those that run.
+    ///
+    /// # Errors
+    ///
+    /// As those of a reload.
+    pub async fn recycle(&self, app: AppSpec) -> Result<ReloadReport, StartFailure> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Recycle(Box::new(app), reply));
+        answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Has the guardian remove this file, given by its absolute path, when Keepwarm dies: if it still is the file it is now.
+    pub fn guard_file(&self, path: &Path) {
+        self.send(Command::Order(Order::GuardFile(path.to_path_buf())));
+    }
+
+    /// The file is no more this process's.
+    pub fn forget_file(&self, path: &Path) {
+        self.send(Command::Order(Order::ForgetFile(path.to_path_buf())));
     }
 
     /// Ends everything: workers drain for at most `grace` (or their `drain_timeout`, if that is shorter), then SIGTERM,

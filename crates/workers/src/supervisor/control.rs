@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 
-use self::reload::{Asked, Trial};
+use self::reload::{Asked, Extent, Trial};
 use self::state::Past;
 use super::app::{Phase, Surroundings};
 use super::guardian_watch::GuardianWatch;
@@ -17,18 +17,21 @@ use super::look::{self, Seen};
 use super::output::Output;
 use super::priority::Quiet;
 use super::running::{Context, GivenUp, ProcessEvent, Running};
+use super::spawn::{self, Order};
+use super::stack;
 use super::{AppSpec, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
-use super::{spawn, stack};
 
 mod looks;
 mod reload;
 mod state;
 
 /// What the handle asks for, with the place for the answer.
-#[derive(Debug)]
 pub(super) enum Command {
     WaitFirstReady(oneshot::Sender<Result<(), StartFailure>>),
     Reload(Vec<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
+    Recycle(Box<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
+    /// Passed on to the thread that speaks to the guardian.
+    Order(Order),
     Stop(Duration, oneshot::Sender<()>),
     /// So many workers of every app more, or fewer.
     Shift(i32),
@@ -176,7 +179,14 @@ impl Control {
         match command {
             Some(Command::WaitFirstReady(reply)) => self.first.waiters.push(reply),
             Some(Command::Reload(apps, reply)) => {
-                self.queue.push_back(Asked { apps, reply, at: now() });
+                self.queue.push_back(Asked { apps, extent: Extent::All, reply, at: now() });
+            }
+            Some(Command::Recycle(app, reply)) => {
+                self.queue.push_back(Asked { apps: vec![*app], extent: Extent::These, reply, at: now() });
+            }
+            Some(Command::Order(order)) => {
+                // The thread ends only after the last clone of `orders`.
+                let _ = self.context.orders.send(order);
             }
             Some(Command::Shift(by)) => self.shift(by),
             Some(Command::Snapshot(reply)) => drop(reply.send(self.snapshot())),

@@ -1,17 +1,19 @@
 //! The guardian is another process: Keepwarm's binary, started again as `keepwarm __guardian`.
 //!
 //! The kernel kills workers when Keepwarm dies (the parent-death signal), but not what they have forked. The guardian
-//! is told each worker's process group, and kills those still listed when its input ends, which it does however
-//! Keepwarm dies. It lists a group with `+PGID\n` and forgets it with `-PGID\n`; it says [`READY`] once.
+//! is told each worker's process group, and the files that would be left behind; it kills and removes what is still listed when its
+//! input ends, which it does however Keepwarm dies. It says [`READY`] once.
 
-use std::collections::HashSet;
+pub(super) mod list;
+
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::exit;
 
-use rustix::process::{Pid, Signal, kill_process_group, setsid};
+use rustix::process::{Signal, kill_process_group, setsid};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::list::List;
 use super::descriptors::close_inherited;
 
 /// The hidden sub-command that calls [`guardian_main`].
@@ -47,60 +49,26 @@ fn guard() -> io::Result<()> {
     }
     let mut input = UnixStream::from(rustix::io::dup(rustix::stdio::stdin())?);
     input.write_all(&[READY])?;
-    let groups = watch(&mut input)?;
-    for group in groups {
+    let list = watch(&mut input)?;
+    for group in &list.groups {
         // An error: the group has ended by itself.
-        let _ = kill_process_group(group, Signal::KILL);
+        let _ = kill_process_group(*group, Signal::KILL);
     }
+    list.remove_files();
     Ok(())
 }
 
-/// Reads until the end; gives the groups that are still listed. A reset counts as the end: Keepwarm has gone.
-fn watch(input: &mut impl Read) -> io::Result<HashSet<Pid>> {
+/// Reads until the end; gives what is still listed. A reset counts as the end: Keepwarm has gone.
+fn watch(input: &mut impl Read) -> io::Result<List> {
     let mut list = List::default();
     let mut bytes = [0; 4096];
     loop {
         match input.read(&mut bytes) {
-            Ok(0) => return Ok(list.groups),
+            Ok(0) => return Ok(list),
             Ok(length) => list.handle_bytes(bytes.get(..length).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(list.groups),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(list),
             Err(error) => return Err(error),
-        }
-    }
-}
-
-/// The groups to kill, and the line that is still coming.
-#[derive(Default)]
-struct List {
-    groups: HashSet<Pid>,
-    line: Vec<u8>,
-}
-
-impl List {
-    fn handle_bytes(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            if byte == b'\n' {
-                self.handle_line();
-                self.line.clear();
-            } else {
-                self.line.push(byte);
-            }
-        }
-    }
-
-    /// Lines come from Keepwarm itself; one that is none is ignored rather than the guard given up.
-    fn handle_line(&mut self) {
-        let Some((&sign, number)) = self.line.split_first() else { return };
-        let number = std::str::from_utf8(number).ok().and_then(|text| text.parse::<u32>().ok());
-        // 0 and 1 are not groups of workers: signals to them would reach this group, or everything.
-        let Some(group) = number.filter(|&n| n > 1).and_then(|n| Pid::from_raw(n.cast_signed())) else {
-            return;
-        };
-        match sign {
-            b'+' => drop(self.groups.insert(group)),
-            b'-' => drop(self.groups.remove(&group)),
-            _ => {}
         }
     }
 }
@@ -110,7 +78,7 @@ mod tests {
     use super::*;
 
     fn groups(input: &str) -> Vec<i32> {
-        let whole = watch(&mut input.as_bytes()).unwrap();
+        let whole = watch(&mut input.as_bytes()).unwrap().groups;
         let mut list = List::default();
         for byte in input.bytes() {
             list.handle_bytes(&[byte]);

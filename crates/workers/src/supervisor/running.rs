@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::app::{Action, End, Generation, Phase, StopSignal, Surroundings, WorkerId};
 use super::output::{Kept, Output, Source};
 use super::priority::Quiet;
-use super::spawn::{Launch, Order, Spawned};
+use super::spawn::{Launch, Line, Order, Spawned};
 use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, Reason, Verdict, WorkerKey, WorkerLink, WorkerLinks,
@@ -186,6 +186,7 @@ impl Running {
             LinkEvent::Closed { reason, .. } => self.machine.handle_closed(id, reason, now),
             LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, Death::Wire, reason, now),
             LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, Death::Timeout, reason, now),
+            LinkEvent::Drained { .. } => self.machine.handle_drained(id, now),
             LinkEvent::Slow { .. } => drop(self.ask_for_stack(id)),
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
             LinkEvent::RequestsReached { .. } => self.machine.handle_requests_reached(id, now),
@@ -246,7 +247,14 @@ impl Running {
                 self.record(id, &format!("the worker {why}: {}", signal.name()));
                 match signal {
                     StopSignal::Quit => self.see_stack(id, context),
-                    StopSignal::Term | StopSignal::Kill => self.signal(id, signal),
+                    StopSignal::Term => {
+                        if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
+                            // What it still holds has the time until the kill to end in order.
+                            link.say_goodbye();
+                        }
+                        self.signal(id, signal);
+                    }
+                    StopSignal::Kill => self.signal(id, signal),
                 }
             }
             Action::Restart { id, number, reason, wait } => {
@@ -360,7 +368,7 @@ impl Running {
     }
 
     fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
-        let Spawned { pid, pidfd, wire, pipes, parent } = spawned;
+        let Spawned { pid, pidfd, line, pipes, parent } = spawned;
         let pidfd = Arc::new(pidfd);
         let hold = *self.machine.phase() == Phase::First;
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -377,7 +385,11 @@ impl Running {
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
             let key = WorkerKey { app, number, generation, pid: raw_pid };
-            context.links.adopt(key, wire, context.link_events.clone())
+            let events = context.link_events.clone();
+            match line {
+                Line::Wire(wire) => context.links.adopt(key, wire, events),
+                Line::Server(addresses) => context.links.adopt_server(key, addresses, events),
+            }
         });
         if let (Some(link), Some(most)) = (&link, self.machine.max_requests(id)) {
             link.requests().set_limit(most);

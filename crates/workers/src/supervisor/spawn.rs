@@ -4,7 +4,7 @@
 //! is dropped, which is after the last worker was reaped. It also speaks to the guardian, so that a process group is
 //! listed before anything else can happen to the worker.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -19,14 +19,26 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-use super::AppSpec;
-use super::guardian::{GUARDIAN, READY};
+use super::address::AddressBook;
+use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::Quiet;
 use super::template::Parent;
+use super::{Addresses, AppSpec, Contact};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
+
+/// Variables that are for Keepwarm alone, from systemd and from another Keepwarm: a worker that answered to them would be believed.
+const PRIVATE: [&str; 7] = [
+    "KEEPWARM_UPGRADE",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+];
 
 /// What a worker is started from.
 pub(super) struct Launch {
@@ -40,11 +52,18 @@ pub(super) struct Launch {
 pub(super) struct Spawned {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
-    /// Keepwarm's end of the wire: non-blocking, as all of these close-on-exec.
-    pub(super) wire: OwnedFd,
+    pub(super) line: Line,
     pub(super) pipes: WorkerPipes,
     /// Whose child it is, if it is not Keepwarm's own.
     pub(super) parent: Option<Parent>,
+}
+
+/// How to reach a worker.
+pub(super) enum Line {
+    /// Keepwarm's end of the wire: non-blocking, as all descriptors here close-on-exec.
+    Wire(OwnedFd),
+    /// It listens at one of these.
+    Server(Addresses),
 }
 
 /// What a worker prints.
@@ -62,12 +81,23 @@ pub(super) struct WorkerEnds {
 
 /// A wire and two pipes: Keepwarm's ends, the wire's non-blocking, and the worker's.
 pub(super) fn worker_ends() -> io::Result<((OwnedFd, WorkerPipes), WorkerEnds)> {
-    let (wire, their_wire) = wire_pair()?;
-    rustix::io::ioctl_fionbio(&wire, true)?;
+    let (wire, their_wire) = wire()?;
+    let (pipes, stdout, stderr) = worker_pipes()?;
+    Ok(((wire, pipes), WorkerEnds { wire: their_wire, stdout, stderr }))
+}
+
+/// Keepwarm's end of a wire, and the worker's.
+fn wire() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = wire_pair()?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+/// Keepwarm's ends of the pipes, and the worker's standard output and error.
+fn worker_pipes() -> io::Result<(WorkerPipes, OwnedFd, OwnedFd)> {
     let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-    let theirs = WorkerEnds { wire: their_wire, stdout: their_stdout, stderr: their_stderr };
-    Ok(((wire, WorkerPipes { stdout, stderr }), theirs))
+    Ok((WorkerPipes { stdout, stderr }, their_stdout, their_stderr))
 }
 
 /// Orders to the thread.
@@ -78,6 +108,10 @@ pub(super) enum Order {
     Remember(Pid),
     /// This process group has been killed and is about to be reaped.
     Forget(Pid),
+    /// The guardian is to remove this file when Keepwarm dies.
+    GuardFile(PathBuf),
+    /// It is not to remove this file.
+    ForgetFile(PathBuf),
     /// The guardian has died: start another.
     Guard(oneshot::Sender<io::Result<OwnedFd>>),
 }
@@ -97,7 +131,14 @@ pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
-        let mut thread = Thread { executable, guardian: None, groups: HashSet::new() };
+        let mut thread = Thread {
+            executable,
+            guardian: None,
+            groups: HashSet::new(),
+            files: BTreeSet::new(),
+            addresses: AddressBook::new(super::control::random()),
+            folder: None,
+        };
         let pidfd = thread.start_guardian();
         let failed = pidfd.is_err();
         if started.send(pidfd).is_ok() && !failed {
@@ -117,6 +158,11 @@ struct Thread {
     guardian: Option<Guardian>,
     /// The groups that the guardian must know; kept here for a guardian that takes over.
     groups: HashSet<Pid>,
+    /// The files that it must know, too.
+    files: BTreeSet<PathBuf>,
+    addresses: AddressBook,
+    /// Of the sockets that workers listen at; it must know that too.
+    folder: Option<PathBuf>,
 }
 
 struct Guardian {
@@ -132,7 +178,15 @@ impl Thread {
                 Order::Remember(group) => self.remember(group),
                 Order::Forget(group) => {
                     self.groups.remove(&group);
-                    self.tell_guardian('-', group);
+                    self.tell_guardian(&list::remove_group(group));
+                }
+                Order::GuardFile(file) => {
+                    self.tell_guardian(&list::add_file(&file));
+                    self.files.insert(file);
+                }
+                Order::ForgetFile(file) => {
+                    self.tell_guardian(&list::remove_file(&file));
+                    self.files.remove(&file);
                 }
                 Order::Guard(reply) => {
                     self.end_guardian();
@@ -144,10 +198,15 @@ impl Thread {
     }
 
     fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
-        let ((wire, pipes), theirs) = worker_ends()?;
+        let (line, stdin) = self.line(launch.spec.contact)?;
+        let (pipes, stdout, stderr) = worker_pipes()?;
         let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
-        let mut child = Command::new(&self.executable)
+        let mut command = Command::new(&self.executable);
+        for name in PRIVATE {
+            command.env_remove(name);
+        }
+        let mut child = command
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
             .arg(&spec.directory)
@@ -156,16 +215,17 @@ impl Thread {
             .env("KEEPWARM_APP", OsString::from(&*spec.name))
             .env("KEEPWARM_WORKER", launch.number.to_string())
             .envs(quiet.map(|nice| (QUIET, nice)))
-            .stdin(Stdio::from(theirs.wire))
-            .stdout(Stdio::from(theirs.stdout))
-            .stderr(Stdio::from(theirs.stderr))
+            .envs(line.env())
+            .stdin(stdin)
+            .stdout(Stdio::from(stdout))
+            .stderr(Stdio::from(stderr))
             .spawn()?;
         // It has not been waited for, so the id is its own.
         let pid = Pid::from_child(&child);
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => {
                 self.remember(pid);
-                Ok(Spawned { pid, pidfd, wire, pipes, parent: None })
+                Ok(Spawned { pid, pidfd, line, pipes, parent: None })
             }
             Err(error) => {
                 // Without a pidfd nobody would see it end. It has just been started: errors mean that it is gone.
@@ -176,15 +236,30 @@ impl Thread {
         }
     }
 
-    fn remember(&mut self, group: Pid) {
-        self.groups.insert(group);
-        self.tell_guardian('+', group);
+    /// The way to reach a worker, and what it gets as standard input: its end of the wire, or nothing.
+    fn line(&mut self, contact: Contact) -> io::Result<(Line, Stdio)> {
+        match contact {
+            Contact::Wire => wire().map(|(ours, theirs)| (Line::Wire(ours), Stdio::from(theirs))),
+            Contact::Server => {
+                let addresses = self.addresses.hand_out()?;
+                if let Some(folder) = self.addresses.take_new_folder() {
+                    self.tell_guardian(&list::add_folder(&folder));
+                    self.folder = Some(folder);
+                }
+                Ok((Line::Server(addresses), Stdio::null()))
+            }
+        }
     }
 
-    /// An error means that the guardian has died; the one that takes over is told all groups.
-    fn tell_guardian(&mut self, sign: char, group: Pid) {
+    fn remember(&mut self, group: Pid) {
+        self.groups.insert(group);
+        self.tell_guardian(&list::add_group(group));
+    }
+
+    /// An error means that the guardian has died; the one that takes over is told everything.
+    fn tell_guardian(&mut self, line: &[u8]) {
         if let Some(guardian) = &mut self.guardian {
-            let _ = guardian.tell(sign, group);
+            let _ = guardian.socket.write_all(line);
         }
     }
 
@@ -193,8 +268,10 @@ impl Thread {
         let (ours, theirs) = wire_pair()?;
         let mut socket = UnixStream::from(ours);
         // In the socket before the guardian is there: it reads them even if this process is killed at once.
-        let groups: String = self.groups.iter().map(|&group| guardian_line('+', group)).collect();
-        socket.write_all(groups.as_bytes())?;
+        let mut all: Vec<u8> = self.groups.iter().flat_map(|&group| list::add_group(group)).collect();
+        all.extend(self.files.iter().flat_map(|file| list::add_file(file)));
+        all.extend(self.folder.iter().flat_map(|folder| list::add_folder(folder)));
+        socket.write_all(&all)?;
         let process = Command::new(&self.executable)
             .arg(GUARDIAN)
             .stdin(Stdio::from(theirs))
@@ -221,6 +298,15 @@ impl Thread {
     }
 }
 
+impl Line {
+    fn env(&self) -> Vec<(&'static str, OsString)> {
+        match self {
+            Self::Wire(_) => Vec::new(),
+            Self::Server(addresses) => addresses.env().into(),
+        }
+    }
+}
+
 impl Guardian {
     fn wait_ready(&mut self) -> io::Result<()> {
         self.socket.set_read_timeout(Some(GUARDIAN_BOOT))?;
@@ -228,14 +314,6 @@ impl Guardian {
         self.socket.read_exact(&mut byte)?;
         if byte == [READY] { Ok(()) } else { Err(io::Error::other("the guardian speaks nonsense")) }
     }
-
-    fn tell(&mut self, sign: char, group: Pid) -> io::Result<()> {
-        self.socket.write_all(guardian_line(sign, group).as_bytes())
-    }
-}
-
-fn guardian_line(sign: char, group: Pid) -> String {
-    format!("{sign}{}\n", group.as_raw_nonzero())
 }
 
 fn wire_pair() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -21,6 +21,8 @@ pub struct AppSpec {
     pub directory: PathBuf,
     /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER` and `KEEPWARM_FD` come on top.
     pub env: Vec<(OsString, OsString)>,
+    /// How it is spoken to.
+    pub contact: Contact,
     /// The command loads the app once and forks the workers (`spec/wire.md` §9).
     pub preload: bool,
     /// How many processes; at least one is started.
@@ -73,6 +75,7 @@ impl AppSpec {
             command,
             directory: PathBuf::from("."),
             env: Vec::new(),
+            contact: Contact::Wire,
             preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),
@@ -83,6 +86,16 @@ impl AppSpec {
             hang_timeout: None,
         }
     }
+}
+
+/// How a worker is spoken to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Contact {
+    /// Over our wire: a socket that it inherits.
+    #[default]
+    Wire,
+    /// It listens by itself, at one of the [`Addresses`](super::Addresses) that it is told.
+    Server,
 }
 
 /// An app could not be started.

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use keepwarm_policy::scale::Load;
-use keepwarm_workers::supervisor::{LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
+use keepwarm_workers::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,6 +19,7 @@ use tracing::{Event, Metadata, Subscriber, span};
 pub(crate) enum Told {
     Adopted(WorkerKey),
     Retired(WorkerKey),
+    Goodbye(WorkerKey),
     Failed(String, Option<String>),
 }
 
@@ -94,6 +95,32 @@ impl WorkerLinks for FakeLinks {
         link
     }
 
+    /// Ready when something listens at the port.
+    fn adopt_server(
+        &self,
+        worker: WorkerKey,
+        addresses: Addresses,
+        events: UnboundedSender<LinkEvent>,
+    ) -> Arc<dyn WorkerLink> {
+        self.tell(Told::Adopted(worker.clone()));
+        let (told, requests) = (self.told.clone(), Requests::default());
+        let link = FakeServer { worker: worker.clone(), events: events.clone(), told, requests };
+        tokio::spawn(async move {
+            while tokio::net::TcpStream::connect(addresses.tcp).await.is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            let event = LinkEvent::Ready {
+                worker,
+                adapter: "none".to_owned(),
+                kind: "http".to_owned(),
+                language: "sh".to_owned(),
+                streams: 1,
+            };
+            let _ = events.send(event);
+        });
+        Arc::new(link)
+    }
+
     fn promote(&self, _generation: u64) {}
 
     fn load(&self, _app: &str) -> Load {
@@ -117,6 +144,37 @@ impl WorkerLink for FakeLink {
         tell(&self.told, Told::Retired(self.worker.clone()));
         self.drain.notify_one();
     }
+
+    fn say_goodbye(&self) {
+        tell(&self.told, Told::Goodbye(self.worker.clone()));
+    }
+
+    fn ping(&self) {}
+
+    fn is_silent(&self) -> bool {
+        false
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+/// A server without requests: retired, it has finished.
+struct FakeServer {
+    worker: WorkerKey,
+    events: UnboundedSender<LinkEvent>,
+    told: Arc<Mutex<Vec<Told>>>,
+    requests: Requests,
+}
+
+impl WorkerLink for FakeServer {
+    fn retire(&self) {
+        tell(&self.told, Told::Retired(self.worker.clone()));
+        let _ = self.events.send(LinkEvent::Drained { worker: self.worker.clone() });
+    }
+
+    fn say_goodbye(&self) {}
 
     fn ping(&self) {}
 

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use keepwarm_net::{Exchange, Spool, Wait};
-use keepwarm_wire::frame::{FromWorker, Response};
+use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
 use super::{Conversation, SPOOL_MEMORY, UNSENT_ENOUGH};
@@ -49,9 +49,23 @@ impl Conversation<'_, '_> {
                 let sentence = format!("The application is not running: {reason}.");
                 fail_later(self.exchange, 503, "app_failed", &sentence, 10);
             }
+            Item::Goodbye => self.end_stream(),
             // Only after a 101, which hands the conversation over.
             Item::Message { .. } | Item::Close(..) => {}
         }
+    }
+
+    /// Ends an answer that has begun and goes on and on: its application learns that nobody listens any more, its client that it was cut.
+    fn end_stream(&mut self) {
+        if !self.exchange.answered() || self.complete {
+            return;
+        }
+        self.over = true;
+        if let Some((link, stream)) = self.call.given() {
+            self.call.abandon();
+            link.reset(stream, ResetCode::CANCELLED, "the time to finish is over");
+        }
+        self.exchange.abort("draining");
     }
 
     fn handle_frame(&mut self, frame: &[u8]) {

@@ -27,6 +27,8 @@ pub(super) struct Messages {
     outgoing: Vec<u8>,
     /// The client has closed, and the worker knows.
     client_closed: bool,
+    /// Keepwarm has said goodbye to both.
+    leaving: bool,
 }
 
 /// Whether the request opens a WebSocket rightly (RFC 6455 §4.2.1).
@@ -123,6 +125,7 @@ impl Conversation<'_, '_> {
                 // The client has said its close before: this was the answer to it.
                 self.over = self.messages.as_ref().is_some_and(|messages| messages.client_closed);
             }
+            Poll::Ready(Item::Goodbye) => self.say_goodbye(),
             Poll::Ready(Item::Reset { .. } | Item::Lost { .. } | Item::Refused(_)) => {
                 tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker gave a WebSocket up");
                 self.completed();
@@ -138,6 +141,21 @@ impl Conversation<'_, '_> {
             Poll::Pending => return false,
         }
         true
+    }
+
+    /// Closes it towards both sides (RFC 6455 §7.4.1: 1001, going away).
+    fn say_goodbye(&mut self) {
+        const REASON: &str = "the server is going away";
+        let Some(messages) = &mut self.messages else { return };
+        if messages.client_closed || std::mem::replace(&mut messages.leaving, true) {
+            return;
+        }
+        messages.incoming = None;
+        if let Some((link, stream)) = self.call.given() {
+            link.send_close(stream, 1001, REASON);
+        }
+        self.exchange.send_message(Message::Close(1001, REASON.to_owned()));
+        self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
     }
 
     fn handle_message(&mut self, text: bool, bytes: &[u8], end: bool) {
@@ -172,7 +190,10 @@ impl Conversation<'_, '_> {
         if messages.client_closed {
             return false;
         }
+        let leaving = messages.leaving;
         match self.exchange.poll_message(cx) {
+            // Its last words: the application has closed.
+            Poll::Ready(Ok(Message::Text(_) | Message::Binary(_))) if leaving => {}
             Poll::Ready(Ok(Message::Text(text))) => {
                 messages.incoming = Some((BodyKind::Text, text.into_bytes(), 0));
             }
@@ -181,7 +202,7 @@ impl Conversation<'_, '_> {
                 messages.client_closed = true;
                 // After the worker's own close this is the client's answer to it.
                 self.over = self.complete;
-                if let Some((link, stream)) = self.call.given().filter(|_| !self.complete) {
+                if let Some((link, stream)) = self.call.given().filter(|_| !self.complete && !leaving) {
                     link.send_close(stream, code, &reason);
                     self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
                 }
@@ -217,7 +238,8 @@ impl Conversation<'_, '_> {
     /// The client is gone without a close: the worker hears of it as 1006.
     fn socket_lost(&mut self, gone: Gone) -> Poll<()> {
         self.exchange.request_mut().reason.get_or_insert(gone.name());
-        if let Some((link, stream)) = self.call.given().filter(|_| !self.complete) {
+        let leaving = self.messages.as_ref().is_some_and(|messages| messages.leaving);
+        if let Some((link, stream)) = self.call.given().filter(|_| !self.complete && !leaving) {
             link.send_close(stream, 1006, gone.name());
         }
         self.stop_waiting();

@@ -13,14 +13,25 @@ use crate::supervisor::{AppSpec, Recycled, ReloadReport, StartFailure};
 /// A reload that somebody asked for.
 pub(super) struct Asked {
     pub(super) apps: Vec<AppSpec>,
+    pub(super) extent: Extent,
     pub(super) reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
     pub(super) at: Instant,
+}
+
+/// What becomes of the apps that a reload does not name.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// They end: the reload names all that is to run.
+    All,
+    /// They go on. It is one for their changed files.
+    These,
 }
 
 /// The reload that is under way.
 pub(super) struct Trial {
     pub(super) generation: u64,
     pub(super) apps: BTreeSet<Arc<str>>,
+    extent: Extent,
     pub(super) reply: oneshot::Sender<Result<ReloadReport, StartFailure>>,
     pub(super) asked: Instant,
 }
@@ -28,7 +39,7 @@ pub(super) struct Trial {
 impl Control {
     pub(super) fn start_trial(&mut self, now: Instant) {
         while self.trial.is_none()
-            && let Some(Asked { apps, reply, at }) = self.queue.pop_front()
+            && let Some(Asked { apps, extent, reply, at }) = self.queue.pop_front()
         {
             let refused = if self.stopping.is_some() { Err(stopped(Arc::from(""), 0)) } else { check(&apps) };
             if let Err(failure) = refused {
@@ -38,7 +49,7 @@ impl Control {
             }
             self.generation += 1;
             let names = apps.iter().map(|spec| spec.name.clone()).collect();
-            self.trial = Some(Trial { generation: self.generation, apps: names, reply, asked: at });
+            self.trial = Some(Trial { generation: self.generation, apps: names, extent, reply, asked: at });
             for mut spec in apps {
                 self.keep_size(&mut spec);
                 self.add(spec, Phase::Trial, now);
@@ -58,11 +69,14 @@ impl Control {
         if !trial.apps.iter().all(ready) {
             return;
         }
-        let Some(Trial { generation, apps, reply, asked }) = self.trial.take() else { return };
+        let Some(Trial { generation, apps, extent, reply, asked }) = self.trial.take() else { return };
         // Before the old generation is retired: at every moment somebody takes requests.
         self.context.links.promote(generation);
-        let current = apps.iter().map(|app| (app.clone(), generation)).collect();
-        let old = std::mem::replace(&mut self.current, current);
+        let mut old = std::mem::take(&mut self.current);
+        if extent == Extent::These {
+            self.current = old.extract_if(.., |app, _| !apps.contains(app)).collect();
+        }
+        self.current.extend(apps.iter().map(|app| (app.clone(), generation)));
         for app in &apps {
             if let Some(running) = self.running.get_mut(&(app.clone(), generation)) {
                 running.machine.commit(now);
@@ -71,10 +85,11 @@ impl Control {
         for key in &old {
             self.context.links.set_failed(key.0, None);
         }
+        let why = if extent == Extent::These { Recycled::Watch } else { Recycled::Reload };
         let removed = old.keys().filter(|app| !apps.contains(*app)).cloned().collect();
         for key in old {
             if let Some(running) = self.running.get_mut(&key) {
-                running.machine.retire(Duration::MAX, Some(Recycled::Reload), now);
+                running.machine.retire(Duration::MAX, Some(why), now);
                 let _ = running.drive(&self.context, now);
             }
         }

@@ -1,0 +1,37 @@
+"""Where the tasks of an asyncio loop stand. Those that wait are on no thread's stack, so that `faulthandler` cannot show them."""
+
+import asyncio
+import traceback
+
+from keepwarm import log
+
+_MOST = 50  # tasks that are shown; a worker may have a thousand, which mostly stand at the same place
+
+
+def write_all(loop):
+    """Writes where every task stands, as far as there is room for it."""
+    tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
+    for task in tasks[:_MOST]:
+        write(task, f"Task {task.get_name()}")
+    if len(tasks) > _MOST:
+        log.write(f"... and {len(tasks) - _MOST} tasks more")
+
+
+def write(task, title):
+    """Writes where a task stands, the innermost call last, without the adapter's own."""
+    frames = [frame for frame in _frames(task.get_coro()) if not log.is_own(frame.f_code.co_filename)]
+    summary = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames)
+    log.write("".join([f"{title}:\n", *summary.format()]))
+
+
+def _frames(awaited):
+    """The frames of a coroutine and of those that it waits for, down to what is no coroutine."""
+    while awaited is not None:
+        for kind in ("cr", "gi", "ag"):
+            frame = getattr(awaited, f"{kind}_frame", None)
+            if frame is not None:
+                yield frame
+                break
+        else:
+            return
+        awaited = getattr(awaited, "gi_yieldfrom" if kind == "gi" else f"{kind}_await", None)

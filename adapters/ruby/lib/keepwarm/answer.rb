@@ -1,0 +1,251 @@
+# frozen_string_literal: true
+
+require "keepwarm/body_stream"
+require "keepwarm/fields"
+require "keepwarm/log"
+require "keepwarm/wire"
+
+module Keepwarm
+  # The answer of an application on its way to the wire. One object for all requests that a thread serves one after the other.
+  #
+  # `begin`, then `deliver`; `abort` instead when the application fails. `begun`: its fields have left. `over`: the stream has
+  # ended.
+  class Answer
+    MAX_TEXT = Wire::MAX_PAYLOAD - Wire::MAX_CHUNK - 8 # bytes of fields that always fit a RESPONSE beside its first body bytes
+    FILE_PIECE = 4 * Wire::MAX_CHUNK
+
+    # `detached`: somebody may still hold on to this object; the next request needs another.
+    attr_reader :stream, :begun, :over, :detached
+
+    def initialize(connection, rack)
+      @connection = connection
+      @fields = Fields.new(lines: rack[0] < 3)
+      @out = String.new(capacity: 16_384, encoding: Encoding::BINARY)
+      @stream = nil
+      @begun = false
+      @over = true
+      @head_only = @bodiless = false
+      @status = @sent = 0
+      @length = nil
+      @detached = false
+    end
+
+    # A new request. `head_only`: its method is HEAD, so that no body goes out.
+    def begin(stream, head_only)
+      @stream = stream
+      @head_only = head_only
+      @begun = @over = false
+    end
+
+    # Sends what the application returned, each part as it comes. Does not call the body's `close`. `input`: the request's
+    # body, which a callable body may read.
+    def deliver(status, headers, body, input)
+      @status = status
+      fields = @fields
+      fields.take(headers, status)
+      if fields.text.bytesize > MAX_TEXT
+        raise ArgumentError, "the fields of the answer take #{fields.text.bytesize} bytes, more than #{MAX_TEXT}"
+      end
+
+      @length = fields.length
+      @bodiless = @head_only || status == 204 || status == 304
+      if body.instance_of?(Array) && !fields.hijack
+        whole(body)
+      elsif @bodiless
+        first("", true)
+      elsif fields.hijack
+        stream_to(fields.hijack, input)
+      else
+        parts(body, input)
+      end
+    end
+
+    # Ends the stream without a complete answer: 500 if its fields have not left, a cut connection otherwise.
+    def abort(code, reason)
+      return if @over
+
+      @over = true
+      @connection.send(Wire.reset(@stream.id, code, reason))
+    end
+
+    # Sends a block at once. False when no further one is wanted.
+    def put(block)
+      unless block.is_a?(String)
+        raise TypeError, "a part of the body is #{block.class} instead of String: #{block.inspect[0, 80]}"
+      end
+      return true if block.empty?
+      return continue_with(block) if @begun
+
+      size = block.bytesize
+      length = @length
+      first(length && size > length ? block.byteslice(0, length) : block, length && size >= length)
+      too_long if length && size > length
+      !@stream.gone
+    end
+
+    # Sends the fields, if they have not left.
+    def flush
+      first("", @length == 0) unless @begun # rubocop:disable Style/NumericPredicate -- it may be nil
+    end
+
+    # There is no more of the body.
+    def finish
+      return if @over
+      return abort(Wire::CANCELLED, "") if @stream.gone
+      return too_short if @length && (@begun ? @sent : 0) < @length
+      return first("", true) unless @begun
+
+      @over = true
+      @connection.send(Wire.frame(Wire::DATA, Wire::END_BODY, @stream.id))
+    end
+
+    private
+
+    # A body that is all here.
+    def whole(parts)
+      return first("", true) if @bodiless
+
+      body = parts.size == 1 ? parts[0] : joined(parts)
+      if body.instance_of?(String) && body.bytesize <= Wire::MAX_CHUNK && (@length.nil? || @length == body.bytesize)
+        @begun = @over = true
+        return @connection.send_now(response(body, Wire::END_BODY))
+      end
+      first(body, true) if @length.nil? && body.is_a?(String)
+      put(body) unless @over
+      finish
+    end
+
+    def joined(parts)
+      parts.each_with_object(String.new(encoding: Encoding::BINARY)) do |part, all|
+        raise TypeError, "a part of the body is #{part.class} instead of String" unless part.is_a?(String)
+
+        all << part.b
+      end
+    end
+
+    # A body that comes in parts.
+    def parts(body, input)
+      if body.respond_to?(:to_path) && (file = opened(body.to_path))
+        file(file)
+      elsif body.respond_to?(:to_ary) && (parts = body.to_ary)
+        whole(parts)
+      elsif body.respond_to?(:each)
+        body.each { |block| break unless put(block) }
+        finish
+      elsif body.respond_to?(:call)
+        stream_to(body, input)
+      else
+        raise TypeError, "the body is #{body.class}, which has neither `each` nor `call`"
+      end
+    end
+
+    # The file of a body that has a path; nil when it cannot be read here, so that the body itself is asked.
+    def opened(path)
+      file = File.open(path, "rb")
+      return file if file.stat.file?
+
+      file.close
+      nil
+    rescue SystemCallError, TypeError
+      nil
+    end
+
+    # A file, read in pieces. Its size is the length of the answer.
+    def file(file)
+      size = file.size
+      if @length.nil? && size > Wire::MAX_CHUNK
+        @fields.add_computed_length(size)
+        @length = size
+      end
+      while (piece = file.read(FILE_PIECE, piece))
+        break unless put(piece)
+        break if @over
+      end
+      finish
+    ensure
+      file.close
+    end
+
+    # A callable body, or a partial hijack: it writes by itself, now or later in a thread of its own.
+    def stream_to(body, input)
+      stream = BodyStream.new(self, input)
+      flush
+      body.call(stream)
+      return if stream.closed?
+
+      # Whoever holds on to the stream holds on to this answer.
+      @detached = true
+      @connection.linger(@stream, stream)
+      abort(Wire::CANCELLED, "")
+    ensure
+      stream&.detach
+    end
+
+    # The answer's fields, and the beginning of its body or all of it.
+    def first(body, last)
+      size = body.bytesize
+      @begun = true
+      @sent = size
+      return rest(body, last) if size > Wire::MAX_CHUNK
+
+      @over = last ? true : false
+      @connection.send(response(body, last ? Wire::END_BODY : 0))
+    end
+
+    def rest(body, last)
+      @connection.send(response(body.byteslice(0, Wire::MAX_CHUNK), 0))
+      more(body.byteslice(Wire::MAX_CHUNK, body.bytesize), last)
+    end
+
+    def response(body, flags)
+      fields = @fields
+      text = fields.text
+      flags |= Wire::CLOSE_AFTER if fields.close
+      [
+        8 + text.bytesize + body.bytesize, Wire::RESPONSE, flags, @stream.id, @status, fields.count, text.bytesize, text, body
+      ].pack(Wire::RESPONSE_WHOLE, buffer: @out.clear)
+    end
+
+    def continue_with(block)
+      if @over
+        too_long unless @stream.gone
+        return false
+      end
+      @connection.poll
+      last = false
+      if @length
+        left = @length - @sent
+        last = block.bytesize >= left
+        if block.bytesize > left
+          block = block.byteslice(0, left)
+          too_long
+        end
+      end
+      @sent += block.bytesize
+      more(block, last)
+      !@over || last
+    end
+
+    # More of the body, under credit.
+    def more(block, last)
+      if @stream.gone || !@connection.send_data(@stream, block, last)
+        abort(Wire::CANCELLED, "")
+      elsif last
+        @over = true
+      end
+    end
+
+    def too_short
+      sent = @begun ? @sent : 0
+      reason = "the body ended after #{sent} of the #{@length} bytes that Content-Length promised"
+      Log.write("the application's answer is too short: #{reason}")
+      abort(Wire::TOO_SHORT, reason)
+    end
+
+    def too_long
+      Log.warn_once(
+        :too_long, "the application's answer is longer than its Content-Length of #{@length}; the rest is cut off"
+      )
+    end
+  end
+end

@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+require "keepwarm/errors"
+
+module Keepwarm
+  # What a callable body (Rack 3) and a partial hijack get: the answer to write to, and the request's body to read from.
+  class BodyStream
+    def initialize(answer, input)
+      @answer = answer
+      @input = input
+      @reading = @writing = true
+      @on_close = nil
+    end
+
+    # Sends each string at once. Raises `ClientDisconnected` when nobody waits for it.
+    def write(*strings)
+      raise IOError, "not opened for writing" unless @writing
+
+      strings.sum do |string|
+        string = string.to_s
+        sent = @answer.put(string)
+        raise ClientDisconnected, "the client has gone" if !sent && @answer.stream.gone
+
+        string.bytesize
+      end
+    end
+
+    def <<(string)
+      write(string)
+      self
+    end
+
+    # What was written has left already.
+    def flush
+      self
+    end
+
+    def read(length = nil, buffer = nil)
+      raise IOError, "not opened for reading" unless @reading
+
+      @input.read(length, buffer)
+    end
+
+    def close_read
+      @reading = false
+      closed_now
+    end
+
+    # The answer ends here.
+    def close_write
+      return unless @writing
+
+      @writing = false
+      @answer.finish
+      closed_now
+    end
+
+    def close
+      @reading = false
+      close_write
+      closed_now
+    end
+
+    def closed?
+      !@reading && !@writing
+    end
+
+    def sync
+      true
+    end
+
+    def sync=(_on); end
+
+    # Calls the block when it is closed; at once if it is.
+    def on_close(&block)
+      @on_close = block
+      closed_now
+    end
+
+    # The answer is over, however it ended.
+    def detach
+      @reading = @writing = false
+    end
+
+    private
+
+    def closed_now
+      return unless closed?
+
+      action = @on_close
+      @on_close = nil
+      action&.call
+      nil
+    end
+  end
+end

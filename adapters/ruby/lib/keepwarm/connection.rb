@@ -1,0 +1,239 @@
+# frozen_string_literal: true
+
+require "io/wait"
+require "monitor"
+require "socket"
+require "keepwarm/log"
+require "keepwarm/stream"
+require "keepwarm/wire"
+
+module Keepwarm
+  # One worker's end of the wire: frames in and out, credit, the goodbye. `Serial` and `Threaded` say who reads.
+  #
+  # Nothing here raises because Keepwarm has gone: `lost` says so, and what is sent then is dropped.
+  # `leaving`: Keepwarm said DRAIN. `faulty`: the wire's rules were broken, by Keepwarm.
+  class Connection
+    RECEIVE_CREDIT = Stream::RECEIVE_CREDIT
+    READ_SIZE = 65_536 # nearly every REQUEST in one call
+    NEVER = { Object => :never }.freeze # for Thread.handle_interrupt
+
+    attr_reader :sock, :buffer, :lost, :leaving, :faulty, :first_credit, :last_stream
+
+    def initialize(sock)
+      @sock = sock
+      @owner = $$
+      @lock = Monitor.new # what the threads of an application may change together
+      @buffer = String.new(encoding: Encoding::BINARY) # the beginning of a frame whose end has not come
+      @lost = @leaving = @faulty = @drain_asked = @drain_said = false
+      @last_stream = 0
+      @first_credit = @credit = 0 # what this worker may send
+      @allowance = Allowance.new(RECEIVE_CREDIT)
+    end
+
+    # Waits for WELCOME; gives its names. Raises `Fault` or `Lost`.
+    def read_welcome
+      kind, _, _, payload = next_frame
+      raise Fault.new("before_welcome", format("a frame of type 0x%02x before WELCOME", kind)) if kind != Wire::WELCOME
+
+      @first_credit, @credit, about = Wire.read_welcome(payload)
+      about
+    end
+
+    # Tells Keepwarm that the application is ready.
+    def say_hello(streams, about)
+      send(Wire.hello(streams, RECEIVE_CREDIT, RECEIVE_CREDIT, about))
+    end
+
+    # Whether this process is a forked child, to which the wire does not belong.
+    def forked?
+      $$ != @owner
+    end
+
+    # This is a child: the wire is none of its business. The number stays in use, as `/dev/null`: were it free, the child's
+    # next file would get it.
+    def on_fork
+      end_of_wire
+      null = File.open(File::NULL, "r+")
+      @sock.reopen(null)
+      @sock.close_on_exec = true
+      null.close
+    end
+
+    # Ends the connection (§2). Keepwarm replaces this worker.
+    def fail(fault)
+      Log.write("fault on the wire: #{fault.message}")
+      @faulty = true
+      end_of_wire
+      @sock.close
+    end
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    # Sends whole frames, from within the application's own calls too: no `Timeout` of the application breaks one in two, and
+    # no thread of it comes in between.
+    def send(data)
+      Thread.handle_interrupt(NEVER) { @lock.synchronize { send_now(data) } }
+    end
+
+    # Sends whole frames, when no code of the application is running.
+    def send_now(data)
+      return if @lost || $$ != @owner
+
+      size = data.bytesize
+      sent = @sock.send(data, 0)
+      sent += @sock.send(data.byteslice(sent, size), 0) while sent < size # a signal came in between
+    rescue SystemCallError, IOError
+      end_of_wire
+    end
+
+    # Sends `body` as DATA, under credit; END on the last frame if `last`. False: nobody waits for it.
+    def send_data(stream, body, last)
+      body = body.b unless body.encoding == Encoding::BINARY
+      at = 0
+      size = body.bytesize
+      while at < size
+        room = take_credit(stream, [size - at, Wire::MAX_CHUNK].min)
+        return false if room.zero?
+
+        piece = body.byteslice(at, room)
+        at += room
+        send(Wire.frame(Wire::DATA, last && at == size ? Wire::END_BODY : 0, stream.id, piece))
+      end
+      !stream.gone
+    end
+
+    # -- receiving ----------------------------------------------------------------------------------------------------
+
+    # Does what a frame says; every type but REQUEST.
+    def handle(kind, flags, id, payload)
+      case kind
+      when Wire::DATA then data(flags, id, payload)
+      when Wire::CREDIT then credit(id, Wire.decode_credit(payload))
+      when Wire::PING then send(Wire.frame(Wire::PONG, 0, 0, payload))
+      when Wire::RESET then reset(id, payload)
+      when Wire::TRAILERS then trailers(id, payload)
+      when Wire::DRAIN then @leaving = true
+      when Wire::TEXT, Wire::BINARY, Wire::CLOSE
+        raise Fault.new("not_websocket", "a message on a stream that is no WebSocket") if stream(id)
+      when Wire::WELCOME then raise Fault.new("second_welcome", "a second WELCOME")
+      else raise Fault.new("stream_limit", "a REQUEST beyond those that were asked for")
+      end
+    end
+
+    # `size` bytes of DATA have left this process: gives their credit back, in steps.
+    def consumed(stream, size)
+      @lock.synchronize do
+        back = stream.allowance.pay(size)
+        send(Wire.credit(stream.id, back)) if back.positive? && !stream.body_ended
+        pay_connection(size)
+      end
+    end
+
+    def synchronize(&block)
+      @lock.synchronize(&block)
+    end
+
+    private
+
+    # The next frame, whole. Raises `Lost` at the wire's end.
+    def next_frame
+      while (frame = Wire.take_frame(@buffer)).nil?
+        data = read
+        raise Lost if data.nil?
+
+        @buffer << data
+      end
+      frame
+    end
+
+    # The next bytes, or nil at the wire's end.
+    def read
+      data = @sock.recv(READ_SIZE)
+      data.empty? ? nil : data
+    rescue SystemCallError, IOError
+      nil
+    end
+
+    # Raises `Fault` when the id of a REQUEST was used before (§4).
+    def check_order(id)
+      raise Fault.new("stream_order", "stream #{id} after stream #{@last_stream}") if id <= @last_stream
+
+      @last_stream = id
+    end
+
+    # The open stream of this id, if it is one: what comes for a stream that is over is ignored (§5).
+    def stream(id)
+      raise Fault.new("unknown_stream", "a frame for stream #{id}, which was never opened") if id > @last_stream
+
+      open_stream(id)
+    end
+
+    def data(flags, id, payload)
+      @allowance.spend(payload.bytesize)
+      stream = stream(id)
+      return pay_connection(payload.bytesize) if stream.nil?
+
+      body_goes_on(stream)
+      stream.allowance.spend(payload.bytesize)
+      stream.parts << payload
+      stream.body_ended = flags & Wire::END_BODY != 0
+    end
+
+    def trailers(id, payload)
+      Wire.decode_trailers(payload) # Rack has no place for them
+      stream = stream(id)
+      return if stream.nil?
+
+      body_goes_on(stream)
+      stream.body_ended = true
+    end
+
+    def body_goes_on(stream)
+      raise Fault.new("body_over", "more of a body that had ended") if stream.body_ended
+    end
+
+    def reset(id, payload)
+      Wire.decode_reason(payload)
+      return send(Wire.reset(id, Wire::CANCELLED)) if withdraw(id)
+
+      stream(id)&.lose
+    end
+
+    def credit(id, amount)
+      if id.zero?
+        @credit = Allowance.added(@credit, amount)
+      elsif (stream = stream(id))
+        stream.credit = Allowance.added(stream.credit, amount)
+      end
+    end
+
+    # Waits until something may be sent; gives how much of `wanted` that is, 0 when nobody waits for it.
+    def take_credit(stream, wanted)
+      @lock.synchronize do
+        wait(stream) while !stream.gone && (room = [stream.credit, @credit, wanted].min).zero?
+        return 0 if stream.gone
+
+        stream.credit -= room
+        @credit -= room
+        room
+      end
+    end
+
+    # A stream is over: what Keepwarm sent for it and nobody read counts as consumed.
+    def give_back(unread)
+      pay_connection(unread) if unread.positive?
+    end
+
+    def pay_connection(size)
+      back = @allowance.pay(size)
+      send(Wire.credit(0, back)) if back.positive?
+    end
+
+    def say_drain
+      return if @drain_said || @leaving
+
+      @drain_said = true
+      send_now(Wire.frame(Wire::DRAIN, 0, 0))
+    end
+  end
+end

@@ -1,0 +1,116 @@
+# frozen_string_literal: true
+
+require "keepwarm/version"
+require "keepwarm/wire"
+
+module Keepwarm
+  # The Rack environment of a request, but for what depends on its body and its answer. Values are binary strings.
+  class Environment
+    MAX_REMEMBERED = 1_024 # names; clients choose them, so they must not fill the memory
+    FIXED = %w[
+      REQUEST_METHOD SERVER_PROTOCOL HTTP_VERSION PATH_INFO REQUEST_URI QUERY_STRING SCRIPT_NAME SERVER_NAME SERVER_PORT
+      REMOTE_ADDR REMOTE_PORT
+    ].freeze
+    private_constant :MAX_REMEMBERED, :FIXED
+
+    # `rack`: the version of the application's Rack, `[3, 0]`. `software`: who serves.
+    def initialize(rack:, software:, multithread:, multiprocess:)
+      @keys = keys
+      # The fixed keys stand in it too, so that a copy already has its final size when they are filled in.
+      @base = FIXED.to_h { |key| [key, ""] }.merge(
+        "rack.url_scheme" => "http",
+        "rack.input" => nil,
+        "rack.errors" => $stderr,
+        "rack.multithread" => multithread,
+        "rack.multiprocess" => multiprocess,
+        "rack.run_once" => false,
+        "rack.hijack?" => rack[0] >= 3, # from 3 on it means the partial one; in 2 it promises the full one, which there is not
+        "rack.early_hints" => nil,
+        "rack.response_finished" => nil,
+        "keepwarm.send_continue" => nil,
+        "GATEWAY_INTERFACE" => "CGI/1.2",
+        "SERVER_SOFTWARE" => software
+      )
+      @base["rack.version"] = [1, 3] if rack[0] < 3
+      @prefixes = {}
+    end
+
+    # The environment of a REQUEST's strings.
+    def for(strings, flags)
+      env = @base.dup
+      method, protocol, scheme, path, raw_path, query, script, name, port, address, client_port = strings
+      env["REQUEST_METHOD"] = method
+      env["SERVER_PROTOCOL"] = protocol
+      env["QUERY_STRING"] = query
+      env["SERVER_NAME"] = name.empty? ? "localhost" : name
+      env["SERVER_PORT"] = port.empty? ? default_port(scheme) : port
+      env["REMOTE_ADDR"] = address
+      env["REMOTE_PORT"] = client_port
+      paths(env, path, raw_path, query, script)
+      unless scheme == "http"
+        env["rack.url_scheme"] = scheme
+        env["HTTPS"] = "on" if scheme == "https"
+      end
+      flags & Wire::REPEATS == 0 ? fields(env, strings) : repeated_fields(env, strings)
+      env["HTTP_VERSION"] = protocol # after the fields: a client's own `Version` is none of the application's business
+      env["HTTP_EXPECT"] = "100-continue" if flags & Wire::EXPECT != 0
+      env
+    end
+
+    private
+
+    # Field name -> its key in the environment, each worked out once.
+    def keys
+      known = Hash.new do |names, name|
+        key = "HTTP_#{name.upcase.tr("-", "_")}".freeze
+        names[name] = key if names.size < MAX_REMEMBERED
+        key
+      end
+      # RFC 3875 §4.1.2-3: these two have names of their own.
+      known.merge!("content-type" => "CONTENT_TYPE", "content-length" => "CONTENT_LENGTH")
+    end
+
+    def fields(env, strings)
+      keys = @keys
+      at = Wire::FIXED_STRINGS
+      size = strings.size
+      while at < size
+        env[keys[strings[at]]] = strings[at + 1]
+        at += 2
+      end
+    end
+
+    # Joins the values of a field that comes more than once (RFC 9110 §5.3; cookies: RFC 9113 §8.2.3).
+    def repeated_fields(env, strings)
+      seen = {}
+      strings.drop(Wire::FIXED_STRINGS).each_slice(2) do |name, value|
+        key = @keys[name]
+        env[key] = seen[key] ? "#{env[key]}#{name == "cookie" ? "; " : ","}#{value}" : value
+        seen[key] = true
+      end
+    end
+
+    # Rack's paths are percent-encoded: routers and `Rack::Files` decode them.
+    def paths(env, path, raw_path, query, script)
+      if script.empty?
+        env["PATH_INFO"] = raw_path.start_with?("/") ? raw_path : path
+      else
+        prefix = raw_prefix(raw_path, script)
+        env["SCRIPT_NAME"] = prefix
+        env["PATH_INFO"] = raw_path.byteslice(prefix.bytesize, raw_path.bytesize)
+      end
+      env["REQUEST_URI"] = query.empty? ? raw_path.dup : "#{raw_path}?#{query}"
+    end
+
+    # The part of the raw path that the script name, which is decoded, stands for: as many segments.
+    def raw_prefix(raw_path, script)
+      at = 0
+      (script.count("/") + 1).times { at = (raw_path.index("/", at) || raw_path.bytesize) + 1 }
+      raw_path.byteslice(0, at - 1)
+    end
+
+    def default_port(scheme)
+      scheme == "https" ? "443" : "80"
+    end
+  end
+end

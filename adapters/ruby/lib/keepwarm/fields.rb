@@ -1,0 +1,158 @@
+# frozen_string_literal: true
+
+require "keepwarm/log"
+
+module Keepwarm
+  # An answer's fields: from what an application gives to the text of a string block (spec/wire.md §2.1, §5).
+  #
+  # Names come back again and again, so each is checked and classified once and remembered. Values are checked by looking
+  # through the joined text once. After `take`: `text` (its encoding does not matter), `count` strings in it, `length`, `close`
+  # and `hijack`.
+  class Fields
+    PLAIN, LENGTH, TYPE, HOP_BY_HOP, CONNECTION, PRIVATE = 0, 1, 2, 3, 4, 5
+    # RFC 9110 §7.6.1, and RFC 9112 §6.1: these speak about a connection, which is Keepwarm's. `Trailer` travels.
+    KINDS = {
+      "content-length" => LENGTH, "content-type" => TYPE, "connection" => CONNECTION, "keep-alive" => HOP_BY_HOP,
+      "proxy-connection" => HOP_BY_HOP, "te" => HOP_BY_HOP, "transfer-encoding" => HOP_BY_HOP, "upgrade" => HOP_BY_HOP,
+      "status" => PRIVATE # of CGI; Rack forbids it
+    }.freeze
+    TOKEN = /\A[!#$%&'*+\-.^_`|~0-9A-Za-z]+\z/.freeze # RFC 9110 §5.6.2
+    MAX_REMEMBERED = 1_024 # names; an application that invents them without end must not fill the memory
+    private_constant :KINDS, :TOKEN, :MAX_REMEMBERED
+
+    attr_reader :text, :count, :length, :close, :hijack
+
+    # `lines`: whether a value may be several, one a line (Rack 2; in Rack 3 such a value is an Array).
+    def initialize(lines:)
+      @lines = lines
+      @text = String.new(capacity: 4_096, encoding: Encoding::BINARY)
+      @kinds = Hash.new { |kinds, name| classified(kinds, name) }
+    end
+
+    # Reads the fields of an answer with this status. What is wrong with them raises.
+    def take(headers, status)
+      clear
+      bodiless = status == 204 || status == 304
+      text = @text
+      count = 0
+      headers.each do |name, value|
+        kind = @kinds[name]
+        if kind == PLAIN || (kind == TYPE && !bodiless)
+          if value.instance_of?(String) && value.ascii_only?
+            text << name << "\0" << value << "\0"
+            count += 2
+          else
+            count += add(name, value)
+          end
+        elsif kind == LENGTH
+          count += add_length(name, value, bodiless)
+        elsif kind != TYPE
+          special(kind, name, value)
+        end
+      end
+      return take_lines(headers, status) if text.include?("\n") || text.include?("\r") || text.count("\0") != count
+      return without_named(headers, status) if @named
+
+      text.chop!
+      @count = count
+    end
+
+    # The application gave no `Content-Length`, and its body has one all the same.
+    def add_computed_length(length)
+      @text << "\0" unless @count.zero?
+      @text << "content-length\0" << length.to_s
+      @count += 2
+    end
+
+    private
+
+    def clear
+      @text.clear
+      @count = 0
+      @length = @hijack = @named = nil
+      @close = false
+    end
+
+    def classified(kinds, name)
+      raise TypeError, "a field name is #{name.class} instead of String: #{name.inspect}" unless name.is_a?(String)
+
+      lower = name.downcase
+      kind = lower.start_with?("rack.") ? PRIVATE : KINDS.fetch(lower, PLAIN)
+      raise ArgumentError, "not a field name: #{name.inspect}" unless name.match?(TOKEN)
+
+      kinds[name.dup.freeze] = kind if kinds.size < MAX_REMEMBERED
+      kind
+    end
+
+    # Any value: one string, several, or what has a form as a string. Gives how many strings were added.
+    def add(name, value)
+      return 0 if value.nil?
+      return value.sum { |one| add(name, one) } if value.is_a?(Array)
+
+      @text << name << "\0" << value.to_s.b << "\0"
+      2
+    end
+
+    # RFC 9110 §8.6: digits and nothing else.
+    def add_length(name, value, bodiless)
+      return 0 if value.nil? || bodiless
+
+      value = value.first if value.is_a?(Array) && value.uniq.size == 1
+      digits = value.to_s
+      raise ArgumentError, "not a Content-Length: #{value.inspect}" unless digits.match?(/\A\d{1,19}\z/)
+
+      length = digits.to_i
+      raise ArgumentError, "two values of Content-Length: #{@length} and #{length}" if @length && @length != length
+
+      @length = length
+      @text << name << "\0" << digits << "\0"
+      2
+    end
+
+    def special(kind, name, value)
+      if kind == PRIVATE
+        @hijack = value if name.casecmp?("rack.hijack")
+        return
+      end
+      options = kind == CONNECTION ? value.to_s.downcase.split(",").map(&:strip).reject(&:empty?) : []
+      @close = true if options.include?("close")
+      return if options == ["close"]
+
+      named = options - ["close"]
+      @named = (@named || []) | named unless named.empty?
+      Log.warn_once(
+        [:hop_by_hop, name.downcase],
+        "the application sends the field #{name}, which speaks about the connection; it is not forwarded"
+      )
+    end
+
+    # RFC 9110 §7.6.1: what `Connection` names is the connection's too.
+    def without_named(headers, status)
+      named = @named - ["content-length"]
+      close = @close
+      kept = headers.each.reject { |name, _| named.include?(name.downcase) || KINDS[name.downcase] == CONNECTION }
+      take(kept, status)
+      @close = close
+    end
+
+    # Lines of a value are values of their own in Rack 2; anything else that ends a line or a string is refused.
+    def take_lines(headers, status)
+      split = false
+      split_up = headers.each.flat_map do |name, value|
+        next [[name, value]] if name.downcase.start_with?("rack.")
+
+        Array(value).flat_map do |one|
+          one = one.to_s.b
+          lines = @lines && one.include?("\n") ? one.split("\n") : [one]
+          split ||= lines.size > 1 || lines.first != one
+          raise ArgumentError, "CR, LF or NUL in the value of the field #{name}" if lines.any? { |line| line.match?(/[\r\n\0]/n) }
+
+          lines.map { |line| [name, line] }
+        end
+      end
+      raise ArgumentError, "CR, LF or NUL in a field's value" unless split
+
+      take(split_up, status)
+    end
+  end
+end

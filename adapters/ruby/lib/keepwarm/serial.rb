@@ -1,0 +1,152 @@
+# frozen_string_literal: true
+
+require "keepwarm/connection"
+
+module Keepwarm
+  # The wire of a worker that serves one request at a time. Whoever waits for something reads.
+  #
+  # The order of calls: `read_welcome`, `say_hello`, then for each request `begin_stream`, any of the sending ones and `wait`,
+  # and `end_stream`. `idle`: blocked, or about to block, in the read for a next request.
+  class Serial < Connection
+    AHEAD = 3 # REQUESTs that may wait here behind the one in work (spec/wire.md §3)
+
+    attr_reader :waiting, :drain_asked
+    attr_accessor :idle
+
+    def initialize(sock)
+      super
+      @stream = Stream.new # one object for all requests
+      @ahead = 0 # how many REQUESTs may wait
+      @waiting = [] # frames of REQUESTs that came while another was in work
+      @idle = false
+      @incoming = String.new(capacity: READ_SIZE, encoding: Encoding::BINARY)
+    end
+
+    def say_hello(streams, about)
+      @ahead = AHEAD
+      super(streams, about.merge("ahead" => AHEAD.to_s))
+    end
+
+    # The next bytes in a string that is used again for the next read; nil at the wire's end.
+    def receive
+      @sock.recv(READ_SIZE, 0, @incoming)
+      @incoming.empty? ? nil : @incoming
+    rescue SystemCallError, IOError
+      nil
+    end
+
+    public :next_frame
+
+    # A REQUEST has come, `whole` or with more of its body to come. Raises `Fault` when its id was used before.
+    def begin_stream(id, whole)
+      check_order(id)
+      @stream.open(id, @first_credit)
+      @stream.expect_body unless whole
+      @stream
+    end
+
+    # The answer is over. What comes for it from now on is read and forgotten.
+    def end_stream
+      @stream.over
+      # Whatever Keepwarm sent has been read or is dropped here.
+      give_back(RECEIVE_CREDIT - @allowance.left - @allowance.owed) if @allowance.left < RECEIVE_CREDIT
+    end
+
+    # Waits for a frame and does what it says; for use within a request. At the wire's end the stream is `gone`.
+    def wait(_stream = nil)
+      synchronize do
+        until Thread.handle_interrupt(NEVER) { act_on_next }
+          @sock.wait_readable # here, and only here, a `Timeout` of the application may end the wait: no byte is lost by it
+          Thread.handle_interrupt(NEVER) { read_more }
+        end
+      end
+    end
+
+    # Does what has come, without waiting.
+    def poll
+      return if @lost
+
+      synchronize do
+        Thread.handle_interrupt(NEVER) do
+          # Not `recv_nonblock`: that would make the socket non-blocking, and every later read two calls.
+          read_more if @sock.wait_readable(0)
+          nil while !@buffer.empty? && !@lost && act_on_next
+        end
+      end
+    end
+
+    def handle(kind, flags, id, payload)
+      return super unless kind == Wire::REQUEST && @waiting.size < @ahead
+
+      @waiting << [kind, flags, id, payload]
+    end
+
+    # Gives back the requests that wait here: this process takes no more (§5, REFUSED).
+    def refuse_waiting
+      while (frame = Wire.take_frame(@buffer))
+        @waiting << frame if frame[0] == Wire::REQUEST
+      end
+      @waiting.each { |_, _, id, _| send(Wire.reset(id, Wire::REFUSED, "the process ends")) }
+      @waiting.clear
+    rescue Fault
+      nil # it ends the connection for Keepwarm anyway
+    end
+
+    # Asks Keepwarm for no more requests, once (§8). Safe in a signal handler: never inside another frame.
+    def ask_to_drain
+      @drain_asked = true
+      say_drain if @idle
+    end
+
+    # Sends what `ask_to_drain` could not, because a request was being answered.
+    def settle_drain
+      say_drain if @drain_asked
+    end
+
+    # After a callable body has returned: until its stream is closed by another thread, or nobody waits for it.
+    def linger(stream, body)
+      ended, ending = IO.pipe
+      body.on_close { ending.close }
+      until ending.closed? || stream.gone
+        IO.select([@sock, ended])
+        poll
+      end
+      @stream = Stream.new # that thread may hold on to this one
+    ensure
+      [ended, ending].each { |pipe| pipe&.close }
+    end
+
+    private
+
+    # Does what the first frame in the buffer says. False: there is none yet.
+    def act_on_next
+      return true if @lost
+      return false if (frame = Wire.take_frame(@buffer)).nil?
+
+      handle(*frame)
+      true
+    rescue Fault => fault
+      self.fail(fault)
+      true
+    end
+
+    def read_more
+      data = read
+      data ? @buffer << data : end_of_wire
+    end
+
+    def open_stream(id)
+      @stream if @stream.id == id
+    end
+
+    # Forgets a REQUEST that waits; whether there was one.
+    def withdraw(id)
+      !@waiting.reject! { |frame| frame[2] == id }.nil?
+    end
+
+    def end_of_wire
+      @lost = true
+      @stream.lose
+    end
+  end
+end

@@ -1,0 +1,146 @@
+# frozen_string_literal: true
+
+require "stringio"
+require "keepwarm/answer"
+require "keepwarm/input"
+require "keepwarm/log"
+require "keepwarm/rewindable_input"
+require "keepwarm/wire"
+
+module Keepwarm
+  # Serves an application's requests, one after the other: the environment, the call, the answer, and what comes after it.
+  #
+  # A worker has one of these for each request that it serves at once.
+  class Service
+    NO_INPUT = NoInput.new
+    NO_HINTS = ->(_headers) {}
+    NO_CONTINUE = -> {}
+    private_constant :NO_INPUT, :NO_HINTS, :NO_CONTINUE
+
+    # `rack`: the version of the application's Rack.
+    def initialize(connection, app, environment, rack)
+      @connection = connection
+      @app = app
+      @environment = environment
+      @rack = rack
+      @answer = Answer.new(connection, rack)
+    end
+
+    # A request. Gives the exception that ends the process after it, or nil.
+    def serve(flags, stream, strings, body)
+      answer = @answer
+      answer.begin(stream, strings[0] == "HEAD")
+      env = @environment.for(strings, flags)
+      input = input(env, flags, stream, body)
+      env["rack.input"] = input
+      env["rack.early_hints"] = flags & Wire::EARLY_HINTS == 0 ? NO_HINTS : hints(answer, stream)
+      finished = env["rack.response_finished"] = []
+      run(env, input, finished)
+    ensure
+      # Only a thread that is killed comes here with an open answer.
+      answer.abort(Wire::APP_ERROR, "the application ended its thread") unless answer.over
+      @answer = Answer.new(@connection, @rack) if answer.detached
+    end
+
+    private
+
+    def run(env, input, finished)
+      error = body = status = headers = nil
+      begin
+        status, headers, body = @app.call(env)
+        status, headers, body = again(env, body) if status == 100
+        @answer.deliver(checked(status), headers, body, input)
+      rescue Exception => error # rubocop:disable Lint/RescueException -- whatever the application raises ends here
+        ending = failed(error)
+      end
+      close(body) if body.respond_to?(:close)
+      input.close unless input.equal?(NO_INPUT)
+      finished.reverse_each { |action| finish(action, env, status, headers, error) } unless finished.empty?
+      ending
+    end
+
+    # The body of the request, as Rack wants to read it.
+    def input(env, flags, stream, body)
+      if flags & Wire::END_BODY == 0
+        stream_input(env, flags, stream, body)
+      else
+        env["keepwarm.send_continue"] = NO_CONTINUE
+        return NO_INPUT if body.empty?
+
+        # It was chunked: RFC 3875 §4.1.2 wants the length all the same.
+        env["CONTENT_LENGTH"] ||= body.bytesize.to_s
+        StringIO.new(body)
+      end
+    end
+
+    def stream_input(env, flags, stream, body)
+      input = Input.new(@connection, stream, body, flags & Wire::EXPECT != 0)
+      env["keepwarm.send_continue"] = -> { input.send_continue }
+      @rack[0] < 3 ? RewindableInput.new(input) : input
+    end
+
+    # The application answered 100, the convention of Unicorn: let the body come, and call it again.
+    def again(env, body)
+      body.close if body.respond_to?(:close)
+      env["keepwarm.send_continue"].call
+      env.delete("HTTP_EXPECT")
+      answer = @app.call(env)
+      return answer unless answer.is_a?(Array) && answer[0] == 100
+
+      raise ArgumentError, "the application answered 100 a second time, with the body on its way"
+    end
+
+    # The status, as a number that can be sent.
+    def checked(status)
+      number = status.is_a?(Integer) ? status : status.to_s[/\A\d{3}\z/].to_i
+      return number if number.between?(200, 999)
+      raise ArgumentError, "the application answered #{number}, which is not the status of a final answer" if number.between?(100, 199)
+
+      raise ArgumentError, "the application answered #{status.inspect} instead of a status, or no [status, headers, body]"
+    end
+
+    # The application, or its body, raised. Gives the exception when it is to end this process.
+    def failed(error)
+      raise error if @connection.forked?
+
+      if error.is_a?(ClientDisconnected) && @answer.stream.gone
+        @answer.abort(Wire::CANCELLED, "")
+        return nil
+      end
+      Log.exception(error)
+      @answer.abort(Wire::APP_ERROR, "#{error.class} in the application")
+      case error
+      when SystemExit, SignalException then error
+      when NoMemoryError
+        @connection.ask_to_drain # what is left of this process is not to be trusted with more
+        nil
+      end
+    end
+
+    # Whatever happened, once (Rack).
+    def close(body)
+      body.close
+    rescue StandardError, ScriptError => error
+      Log.exception(error)
+    end
+
+    def finish(action, env, status, headers, error)
+      action.call(env, status, headers, error)
+    rescue StandardError, ScriptError => failure
+      Log.exception(failure)
+    end
+
+    # `env["rack.early_hints"].call(headers)`: sends `103 Early Hints` as long as the answer has not begun.
+    def hints(answer, stream)
+      id = stream.id
+      lambda do |headers|
+        next if stream.id != id || answer.begun || answer.over
+
+        fields = Fields.new(lines: true)
+        fields.take(headers, 103)
+        @connection.send(Wire.inform(id, 103, fields.count, fields.text))
+        nil
+      end
+    end
+  end
+end

@@ -1,0 +1,111 @@
+# frozen_string_literal: true
+
+require "keepwarm/connection"
+
+module Keepwarm
+  # The wire of a worker that serves several requests at once, each in a thread of its own. One thread reads for all.
+  #
+  # What threads share is changed under one lock, which waiting lets go of; frames leave under another, taken last.
+  class Threaded < Connection
+    def initialize(sock)
+      super
+      @changed = @lock.new_cond
+      @writing = Monitor.new
+      @streams = {} # open ones, by id
+      @limit = 0
+    end
+
+    def say_hello(streams, about)
+      @limit = streams
+      super
+    end
+
+    # Reads until Keepwarm goes or a fault ends it. Yields `flags, stream, payload` of each REQUEST.
+    def read_forever
+      until @lost
+        kind, flags, id, payload = next_frame
+        @lock.synchronize do
+          next yield(flags, begin_stream(id, flags & Wire::END_BODY != 0), payload) if kind == Wire::REQUEST
+
+          handle(kind, flags, id, payload)
+          @changed.broadcast
+        end
+      end
+    rescue Lost
+      end_of_wire
+    rescue Fault => fault
+      self.fail(fault)
+    end
+
+    # Waits until Keepwarm wants no more of this process, and no request is open. For the main thread.
+    def wait_for_the_end
+      synchronize { @changed.wait until (@leaving || @lost) && @streams.empty? }
+    end
+
+    # The answer is over. What comes for it from now on is read and forgotten.
+    def end_stream(stream)
+      synchronize do
+        @streams.delete(stream.id)
+        unread = stream.parts ? stream.parts.sum(&:bytesize) : 0
+        stream.over
+        give_back(unread)
+        @changed.broadcast
+      end
+    end
+
+    # Waits until something has come, for whom ever; for use in `synchronize`.
+    def wait(_stream = nil)
+      @changed.wait unless @lost
+    end
+
+    # What has come has been handled by the thread that reads.
+    def poll; end
+
+    # After a callable body has returned: until its stream is closed, or nobody waits for it.
+    def linger(stream, body)
+      body.on_close { synchronize { @changed.broadcast } }
+      synchronize { @changed.wait until body.closed? || stream.gone }
+    end
+
+    def send(data)
+      Thread.handle_interrupt(NEVER) { send_now(data) }
+    end
+
+    def send_now(data)
+      @writing.synchronize { super }
+    end
+
+    # Asks Keepwarm for no more requests, once (§8). No lock can be taken in a signal handler, so a thread does it.
+    def ask_to_drain
+      Thread.new { synchronize { say_drain } }
+    end
+
+    private
+
+    def begin_stream(id, whole)
+      check_order(id)
+      raise Fault.new("stream_limit", "a REQUEST beyond the #{@limit} that were asked for") if @streams.size >= @limit
+
+      stream = Stream.new
+      stream.open(id, @first_credit)
+      stream.expect_body unless whole
+      @streams[id] = stream
+    end
+
+    def open_stream(id)
+      @streams[id]
+    end
+
+    def withdraw(_id)
+      false
+    end
+
+    def end_of_wire
+      synchronize do
+        @lost = true
+        @streams.each_value(&:lose)
+        @changed.broadcast
+      end
+    end
+  end
+end

@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+require "keepwarm/service"
+require "keepwarm/threaded"
+
+module Keepwarm
+  # A worker that serves several requests at once: a thread that reads, and one for each request.
+  class ThreadedWorker
+    # Yields for the `Service` of each thread.
+    def initialize(connection, threads, &service)
+      @connection = connection
+      @threads = threads
+      @new_service = service
+      @requests = Queue.new
+      @ending = nil # what an application's `exit` raised
+      @stopping = false
+    end
+
+    # Serves until Keepwarm says DRAIN or goes away; gives the exit status, or raises the `SystemExit` of the application.
+    def serve_forever
+      @threads.times { |number| start(number) }
+      named(Thread.new { read_forever }, "reader")
+      @connection.wait_for_the_end
+      raise @ending if @ending
+
+      @connection.faulty ? 1 : 0
+    ensure
+      @stopping = true
+    end
+
+    private
+
+    def read_forever
+      @connection.read_forever do |flags, stream, payload|
+        _, strings, body = Wire.decode_request(payload)
+        @requests << [flags, stream, strings, body]
+      end
+    end
+
+    def start(number)
+      named(Thread.new { serve_requests(number) }, "request #{number}")
+    end
+
+    def serve_requests(number)
+      service = @new_service.call
+      until @connection.forked?
+        flags, stream, strings, body = @requests.pop
+        serve(service, flags, stream, strings, body)
+      end
+    ensure
+      # The application killed its thread: another takes its place.
+      start(number) unless @stopping || @connection.forked?
+    end
+
+    def serve(service, flags, stream, strings, body)
+      ending = service.serve(flags, stream, strings, body)
+      return if ending.nil?
+
+      # The others finish; what waits at Keepwarm goes to other workers.
+      @ending ||= ending
+      @connection.ask_to_drain
+    ensure
+      @connection.end_stream(stream)
+    end
+
+    def named(thread, name)
+      thread.name = "keepwarm #{name}"
+      thread.report_on_exception = true
+      thread
+    end
+  end
+end

@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+require "keepwarm/entry"
+require "keepwarm/environment"
+require "keepwarm/leaks"
+require "keepwarm/serial_worker"
+require "keepwarm/threaded_worker"
+require "keepwarm/version"
+require "keepwarm/worker_process"
+
+module Keepwarm
+  # A worker in two steps: `Worker.boot` loads the application, `serve` answers its requests on a descriptor.
+  class Worker
+    # Loads the application. Gives nil when it cannot be had; the reason is in the log.
+    def self.boot(entry)
+      ENV["RACK_ENV"] ||= "production" # what is not said to be development is not
+      leaks = Leaks.new
+      leaks.watch
+      new(Entry.load(entry), leaks)
+    rescue EntryError => error
+      Log.write("keepwarm: #{error.message}")
+      nil
+    rescue Exception => error # rubocop:disable Lint/RescueException -- an application that exits while it loads has failed too
+      Log.exception(error)
+      Log.write("keepwarm: #{entry} called exit(#{error.status}) while it was loaded.") if error.is_a?(SystemExit)
+      nil
+    end
+
+    def initialize(app, leaks)
+      @app = app
+      @leaks = leaks
+      @rack = Entry.rack_version
+    end
+
+    # Answers requests until Keepwarm wants no more; gives the exit status.
+    def serve(socket, threads)
+      connection = threads == 1 ? Serial.new(socket) : Threaded.new(socket)
+      WorkerProcess.keep_from_children(connection)
+      environment = environment(connection.read_welcome, threads)
+      worker = worker(connection, environment, threads)
+      WorkerProcess.on_terminate { connection.ask_to_drain }
+      @leaks.settle
+      WorkerProcess.settle_memory
+      connection.say_hello(threads, identity)
+      worker.serve_forever
+    rescue Lost
+      0
+    rescue Fault => fault
+      connection.fail(fault)
+      1
+    end
+
+    private
+
+    def worker(connection, environment, threads)
+      service = -> { Service.new(connection, @app, environment, @rack) }
+      return SerialWorker.new(connection, service.call, @leaks) if threads == 1
+
+      ThreadedWorker.new(connection, threads, &service)
+    end
+
+    def environment(about, threads)
+      Environment.new(
+        rack: @rack,
+        software: about.fetch("software", "keepwarm/#{VERSION}"),
+        multithread: threads > 1,
+        multiprocess: about.fetch("workers", "1") != "1"
+      )
+    end
+
+    # What a worker says about itself in HELLO (spec/wire.md §3).
+    def identity
+      { "adapter" => "ruby/#{VERSION}", "kind" => "rack", "language" => "#{RUBY_ENGINE} #{RUBY_VERSION}" }
+    end
+  end
+end

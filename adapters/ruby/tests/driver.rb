@@ -1,0 +1,298 @@
+# frozen_string_literal: true
+
+# Plays Keepwarm on the other end of a worker's wire.
+#
+# Its codec is written from spec/wire.md alone and shares nothing with the adapter's, so that the two check one another.
+
+require "io/wait"
+require "json"
+require "minitest"
+require "rbconfig"
+require "socket"
+require "tempfile"
+require "tmpdir"
+
+module Driver
+  TESTS = __dir__
+  APPS = File.join(TESTS, "apps")
+  PROGRAM = File.expand_path("../exe/keepwarm-worker", TESTS)
+  PATIENCE = 20.0 # seconds: a worker that says nothing for so long has failed, however slow the machine
+  TYPES = {
+    0x01 => :HELLO, 0x02 => :WELCOME, 0x10 => :REQUEST, 0x11 => :DATA, 0x12 => :TRAILERS, 0x13 => :RESPONSE, 0x14 => :INFORM,
+    0x15 => :WANT, 0x16 => :CREDIT, 0x17 => :RESET, 0x20 => :TEXT, 0x21 => :BINARY, 0x22 => :CLOSE, 0x30 => :PING, 0x31 => :PONG,
+    0x32 => :DRAIN
+  }.freeze
+  NUMBERS = TYPES.invert.freeze
+  END_BODY, EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS = 1, 2, 4, 8, 16, 32
+  CHUNKED = 2**64 - 1
+
+  module_function
+
+  # A frame.
+  def pack(name, stream = 0, payload = "", flags = 0)
+    [payload.bytesize, NUMBERS.fetch(name), flags, stream].pack("NCCN") + payload.b
+  end
+
+  # A string block.
+  def block(strings)
+    text = strings.map(&:b).join("\0").b
+    [strings.size, text.bytesize].pack("nN") + text
+  end
+
+  # The strings of a block, and what follows it.
+  def unblock(payload)
+    count, length = payload.unpack("nN")
+    text = payload.byteslice(6, length)
+    raise "a string block longer than its frame" if text.bytesize != length
+
+    strings = count.zero? ? [] : (text + "\0").scan(/[^\0]*\0/n).map { |one| one.chomp("\0") }
+    raise "a string block with another number of strings" if strings.size != count
+
+    [strings, payload.byteslice((6 + length)..)]
+  end
+
+  # A frame from the worker.
+  Frame = Struct.new(:name, :flags, :stream, :payload) do
+    def end?
+      flags & END_BODY != 0
+    end
+  end
+
+  # What a worker said on one stream, until it ended it.
+  class Answer
+    attr_accessor :status, :fields, :body, :frames, :informs, :reset, :close_after, :wants
+
+    def initialize
+      @fields = []
+      @body = "".b
+      @frames = []
+      @informs = []
+      @wants = 0
+    end
+
+    # The values of a field.
+    def field(name)
+      @fields.select { |one, _| one.casecmp?(name) }.map(&:last)
+    end
+
+    # The types of the frames, in order.
+    def names
+      @frames.map(&:name)
+    end
+
+    # Whether the worker has ended the stream.
+    def over?
+      last = @frames.last
+      !last.nil? && (last.name == :RESET || (%i[RESPONSE DATA].include?(last.name) && last.end?))
+    end
+
+    def json
+      JSON.parse(@body)
+    end
+  end
+
+  # A worker process on a wire that the test holds the other end of. Ends with `stop`.
+  class Worker
+    attr_reader :hello, :pid, :held, :mine
+    attr_accessor :auto_credit, :stream
+
+    # Yields it, and stops it.
+    def self.with(*arguments, **more)
+      worker = new(*arguments, **more)
+      yield worker
+    ensure
+      worker&.stop
+    end
+
+    def initialize(entry, *options, hello: true, stream_credit: 65_536, connection_credit: 1 << 20, workers: 1, env: {}, directory: APPS)
+      @mine, theirs = UNIXSocket.pair
+      @log = Tempfile.new("keepwarm-log")
+      environment = { "KEEPWARM_FD" => "3", "RACK_ENV" => nil }.merge(env)
+      @pid = Process.spawn(
+        environment, RbConfig.ruby, "-w", PROGRAM, entry, *options,
+        in: File::NULL, out: @log.path, err: %i[child out], 3 => theirs, chdir: directory, pgroup: true
+      )
+      theirs.close
+      @buffer = "".b
+      @stream = 0
+      @answers = Hash.new { |all, id| all[id] = Answer.new }
+      @held = [] # frames that belong to no stream
+      @auto_credit = true
+      about = Driver.block(["app", "test", "worker", "0", "workers", workers.to_s, "software", "keepwarm/0.0.1"])
+      send(Driver.pack(:WELCOME, 0, [1, 1, stream_credit, connection_credit].pack("nnNN") + about))
+      @hello = read if hello
+      raise "no HELLO; its log:\n#{log}" if hello && @hello.nil?
+    end
+
+    # -- the wire -------------------------------------------------------------------------------------------------------
+
+    # Bytes as they are.
+    def send(data)
+      @mine.write(data)
+    end
+
+    # The next frame; nil at the wire's end.
+    def read
+      while (frame = take_frame).nil?
+        raise "the worker says nothing; its log:\n#{log}" unless @mine.wait_readable(PATIENCE)
+
+        data = @mine.recv(1 << 18)
+        return nil if data.empty?
+
+        @buffer << data
+      end
+      frame
+    rescue Errno::ECONNRESET
+      nil
+    end
+
+    # Sends a REQUEST; gives its stream. `length` nil: that of `body`.
+    def request(path = "/", send: true, **more)
+      @stream += 1
+      data = request_frame(@stream, path, **more)
+      return [@stream, data] unless send
+
+      self.send(data)
+      @stream
+    end
+
+    def request_frame(id, path, method: "GET", fields: [], body: "", flags: END_BODY, length: nil, query: "", protocol: "HTTP/1.1",
+                      scheme: "http", script: "", raw_path: nil, server: ["shop.example", "8080"], client: ["192.0.2.7", "52144"])
+      strings = [method, protocol, scheme, path, raw_path || (script + path), query, script, *server, *client, *fields.flatten]
+      Driver.pack(:REQUEST, id, [length || body.bytesize].pack("Q>") + Driver.block(strings) + body.b, flags)
+    end
+
+    def data(stream, body = "", last: false)
+      send(Driver.pack(:DATA, stream, body, last ? END_BODY : 0))
+    end
+
+    def reset(stream, code = 1, reason = "")
+      send(Driver.pack(:RESET, stream, [code].pack("n") + reason))
+    end
+
+    def credit(stream, amount)
+      send(Driver.pack(:CREDIT, stream, [amount].pack("N")))
+    end
+
+    # -- answers --------------------------------------------------------------------------------------------------------
+
+    # Reads frames, filing each with its stream, until the block holds for that stream's answer; gives it.
+    def take(stream)
+      answer = @answers[stream]
+      until yield answer
+        frame = read
+        raise "the worker closed the wire; its log:\n#{log}" if frame.nil?
+
+        file(frame)
+      end
+      answer
+    end
+
+    # The whole answer on `stream`.
+    def answer(stream)
+      take(stream, &:over?)
+    end
+
+    # A request and its whole answer.
+    def get(path = "/", **more)
+      answer(request(path, **more))
+    end
+
+    # -- the process ----------------------------------------------------------------------------------------------------
+
+    # What the worker has printed so far.
+    def log
+      File.read(@log.path, encoding: "UTF-8").scrub
+    end
+
+    # What the worker prints while the block runs and until it has served one more request.
+    def log_of
+      before = log.size
+      yield
+      get("/")
+      log[before..]
+    end
+
+    # Sends DRAIN and waits for the end; gives the exit status.
+    def drain
+      send(Driver.pack(:DRAIN))
+      wait
+    end
+
+    # The exit status.
+    def wait
+      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
+      until @status
+        _, @status = Process.wait2(@pid, Process::WNOHANG)
+        raise "it does not end; its log:\n#{log}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+
+        sleep 0.005 unless @status
+      end
+      @status.exitstatus
+    end
+
+    def signal(name)
+      Process.kill(name, @pid)
+    end
+
+    # Ends the worker, whatever it does.
+    def stop
+      @mine.close unless @mine.closed?
+      Process.kill("KILL", -@pid) unless @status
+      Process.wait(@pid) unless @status
+      @log.close!
+    rescue Errno::ESRCH, Errno::ECHILD
+      nil
+    end
+
+    private
+
+    def take_frame
+      length, number, flags, stream = @buffer.unpack("NCCN")
+      return nil if stream.nil? || @buffer.bytesize < 10 + length
+
+      payload = @buffer.byteslice(10, length)
+      @buffer = @buffer.byteslice((10 + length)..)
+      Frame.new(TYPES.fetch(number), flags, stream, payload)
+    end
+
+    # Adds a frame to the answer that it is part of.
+    def file(frame)
+      return @held << frame if frame.stream.zero?
+
+      answer = @answers[frame.stream]
+      raise "#{frame} after the end of its stream" if answer.over?
+
+      answer.frames << frame
+      case frame.name
+      when :RESPONSE then file_response(answer, frame)
+      when :DATA then file_data(answer, frame)
+      when :INFORM then answer.informs << [frame.payload.unpack1("n"), Driver.unblock(frame.payload.byteslice(2..))[0].each_slice(2).to_a]
+      when :RESET then answer.reset = [frame.payload.unpack1("n"), frame.payload.byteslice(2..).force_encoding("UTF-8")]
+      when :WANT then answer.wants += 1
+      end
+    end
+
+    def file_response(answer, frame)
+      raise "a second RESPONSE" if answer.status
+
+      answer.status = frame.payload.unpack1("n")
+      strings, body = Driver.unblock(frame.payload.byteslice(2..))
+      raise "too much body in a RESPONSE" if body.bytesize > 65_536
+
+      answer.body = body
+      answer.fields = strings.each_slice(2).to_a
+      answer.close_after = frame.flags & 2 != 0
+    end
+
+    def file_data(answer, frame)
+      raise "too much in a DATA" if frame.payload.bytesize > 65_536
+
+      answer.body << frame.payload
+      return if !@auto_credit || frame.payload.empty?
+
+      credit(0, frame.payload.bytesize)
+      credit(frame.stream, frame.payload.bytesize) unless frame.end?
+    end
+  end
+end

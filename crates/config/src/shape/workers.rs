@@ -1,0 +1,112 @@
+//! `workers`: how many processes an app has.
+
+use std::time::Duration;
+
+use super::{Count, OrWord, Time};
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Info, Key, Preset, Reload, Section, Set, Shape};
+use crate::model::Workers;
+use crate::raw::{Directive, Value};
+
+/// `workers`: a number, `"auto"`, or a table.
+pub(crate) struct WorkerCount;
+
+const NUMBER: Count = Count { min: 1, max: 1024 };
+const AUTO: OrWord<Count> = OrWord { word: "auto", shape: NUMBER };
+
+struct Scaled {
+    min: u32,
+    max: Option<u32>,
+    idle: Duration,
+}
+
+impl Default for Scaled {
+    fn default() -> Self {
+        Self { min: 1, max: None, idle: Duration::from_secs(60) }
+    }
+}
+
+static SCALED: Section<Scaled> = Section {
+    keys: &[
+        Key {
+            name: "min",
+            brief: "Workers there always are",
+            long: "The app begins with so many.",
+            default: Preset::Value("1"),
+            right: "min = 2",
+            wrong: "min = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(NUMBER, |scaled: &mut Scaled, min| scaled.min = min),
+        },
+        Key {
+            name: "max",
+            brief: "Workers there are at most",
+            long: "Each needs its memory: none is started while the machine has none for it.",
+            default: Preset::Words("one per core, at least `min`"),
+            right: "max = 8",
+            wrong: "max = \"many\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(NUMBER, |scaled: &mut Scaled, max| scaled.max = Some(max)),
+        },
+        Key {
+            name: "idle",
+            brief: "A worker that was not needed for so long is taken away",
+            long: "Needed is what the requests in work would fill, were the workers filled one after the other. A short time saves memory, a long one the starts after each pause.",
+            default: Preset::Value("\"60s\""),
+            right: "idle = \"5m\"",
+            wrong: "idle = 60",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                Time { min: Duration::from_secs(1), max: Duration::from_secs(24 * 3600) },
+                |scaled: &mut Scaled, idle| scaled.idle = idle,
+            ),
+        },
+    ],
+};
+
+impl Describe for WorkerCount {
+    fn expected(&self) -> String {
+        "a whole number from 1 to 1024, \"auto\", or a table { min, max, idle }".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "whole number, \"auto\" or table".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::any(vec![AUTO.schema(), SCALED.schema()])
+    }
+
+    fn children(&self, path: &str) -> Vec<Info> {
+        SCALED.infos(path)
+    }
+}
+
+impl Shape for WorkerCount {
+    type Out = Workers;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Workers> {
+        let looks_like_a_table = match &directive.value {
+            Value::Table(_) => true,
+            Value::Text(text) => text.loose && text.text.trim_start().starts_with('{'),
+            _ => false,
+        };
+        if !looks_like_a_table {
+            return AUTO.read(directive, cx).map(|number| number.map_or(Workers::Auto, Workers::Fixed));
+        }
+        let mut scaled = Scaled::default();
+        SCALED.read(&mut scaled, &*cx.table(directive)?, cx);
+        let Scaled { min, max, idle } = scaled;
+        if let Some(max) = max.filter(|&max| max < min) {
+            let message = format!("`{}` has a `max` of {max}, which is below its `min` of {min}", cx.name());
+            let problem = cx.problem(directive.span, message).expected("a `max` of at least `min`");
+            cx.push(problem);
+            return None;
+        }
+        Some(Workers::Scaled { min, max, idle })
+    }
+}

@@ -1,0 +1,21 @@
+//! Whether new requests are wanted: what `/readyz` asks, and what a load balancer goes by.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// False until the first workers are ready, and from the first moment of a drain. A cheap handle: clones are the same flag.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// Requests are wanted from now on, or no more.
+    pub(crate) fn set(&self, ready: bool) {
+        self.0.store(ready, Ordering::Relaxed);
+    }
+
+    /// Whether requests are wanted.
+    #[expect(dead_code, reason = "asked by the admin listener")]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,168 @@
+//! What two Keepwarms say to one another while one takes over from the other: packets on a socket pair, each of JSON, listening sockets
+//! beside it.
+//!
+//! ```text
+//!   old                                   new
+//!    │ ── listener (and its sockets) ──▶   │  one packet for each 64 sockets
+//!    │ ── end ─────────────────────────▶   │
+//!    │                                     │  boots its workers, serves
+//!    │ ◀────────────── ready, or failed ── │
+//!    │  stops accepting, drains            │
+//!    │ ── go ──────────────────────────▶   │  is the service
+//! ```
+//!
+//! The end of the socket means that the other process has gone.
+
+use std::collections::BTreeSet;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use keepwarm_net::Bound;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde_json::{Value, json};
+
+/// Sockets in one packet; the kernel takes 253.
+pub(super) const SOCKETS: usize = 64;
+/// The longest packet. A failure is told in fewer bytes, a listener in far fewer.
+pub(super) const PACKET: usize = 32 * 1024;
+
+/// One packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Say {
+    /// The sockets of this `bind` are beside this packet; `lent`: systemd keeps them, too.
+    Listener { bind: String, lent: bool },
+    /// No more listeners.
+    End,
+    /// The new process serves, on the sockets of these.
+    Ready { taken: BTreeSet<String> },
+    /// The new process gives up, for this reason.
+    Failed(String),
+    /// The new process is the service.
+    Go,
+}
+
+impl Say {
+    fn to_bytes(&self) -> Vec<u8> {
+        let value = match self {
+            Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
+            Self::End => json!({ "say": "end" }),
+            Self::Ready { taken } => json!({ "say": "ready", "taken": taken }),
+            Self::Failed(why) => {
+                json!({ "say": "failed", "why": why.chars().take(PACKET / 8).collect::<String>() })
+            }
+            Self::Go => json!({ "say": "go" }),
+        };
+        value.to_string().into_bytes()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> io::Result<Self> {
+        let nonsense = || io::Error::new(io::ErrorKind::InvalidData, "the other process speaks nonsense");
+        let value: Value = serde_json::from_slice(bytes).map_err(|_| nonsense())?;
+        let text =
+            |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned).ok_or_else(nonsense);
+        Ok(match text("say")?.as_str() {
+            "listener" => Self::Listener {
+                bind: text("bind")?,
+                lent: value.get("lent").and_then(Value::as_bool).unwrap_or(false),
+            },
+            "end" => Self::End,
+            "ready" => {
+                let taken = value.get("taken").and_then(Value::as_array).ok_or_else(nonsense)?;
+                Self::Ready { taken: taken.iter().filter_map(Value::as_str).map(str::to_owned).collect() }
+            }
+            "failed" => Self::Failed(text("why")?),
+            "go" => Self::Go,
+            _ => return Err(nonsense()),
+        })
+    }
+}
+
+/// Sends a packet, with the sockets beside it: at most [`SOCKETS`].
+pub(super) fn send(to: impl AsFd, say: &Say, sockets: &[&Bound]) -> io::Result<()> {
+    let descriptors: Vec<BorrowedFd<'_>> = sockets.iter().map(|socket| socket.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(io::Error::other("too many sockets for one packet"));
+    }
+    sendmsg(to, &[IoSlice::new(&say.to_bytes())], &mut beside, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The next packet and what was beside it; `None`: the other process has gone.
+pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(Say, Vec<OwnedFd>)>> {
+    let mut bytes = vec![0; PACKET];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SOCKETS))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let got = match recvmsg(from, &mut [IoSliceMut::new(&mut bytes)], &mut beside, RecvFlags::CMSG_CLOEXEC) {
+        Ok(got) => got,
+        // Gone without having read what was sent to it.
+        Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut sockets = Vec::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            sockets.extend(descriptors);
+        }
+    }
+    match bytes.get(..got.bytes).filter(|bytes| !bytes.is_empty()) {
+        Some(bytes) => Ok(Some((Say::from_bytes(bytes)?, sockets))),
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn packets_arrive_as_they_were_sent() {
+        let (ours, theirs) = pair();
+        let all = [
+            Say::Listener { bind: "unix:/a b".to_owned(), lent: true },
+            Say::End,
+            Say::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
+            Say::Failed("because\n\"so\"".to_owned()),
+            Say::Go,
+        ];
+        for say in all {
+            send(&ours, &say, &[]).unwrap();
+            assert_eq!(receive(&theirs).unwrap().unwrap().0, say);
+        }
+        drop(ours);
+        assert!(receive(&theirs).unwrap().is_none());
+    }
+
+    #[test]
+    fn sockets_arrive_beside_their_packet() {
+        let (ours, theirs) = pair();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let bound = Bound::adopt(listener.into()).unwrap();
+        let say = Say::Listener { bind: "127.0.0.1:0".to_owned(), lent: false };
+        send(&ours, &say, &[&bound; SOCKETS]).unwrap();
+        drop(bound);
+        let (_, sockets) = receive(&theirs).unwrap().unwrap();
+        assert_eq!(sockets.len(), SOCKETS);
+        for socket in sockets {
+            assert_eq!(Bound::adopt(socket).unwrap().address, Some(address));
+        }
+    }
+
+    #[test]
+    fn a_failure_of_any_length_fits_a_packet() {
+        let (ours, theirs) = pair();
+        send(&ours, &Say::Failed("é\u{1}".repeat(PACKET)), &[]).unwrap();
+        assert!(matches!(receive(&theirs).unwrap().unwrap().0, Say::Failed(_)));
+    }
+}

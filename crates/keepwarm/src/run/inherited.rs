@@ -1,0 +1,105 @@
+//! Listening sockets that were bound by somebody else: by the process before this one, or by systemd.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+
+use keepwarm_config::Bind;
+use keepwarm_net::Bound;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+
+/// Sockets that wait for the listeners they belong to.
+#[derive(Debug, Default)]
+pub(super) struct Inherited(Vec<Socket>);
+
+#[derive(Debug)]
+struct Socket {
+    /// The `bind` it was made for; none from systemd, which knows addresses only.
+    bind: Option<String>,
+    bound: Bound,
+    owner: Owner,
+}
+
+/// Who keeps a socket when this process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Nobody: it ends with Keepwarm.
+    Keepwarm,
+    /// systemd, which accepts for it until the next start.
+    ServiceManager,
+}
+
+/// The first descriptor of those that systemd passes (`sd_listen_fds(3)`).
+const FIRST: i32 = 3;
+
+impl Inherited {
+    /// What systemd has passed to this process, if it has.
+    ///
+    /// # Errors
+    /// A sentence that says which descriptor is of no use.
+    pub(super) fn from_service_manager() -> Result<Self, String> {
+        let number = |name: &str| std::env::var(name).ok()?.parse::<i32>().ok();
+        let ours = number("LISTEN_PID") == Some(getpid().as_raw_nonzero().get());
+        let count = number("LISTEN_FDS").filter(|&count| ours && count > 0).unwrap_or(0);
+        let mut inherited = Self::default();
+        for fd in FIRST..FIRST.saturating_add(count) {
+            let unusable = |error: std::io::Error| {
+                format!("descriptor {fd}, passed in LISTEN_FDS, cannot be used: {error}")
+            };
+            let bound = own(fd).and_then(Bound::adopt).map_err(unusable)?;
+            inherited.0.push(Socket { bind: None, bound, owner: Owner::ServiceManager });
+        }
+        Ok(inherited)
+    }
+
+    /// One more, made for this `bind`.
+    pub(super) fn add(&mut self, bind: String, bound: Bound, owner: Owner) {
+        self.0.push(Socket { bind: Some(bind), bound, owner });
+    }
+
+    /// The sockets for a `bind`; none: they are to be made.
+    pub(super) fn take(&mut self, bind: &Bind) -> Option<(Vec<Bound>, Owner)> {
+        let name = bind.to_string();
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        if self.0.iter().any(|socket| socket.bind.is_none()) {
+            addresses = match bind {
+                Bind::Tcp(address) => vec![*address],
+                Bind::Host { host, port } => {
+                    (host.as_str(), *port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
+                }
+                Bind::Unix(_) => Vec::new(),
+            };
+        }
+        let fits = |socket: &Socket| match (&socket.bind, bind) {
+            (Some(made_for), _) => *made_for == name,
+            (None, Bind::Unix(path)) => socket
+                .bound
+                .path()
+                .is_some_and(|bound| std::path::absolute(path).is_ok_and(|path| path == bound)),
+            (None, _) => socket.bound.address.is_some_and(|address| addresses.contains(&address)),
+        };
+        let taken: Vec<Socket> = self.0.extract_if(.., |socket| fits(socket)).collect();
+        let owner = taken.first()?.owner;
+        Some((taken.into_iter().map(|socket| socket.bound).collect(), owner))
+    }
+
+    /// Says of each that nobody has asked for it, and closes it.
+    pub(super) fn drop_rest(&mut self) {
+        for socket in self.0.drain(..) {
+            if socket.owner == Owner::ServiceManager {
+                let place = match (socket.bound.address, socket.bound.path()) {
+                    (Some(address), _) => address.to_string(),
+                    (None, Some(path)) => format!("unix:{}", path.display()),
+                    (None, None) => "a socket without a name".to_owned(),
+                };
+                tracing::warn!(%place, "systemd passes a socket that no listener binds");
+            }
+        }
+    }
+}
+
+/// A descriptor that this process was started with, as one that it owns. Through a pidfd of itself: a number alone cannot be turned into
+/// an owned descriptor safely.
+fn own(fd: i32) -> std::io::Result<OwnedFd> {
+    let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+    Ok(pidfd_getfd(own, fd, PidfdGetfdFlags::empty())?)
+}

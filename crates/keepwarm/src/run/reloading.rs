@@ -1,0 +1,85 @@
+//! Reload: a new configuration, new workers; and the recycling of apps whose source files have changed.
+
+use super::server::{Server, set_apps};
+use crate::control::ReloadRequest;
+use crate::{assemble, watch};
+
+impl Server {
+    /// Reads the configuration again and replaces the workers; on any error what ran goes on running.
+    pub(super) async fn reload(&mut self, request: Option<ReloadRequest>) {
+        // A log that was moved away is opened anew, whatever becomes of the rest.
+        keepwarm_telemetry::reopen_all();
+        tracing::info!("reloading");
+        self.service_manager.reloading();
+        let outcome = self.try_reload().await;
+        match &outcome {
+            Ok(message) => {
+                tracing::info!("{message}");
+                self.service_manager.ready("serving");
+            }
+            Err(message) => {
+                tracing::error!("not reloaded; what ran goes on running: {message}");
+                self.service_manager.ready("serving; the last reload failed, see the log");
+            }
+        }
+        if let Some(request) = request {
+            let _ = request.send(outcome);
+        }
+    }
+
+    async fn try_reload(&mut self) -> Result<String, String> {
+        let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
+        warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let opened = self.listeners.open(&config)?;
+        // Before the workers load what is watched. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
+        let watch = (!watch::is_same(self.watch.as_ref(), &config)).then(|| watch::start(&config));
+        let specs = assemble::specs(&config).map_err(|error| error.to_string())?;
+        // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
+        for app in config.apps.iter().filter(|app| self.config.app(&app.name).is_none()) {
+            self.links.set_app(&app.name, assemble::policy(app));
+        }
+        let report = self.supervisor.reload(specs).await.map_err(|failure| told(&failure))?;
+        set_apps(&config, &self.links);
+        self.listeners.apply(&config, opened, &self.links)?;
+        for key in self.config.restart_keys(&config) {
+            tracing::warn!("{key} changes with a restart only");
+        }
+        if let Some(watch) = watch {
+            self.watch = watch;
+        }
+        self.config = config;
+        self.guard_files();
+        let apps: Vec<&str> = report.apps.iter().map(|app| &**app).collect();
+        Ok(format!(
+            "reloaded in {} ms: generation {} serves {}",
+            report.took.as_millis(),
+            report.generation,
+            apps.join(", ")
+        ))
+    }
+
+    /// Replaces the workers of these apps, and of no others; those of an app that does not start go on.
+    pub(super) async fn recycle(&mut self, names: &[String]) {
+        for app in self.config.apps.iter().filter(|app| names.contains(&app.name)) {
+            let outcome = match assemble::spec(app) {
+                Ok(spec) => self.supervisor.recycle(spec).await.map_err(|failure| told(&failure)),
+                Err(error) => Err(error.to_string()),
+            };
+            match outcome {
+                Ok(report) => tracing::info!(
+                    app = %app.name, took_ms = report.took.as_millis(), generation = report.generation,
+                    "recycled: the workers run what has changed"
+                ),
+                Err(message) => tracing::error!(
+                    app = %app.name, "not recycled; what ran goes on running: {message}"
+                ),
+            }
+        }
+    }
+}
+
+fn told(failure: &keepwarm_workers::supervisor::StartFailure) -> String {
+    let mut text = Vec::new();
+    let _ = failure.write_to(&mut text);
+    String::from_utf8_lossy(&text).trim_end().to_owned()
+}

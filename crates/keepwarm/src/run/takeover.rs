@@ -1,0 +1,102 @@
+//! The new process's side of an upgrade: it is given the listening sockets, boots, says so, and is the service when the old one agrees.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use keepwarm_net::Bound;
+use rustix::process::getppid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::handover::{self, Say};
+use super::inherited::{Inherited, Owner};
+
+/// Names, in the new process's environment, the process that started it to take over.
+pub(crate) const VARIABLE: &str = "KEEPWARM_UPGRADE";
+
+/// The old process, from the new one.
+pub(super) struct Takeover {
+    socket: OwnedFd,
+}
+
+impl Takeover {
+    /// What the process that started this one hands over; `None` when it hands nothing over: this is a start like any other.
+    ///
+    /// # Errors
+    /// A sentence that says what was wrong.
+    pub(super) fn receive() -> Result<Option<(Self, Inherited)>, String> {
+        // Also in the environment of whatever a worker starts: what counts is whose child this is.
+        let old = std::env::var(VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok());
+        if old.is_none() || old != getppid().map(|parent| parent.as_raw_nonzero().get()) {
+            return Ok(None);
+        }
+        let failed = |error: io::Error| format!("what is to be taken over cannot be received: {error}");
+        let takeover = Self { socket: take_stdin().map_err(failed)? };
+        let inherited = takeover.listeners().map_err(failed)?;
+        Ok(Some((takeover, inherited)))
+    }
+
+    fn listeners(&self) -> io::Result<Inherited> {
+        let mut inherited = Inherited::default();
+        loop {
+            match handover::receive(&self.socket)? {
+                Some((Say::Listener { bind, lent }, sockets)) => {
+                    let owner = if lent { Owner::ServiceManager } else { Owner::Keepwarm };
+                    for socket in sockets {
+                        inherited.add(bind.clone(), Bound::adopt(socket)?, owner);
+                    }
+                }
+                Some((Say::End, _)) => return Ok(inherited),
+                Some(_) => return Err(io::Error::other("the old process speaks out of turn")),
+                None => return Err(io::Error::other("the old process has gone")),
+            }
+        }
+    }
+
+    /// Says that this process gives up: the old one goes on.
+    pub(super) fn fail(&self, why: &str) {
+        // An error: the old process has gone, and nobody is left to be told.
+        let _ = handover::send(&self.socket, &Say::Failed(why.to_owned()), &[]);
+    }
+
+    /// Says that this process serves, and waits until the old one has stopped accepting.
+    ///
+    /// # Errors
+    /// The old process has ended before it agreed, and took the service with it.
+    pub(super) async fn finish(&self, taken: BTreeSet<String>) -> io::Result<()> {
+        handover::send(&self.socket, &Say::Ready { taken }, &[])?;
+        let watched = self.watch()?;
+        let _ = watched.readable().await?;
+        match handover::receive(&self.socket)? {
+            Some((Say::Go, _)) => Ok(()),
+            _ => Err(gone()),
+        }
+    }
+
+    /// Resolves when the old process has ended, which may happen before this one serves.
+    pub(super) async fn old_is_gone(&self) {
+        // It says nothing before this process does: whatever comes is the end.
+        if let Ok(watched) = self.watch() {
+            let _ = watched.readable().await;
+        }
+    }
+
+    fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        let socket = self.socket.try_clone()?;
+        keepwarm_net::watch(socket, Interest::READABLE).map_err(|(_, error)| error)
+    }
+}
+
+/// Why a new process ends with its old one.
+pub(super) fn gone() -> io::Error {
+    io::Error::other("the process that was to be taken over from has ended")
+}
+
+/// Moves the socket from standard input, which becomes what a service's is.
+fn take_stdin() -> io::Result<OwnedFd> {
+    let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(socket)
+}

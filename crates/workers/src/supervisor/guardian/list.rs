@@ -1,0 +1,170 @@
+//! What the guardian is told, a line each, and what it makes of it: what is to go when Keepwarm does.
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `+PGID` | kill this process group |
+//! | `-PGID` | forget it |
+//! | `=DEVICE INODE SECONDS NANOSECONDS PATH` | remove this file, if it still is that one, by inode and time of change |
+//! | `~PATH` | forget it |
+//! | `/PATH` | remove this folder, which is of Keepwarm's making, and what is in it |
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::process::Pid;
+
+/// Inode numbers are given away again; together with the time of its last change, one is a file for certain.
+type Identity = [i64; 4];
+
+pub(in super::super) fn add_group(group: Pid) -> Vec<u8> {
+    format!("+{}\n", group.as_raw_nonzero()).into_bytes()
+}
+
+pub(in super::super) fn remove_group(group: Pid) -> Vec<u8> {
+    format!("-{}\n", group.as_raw_nonzero()).into_bytes()
+}
+
+/// Nothing for a file that is not there, or whose name does not fit a line.
+pub(in super::super) fn add_file(file: &Path) -> Vec<u8> {
+    match identity(file) {
+        Some([device, inode, seconds, nanos]) => {
+            with_path(format!("={device} {inode} {seconds} {nanos} "), file)
+        }
+        None => Vec::new(),
+    }
+}
+
+pub(in super::super) fn add_folder(folder: &Path) -> Vec<u8> {
+    match folder.is_absolute() {
+        true => with_path(String::new(), folder),
+        false => Vec::new(),
+    }
+}
+
+pub(in super::super) fn remove_file(file: &Path) -> Vec<u8> {
+    with_path("~".to_owned(), file)
+}
+
+fn with_path(start: String, file: &Path) -> Vec<u8> {
+    let path = file.as_os_str().as_bytes();
+    if path.contains(&b'\n') {
+        return Vec::new();
+    }
+    let mut line = start.into_bytes();
+    line.extend_from_slice(path);
+    line.push(b'\n');
+    line
+}
+
+fn identity(file: &Path) -> Option<Identity> {
+    let about = std::fs::symlink_metadata(file).ok()?;
+    Some([about.dev().cast_signed(), about.ino().cast_signed(), about.mtime(), about.mtime_nsec()])
+}
+
+/// The groups to kill, the files to remove, and the line that is still coming.
+#[derive(Default)]
+pub(super) struct List {
+    pub(super) groups: HashSet<Pid>,
+    files: HashMap<Vec<u8>, Identity>,
+    folders: HashSet<Vec<u8>>,
+    line: Vec<u8>,
+}
+
+impl List {
+    pub(super) fn handle_bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            if byte == b'\n' {
+                self.handle_line();
+                self.line.clear();
+            } else {
+                self.line.push(byte);
+            }
+        }
+    }
+
+    /// Removes the files that are still those that were named.
+    pub(super) fn remove_files(&self) {
+        for (path, known) in &self.files {
+            let path = Path::new(OsStr::from_bytes(path));
+            if identity(path).as_ref() == Some(known) {
+                // An error: somebody else was faster, or it may not be removed.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        for folder in &self.folders {
+            // An error: Keepwarm has removed it, as it does when it has the time.
+            let _ = std::fs::remove_dir_all(Path::new(OsStr::from_bytes(folder)));
+        }
+    }
+
+    /// Lines come from Keepwarm itself; one that is none is ignored rather than the guard given up.
+    fn handle_line(&mut self) {
+        let Some((&sign, rest)) = self.line.split_first() else { return };
+        match sign {
+            b'+' => drop(group(rest).map(|group| self.groups.insert(group))),
+            b'-' => drop(group(rest).map(|group| self.groups.remove(&group))),
+            b'=' => drop(file(rest).map(|(path, identity)| self.files.insert(path, identity))),
+            b'~' => drop(self.files.remove(rest)),
+            b'/' => drop(self.folders.insert(self.line.clone())),
+            _ => {}
+        }
+    }
+}
+
+/// 0 and 1 are not groups of workers: signals to them would reach this group, or everything.
+fn group(number: &[u8]) -> Option<Pid> {
+    let number = std::str::from_utf8(number).ok()?.parse::<u32>().ok()?;
+    Pid::from_raw(number.cast_signed()).filter(|_| number > 1)
+}
+
+fn file(rest: &[u8]) -> Option<(Vec<u8>, Identity)> {
+    let mut parts = rest.splitn(5, |&byte| byte == b' ');
+    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<i64>().ok();
+    let identity = [number()?, number()?, number()?, number()?];
+    let path = parts.next().filter(|path| path.first() == Some(&b'/'))?;
+    Some((path.to_vec(), identity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(lines: &[Vec<u8>]) -> List {
+        let mut list = List::default();
+        lines.iter().for_each(|line| list.handle_bytes(line));
+        list
+    }
+
+    #[test]
+    fn a_file_is_removed_only_while_it_is_the_one_that_was_named() {
+        let folder = std::env::temp_dir().join(format!("keepwarm guardian {}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [kept, forgotten, replaced] = ["kept", "forgotten", "replaced"].map(|name| folder.join(name));
+        for file in [&kept, &forgotten, &replaced] {
+            std::fs::write(file, "").unwrap();
+        }
+        let list = list(&[
+            add_file(&kept),
+            add_file(&forgotten),
+            add_file(&replaced),
+            remove_file(&forgotten),
+            add_file(&folder.join("missing")),
+        ]);
+        std::fs::remove_file(&replaced).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+        std::fs::File::create(&replaced).unwrap().set_modified(later).unwrap();
+        list.remove_files();
+        assert!(!kept.exists() && forgotten.exists() && replaced.exists());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn nonsense_about_files_is_ignored() {
+        let list =
+            list(&[b"=1 2 3 relative\n".to_vec(), b"=1 2 /a\n".to_vec(), b"=x 2 3 4 /a\n~\n".to_vec()]);
+        assert!(list.files.is_empty());
+    }
+}

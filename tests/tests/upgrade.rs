@@ -1,0 +1,294 @@
+//! SIGUSR2: another binary takes over the listening sockets, and nobody who connects notices; what cannot take over leaves the old one as it was.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use keepwarm_tests::load::{self, Load, all_answered_once};
+use keepwarm_tests::process::{self, alive, wait_until};
+use keepwarm_tests::{Client, Server, get};
+use rustix::process::Signal;
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn config(more: &str) -> String {
+    format!(
+        "[server]\npid_file = \"@DIR@/pid\"\nlog = {{ file = \"@DIR@/log\" }}\n{more}\n\
+         [listen.main]\nbind = [\"127.0.0.1:0\", \"unix:@DIR@/socket\"]\n[[listen.main.route]]\napp = \"app\"\n\
+         [app.app]\nentry = \"wsgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 2\n\
+         env = {{ COUNT_FILE = \"@DIR@/count\" }}\n"
+    )
+}
+
+/// A service: a binary in a folder of its own, which a test can replace, and the processes that follow one another in serving.
+struct Service {
+    server: Server,
+    binary: PathBuf,
+}
+
+impl Service {
+    #[track_caller]
+    fn start(more: &str) -> Self {
+        let mut binary = PathBuf::new();
+        let server = Server::start_as(&config(more), |folder| {
+            binary = folder.join("keepwarm");
+            copy_binary(&binary);
+            binary.clone()
+        });
+        let service = Self { server, binary };
+        wait_until("the pid file", LONG, || service.pid() == Some(service.server.pid()));
+        service
+    }
+
+    /// The process that is the service now.
+    fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(self.server.folder().join("pid")).ok()?.trim().parse().ok()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.server.folder().join("log")).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn wait_for_log(&self, part: &str) {
+        wait_until(part, LONG, || self.log().contains(part));
+    }
+
+    /// Upgrades, and waits until the other process is the service and has taken the control socket.
+    #[track_caller]
+    fn upgrade(&self) -> u32 {
+        let old = self.pid().expect("a process");
+        process::signal(old, Signal::USR2);
+        wait_until("another process is the service", LONG, || self.pid().is_some_and(|pid| pid != old));
+        let new = self.pid().expect("another");
+        // The old one has let go when it says so.
+        self.wait_for_log(&format!("pid={new}"));
+        new
+    }
+
+    fn counts(&self) -> std::collections::BTreeMap<String, u32> {
+        load::counts(&self.server.folder().join("count"))
+    }
+
+    /// Ends the service and waits until nothing of it is left.
+    #[track_caller]
+    fn end(&self) {
+        let last = self.pid();
+        let of = self.server.folder().to_path_buf();
+        if let Some(pid) = last {
+            process::signal(pid, Signal::TERM);
+        }
+        wait_until("nothing is left", LONG, || processes(&self.binary).is_empty());
+        assert!(!of.join("pid").exists(), "the pid file");
+        assert!(!of.join("socket").exists(), "the socket");
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        for pid in processes(&self.binary) {
+            process::signal(pid, Signal::KILL);
+        }
+        if std::thread::panicking() {
+            eprintln!("---- log of the service\n{}", self.log());
+        }
+    }
+}
+
+/// Every process that runs this binary, whatever its file is now.
+fn processes(binary: &Path) -> Vec<u32> {
+    let name = binary.to_string_lossy().into_owned();
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&pid| {
+            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+            exe.to_string_lossy().starts_with(&name) && alive(pid)
+        })
+        .collect()
+}
+
+fn copy_binary(to: &Path) {
+    let draft = to.with_extension("draft");
+    std::fs::copy(keepwarm_tests::keepwarm(), &draft).expect("a copy of the binary");
+    std::fs::rename(draft, to).expect("in its place");
+}
+
+fn script(to: &Path, text: &str) {
+    let draft = to.with_extension("draft");
+    std::fs::write(&draft, text).expect("a script");
+    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    std::fs::rename(draft, to).expect("in its place");
+}
+
+#[test]
+fn three_upgrades_in_a_row_under_load_lose_and_repeat_nothing() {
+    let service = Service::start("shutdown_grace = \"20s\"");
+    let first = service.server.pid();
+    let load = Load::new(service.server.address(), "POST");
+    let mut seen = vec![first];
+    let outcomes = load.while_doing(3, 3, || {
+        for _ in 0..3 {
+            load.wait_for(60);
+            // As a package does it: another file in the same place.
+            copy_binary(&service.binary);
+            seen.push(service.upgrade());
+            load.wait_for(60);
+        }
+    });
+    all_answered_once(&service.counts(), &outcomes);
+    assert_eq!(load.refused(), 0, "connections that nobody took");
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 4, "four processes, one after the other: {seen:?}");
+    assert!(service.server.wait_for_exit(LONG).success(), "the first has ended in peace");
+    service.end();
+}
+
+#[test]
+fn kept_connections_are_answered_by_the_old_process_and_told_to_go() {
+    let service = Service::start("");
+    let mut kept = service.server.client().patient(LONG);
+    let old = kept.ask(get("/who")).json()["pid"].as_u64();
+    service.upgrade();
+    let last = kept.ask(get("/who"));
+    assert_eq!(last.json()["pid"].as_u64(), old, "a worker of the old one");
+    assert!(last.says_close(), "{kept}");
+    let mut new = service.server.client().patient(LONG);
+    assert_ne!(new.ask(get("/who")).json()["pid"].as_u64(), old);
+    drop((kept, new));
+    assert!(service.server.wait_for_exit(LONG).success());
+    service.end();
+}
+
+#[test]
+fn the_unix_socket_goes_over_too() {
+    use std::io::{Read, Write};
+    let service = Service::start("");
+    let path = service.server.folder().join("socket");
+    service.upgrade();
+    assert!(service.server.wait_for_exit(LONG).success());
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).expect("somebody listens");
+    stream.write_all(b"GET /pong HTTP/1.0\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    assert!(answer.ends_with("pong"), "{answer}");
+    service.end();
+}
+
+#[test]
+fn the_new_process_reloads_and_is_found_by_the_reload_command() {
+    let service = Service::start("");
+    let new = service.upgrade();
+    assert!(service.server.wait_for_exit(LONG).success());
+    let mut command = std::process::Command::new(keepwarm_tests::keepwarm());
+    command.args(["reload", "--pid-file"]).arg(service.server.folder().join("pid"));
+    keepwarm_tests::tools::run_ok(&mut command, LONG);
+    assert_eq!(service.pid(), Some(new));
+    service.end();
+}
+
+/// What must hold after an upgrade that failed: the same process serves with the same workers.
+#[track_caller]
+fn goes_on(service: &Service, workers: &[u32]) {
+    assert_eq!(service.pid(), Some(service.server.pid()), "the pid file");
+    assert_eq!(service.server.workers(), workers);
+    assert_eq!(service.server.client().patient(LONG).ask(get("/pong")).text(), "pong");
+    wait_until("no other process", LONG, || {
+        processes(&service.binary)
+            .iter()
+            .all(|&pid| pid == service.server.pid() || process::children(service.server.pid()).contains(&pid))
+    });
+}
+
+#[test]
+fn what_cannot_take_over_leaves_the_old_process_as_it_was() {
+    let service = Service::start("");
+    let workers = service.server.workers();
+    for (text, told) in [
+        ("#!/bin/sh\nexit 3\n", "the new process ended before it served: exit status: 3"),
+        ("not a program\n", "cannot be started"),
+        ("#!/no/such/interpreter\n", "cannot be started"),
+    ] {
+        script(&service.binary, text);
+        service.server.signal(Signal::USR2);
+        service.wait_for_log(told);
+        goes_on(&service, &workers);
+        std::fs::write(service.server.folder().join("log"), "").expect("emptied");
+    }
+    // And a good one is taken then.
+    copy_binary(&service.binary);
+    service.upgrade();
+    assert!(service.server.wait_for_exit(LONG).success());
+    service.end();
+}
+
+#[test]
+fn a_new_process_with_a_broken_configuration_or_app_leaves_the_old_one_as_it_was() {
+    let service = Service::start("");
+    let workers = service.server.workers();
+    for (from, to, told) in [
+        ("workers = 2", "wrokers = 2", "wrokers"),
+        ("wsgi_app", "broken_app", "app \\\"app\\\" could not be started"),
+    ] {
+        service.server.configure(&config("").replace(from, to));
+        service.server.signal(Signal::USR2);
+        service.wait_for_log("the new process gave up");
+        service.wait_for_log(told.replace('\\', "").as_str());
+        goes_on(&service, &workers);
+    }
+    service.server.configure(&config(""));
+    service.end();
+}
+
+#[test]
+fn a_new_process_that_never_serves_is_ended() {
+    let service = Service::start("");
+    let workers = service.server.workers();
+    // The limit is the boot time-out of the slowest app, of the configuration that serves, and ten seconds.
+    service.server.configure(&config("").replace("workers = 2", "workers = 2\nboot_timeout = \"100ms\""));
+    let mut mark = 0;
+    let reloaded = || service.log().matches("reloaded in").count();
+    service.server.signal(Signal::HUP);
+    wait_until("reloaded or refused", LONG, || {
+        mark = reloaded();
+        mark > 0 || service.log().contains("not reloaded")
+    });
+    if mark == 0 {
+        // The machine is too slow for so short a boot: what is tested here is the wait, and that is what it was.
+        return service.end();
+    }
+    let workers = if reloaded() > 0 { service.server.workers() } else { workers };
+    script(&service.binary, "#!/bin/sh\nexec sleep 1000\n");
+    service.server.signal(Signal::USR2);
+    service.wait_for_log("did not serve within");
+    goes_on(&service, &workers);
+    service.end();
+}
+
+#[test]
+fn an_end_during_an_upgrade_ends_both() {
+    let service = Service::start("");
+    script(&service.binary, "#!/bin/sh\necho $$ > \"$0.pid\"\nexec sleep 1000\n");
+    service.server.signal(Signal::USR2);
+    let file = service.binary.with_extension("pid");
+    let mut new: u32 = 0;
+    wait_until("the new process", LONG, || {
+        new = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        new > 0
+    });
+    service.server.signal(Signal::TERM);
+    assert!(service.server.wait_for_exit(LONG).success());
+    wait_until("the new process has ended", LONG, || !alive(new));
+}
+
+#[test]
+fn a_second_keepwarm_on_the_same_address_is_told_who_is_there() {
+    let server = Server::start(keepwarm_tests::WSGI);
+    let address = server.address().to_string();
+    let second = Server::spawn(&keepwarm_tests::WSGI.replace("127.0.0.1:0", &address), |_| {});
+    assert_eq!(second.wait_for_exit(LONG).code(), Some(1));
+    let told = format!("the address is in use, by process {} (keepwarm)", server.pid());
+    assert!(second.log().contains(&told), "{}", second.log());
+    assert_eq!(Client::connect(server.address()).ask(get("/pong")).text(), "pong");
+}
