@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Action, App, Config, Limits, Listen, LogFormat, LogLevel, Program};
+use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program};
 use keepwarm_edge::{
     AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
     Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
-use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::AppSpec;
+use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
+use keepwarm_workers::supervisor::{AppSpec, Contact};
 
 use crate::language;
 
@@ -36,6 +36,10 @@ fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        contact: match server(app) {
+            Some(_) => Contact::Server,
+            None => Contact::Wire,
+        },
         workers: workers(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
@@ -115,7 +119,19 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         queue_timeout: app.queue_timeout,
         request_timeout: app.request_timeout,
         workers: workers(app),
+        server: server(app),
     }
+}
+
+/// How the workers of an app are spoken to that are servers by themselves.
+fn server(app: &App) -> Option<ServerPolicy> {
+    /// An event loop takes many; what bounds it is the memory of that many requests.
+    const CONCURRENCY: usize = 1000;
+    (app.kind == Some(AppKind::Http)).then(|| ServerPolicy {
+        protocol: Protocol::Http,
+        concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
+        health: app.health.clone(),
+    })
 }
 
 /// What clients may do on a listener's connections.

@@ -22,7 +22,7 @@ pub(crate) struct Start {
 pub(crate) fn start(app: &App) -> io::Result<Start> {
     match app.kind {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
-        // The configuration refuses the kinds that are not served.
+        // A program that serves by itself. The configuration refuses the kinds that are not served.
         Some(AppKind::Php | AppKind::FastCgi | AppKind::Rack | AppKind::Http) => {
             Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() })
         }

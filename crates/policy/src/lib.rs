@@ -1,11 +1,13 @@
 //! Decisions, sans-IO: `now` and randomness are passed in, what to do comes out.
 
 pub mod backoff;
+mod expectation;
 mod idle;
 mod min_rate;
 mod pace;
 mod retry_budget;
 
+pub use expectation::Expectation;
 pub use idle::KeepAlive;
 pub use min_rate::MinRate;
 pub use pace::Pace;

@@ -29,6 +29,10 @@ pub struct App {
     pub drain_timeout: Duration,
     /// Failed starts in a row before the app is given up. 0: never tried again.
     pub start_retries: u32,
+    /// Requests at once in a worker. `None`: the kind's own number.
+    pub concurrency: Option<u32>,
+    /// The path that a server is asked for to see whether it is well. `None`: any answer will do.
+    pub health: Option<String>,
     /// Requests that may wait for a worker; more: 503.
     pub queue: u32,
     /// How long a request may wait for a worker; more: 503.
@@ -42,7 +46,7 @@ pub struct App {
 pub enum Program {
     /// What the language's adapter loads: `package.module:name`, or a file.
     Entry(String),
-    /// A whole command line that speaks the worker wire on `KEEPWARM_FD` by itself; never empty.
+    /// A whole command line; never empty. It serves HTTP, or speaks the worker wire on `KEEPWARM_FD` by itself.
     Command(Vec<String>),
 }
 
@@ -79,6 +83,8 @@ impl App {
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,
+            concurrency: None,
+            health: None,
             queue: 512,
             queue_timeout: Duration::from_secs(5),
             watch: Vec::new(),

@@ -7,7 +7,7 @@ use crate::key::{Key, Preset, Reload, Section, Set};
 use crate::model::{App, AppKind, Program};
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Kinds, Runnable, Strings, Time, Workers,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Kinds, LocalPath, Runnable, Strings, Time, Workers,
 };
 
 /// `[app.NAME]` as it was read.
@@ -38,6 +38,7 @@ impl AppDraft {
             self.app.kind = self.app.kind.or_else(|| AppKind::of_entry(&entry));
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
+            self.app.kind = self.app.kind.or(Some(AppKind::Http));
             self.app.program = Program::Command(command);
         }
     }
@@ -60,17 +61,9 @@ impl AppDraft {
                 cx.push(problem);
             }
             (Some(_), None) => self.check_entry(table, cx),
-            (None, Some(command)) if table.entry("kind").is_none() => {
-                let message = format!(
-                    "`{name}` is an HTTP server of its own (kind \"http\"), which is not served by this version yet"
-                );
-                let problem = cx.problem(command.key_span, message).expected(
-                    "`entry`, or a `kind` of \"wsgi\" or \"asgi\" for a command that speaks the worker wire",
-                );
-                cx.push(problem);
-            }
             (None, Some(_)) => {}
         }
+        self.check_server(table, cx);
         for key in ["interpreter", "options"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
@@ -79,6 +72,31 @@ impl AppDraft {
                     .help(format!("a `command` is the whole command line: put the {key} into it"));
                 cx.push(problem);
             }
+        }
+    }
+
+    /// What only servers have, and what they cannot have.
+    fn check_server(&self, table: &Table, cx: &mut Checker<'_>) {
+        let name = cx.name();
+        let told = self.entry.as_ref().and_then(|(entry, _)| AppKind::of_entry(entry));
+        let by_default = (self.entry.is_none() && self.command.is_some()).then_some(AppKind::Http);
+        let is_server = self.app.kind.or(told).or(by_default) == Some(AppKind::Http);
+        if let (Some((entry, span)), true) = (&self.entry, is_server) {
+            let message = format!("`{name}` is a server of its own (kind \"http\"), and has an `entry`");
+            let example = match entry.ends_with(".jar") {
+                true => format!("command = [\"java\", \"-jar\", \"{entry}\"]"),
+                false => format!("command = [\"node\", \"{entry}\"]"),
+            };
+            let problem = cx.problem(*span, message).expected(format!("`command`, for example {example}"));
+            cx.push(problem);
+        }
+        if let (Some(health), false) = (table.entry("health"), is_server) {
+            let message = format!("`{name}` has `health`, and is no server of its own");
+            let problem = cx
+                .problem(health.key_span, message)
+                .expected("`health` with kind \"http\" only")
+                .help("workers of other kinds are asked over the worker wire, without a request");
+            cx.push(problem);
         }
     }
 
@@ -114,10 +132,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "command",
-            brief: "A whole command line that speaks the worker wire by itself",
-            long: "In place of `entry`, for an interpreter that needs a launcher of its own. The wire is on the descriptor named in `KEEPWARM_FD`. Needs `kind`.",
+            brief: "A whole command line, in place of `entry`",
+            long: "A program that serves HTTP by itself, on 127.0.0.1 at the port in the variable `PORT`, or at the Unix socket whose path is in `KEEPWARM_SOCKET`: kind `\"http\"`, which is the default for a command. With another `kind`, a launcher of an adapter, which speaks the worker wire on the descriptor named in `KEEPWARM_FD`. No shell reads it: for `$PORT` among the words, write `[\"sh\", \"-c\", \"exec program --port $PORT\"]`.",
             default: Preset::Words("none; it or `entry` must be set"),
-            right: "command = [\"poetry\", \"run\", \"python\", \"-m\", \"keepwarm\", \"shop.wsgi:application\"]",
+            right: "command = [\"node\", \"server.js\"]",
             wrong: "command = []",
             reload: Reload::Recycle,
             since: "0.1.0",
@@ -134,8 +152,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kind",
             brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3).",
-            default: Preset::Words("told by the app's signature when it has been loaded"),
+            long: "`\"wsgi\"` (PEP 3333), `\"asgi\"` (ASGI 3) or `\"http\"` (a program that serves HTTP by itself).",
+            default: Preset::Words(
+                "`\"http\"` with `command`; else told by the app's signature when it has been loaded",
+            ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
             reload: Reload::Recycle,
@@ -266,6 +286,30 @@ pub(crate) static APP: Section<AppDraft> = Section {
             }),
         },
         Key {
+            name: "concurrency",
+            brief: "Requests at once in a worker",
+            long: "For kind `\"http\"`: how many requests one process is given at a time; streams and WebSockets count for as long as they live. Requests beyond it wait in the queue for the first worker that has room. A server that works on one request at a time has 1.",
+            default: Preset::Words("1000 for kind `\"http\"`"),
+            right: "concurrency = 64",
+            wrong: "concurrency = 0",
+            reload: Reload::Recycle,
+            since: "0.2.0",
+            value: &Set(Count { min: 1, max: 1_000_000 }, |draft: &mut AppDraft, count| {
+                draft.app.concurrency = Some(count)
+            }),
+        },
+        Key {
+            name: "health",
+            brief: "The path that a worker is asked for to see whether it is well",
+            long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every 10 s while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced.",
+            default: Preset::Words("`/`, and any answer will do"),
+            right: "health = \"/healthz\"",
+            wrong: "health = \"healthz\"",
+            reload: Reload::Live,
+            since: "0.2.0",
+            value: &Set(LocalPath, |draft: &mut AppDraft, path| draft.app.health = Some(path)),
+        },
+        Key {
             name: "queue",
             brief: "Requests that may wait for a worker; more are answered with 503",
             long: "With `Retry-After`. A long queue only makes everybody wait: as many as the workers serve within `queue_timeout` is enough.",
@@ -315,14 +359,12 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key::later("group", "Group of the workers"),
         Key::later("umask", "File mode mask of the workers"),
         Key::later("threads", "Threads of a worker"),
-        Key::later("concurrency", "Requests at once in a worker"),
         Key::later("preload", "Load once, then fork"),
         Key::later("max_requests", "Recycle after so many requests"),
         Key::later("max_age", "Recycle after this time"),
         Key::later("max_memory", "Recycle above this size"),
         Key::later("kill_memory", "Kill above this size"),
         Key::later("slow_log", "Log requests slower than this"),
-        Key::later("health", "Requests that ask after the app's health"),
     ],
 };
 

@@ -14,7 +14,7 @@ mod redirect;
 mod respond;
 mod text;
 
-pub(crate) use app::{EntryPoint, EnvFile, EnvTable, Workers};
+pub(crate) use app::{EntryPoint, EnvFile, EnvTable, LocalPath, Workers};
 pub(crate) use folders::Folders;
 pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};

@@ -11,7 +11,7 @@
 //! slow client sends and takes waits in a [`Spool`] (`http-rules` §7). Other workers stream, under credit.
 
 mod answer;
-mod body;
+pub(super) mod body;
 mod websocket;
 
 use std::future::poll_fn;

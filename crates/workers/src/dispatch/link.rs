@@ -15,6 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
+use super::relay::Server;
 use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
@@ -33,8 +34,10 @@ pub(super) struct Link {
     pub(super) key: WorkerKey,
     pub(super) app: Weak<App>,
     remote: Remote,
-    /// For writing; the driver reads from a duplicate.
-    socket: OwnedFd,
+    /// For writing; the driver reads from a duplicate. None of a server.
+    socket: Option<OwnedFd>,
+    /// A worker that listens by itself: whoever has a place there speaks to it.
+    pub(super) server: Option<Server>,
     events: UnboundedSender<LinkEvent>,
     inner: Mutex<LinkInner>,
 }
@@ -50,7 +53,9 @@ pub(super) struct LinkInner {
     /// The worker takes its requests one after the other, in the order of their streams.
     pub(super) in_order: bool,
     /// The socket is dead: nothing can be given to this worker.
-    dead: bool,
+    pub(super) dead: bool,
+    /// Places of a server that were given.
+    pub(super) places: u32,
 }
 
 impl Link {
@@ -58,7 +63,8 @@ impl Link {
         key: WorkerKey,
         app: &Arc<App>,
         remote: Remote,
-        socket: OwnedFd,
+        socket: Option<OwnedFd>,
+        server: Option<Server>,
         events: UnboundedSender<LinkEvent>,
     ) -> Self {
         let inner = LinkInner {
@@ -68,8 +74,9 @@ impl Link {
             driver: None,
             in_order: false,
             dead: false,
+            places: 0,
         };
-        Self { key, app: Arc::downgrade(app), remote, socket, events, inner: Mutex::new(inner) }
+        Self { key, app: Arc::downgrade(app), remote, socket, server, events, inner: Mutex::new(inner) }
     }
 
     /// The data-plane thread that reads from this worker.
@@ -94,6 +101,9 @@ impl Link {
 
     /// Sends a request, for which the caller has taken a place.
     pub(super) fn give(self: &Arc<Self>, mut job: Job) {
+        if self.server.is_some() {
+            return self.offer(&job.call);
+        }
         let mut inner = self.lock();
         let stream = match job.websocket {
             true => inner.session.open_websocket(),
@@ -189,8 +199,12 @@ impl Link {
         inner.write(&self.socket, &frame);
     }
 
-    /// Sends DRAIN: the worker finishes and exits.
+    /// Sends DRAIN: the worker finishes and exits. A server is ended by the supervisor.
     pub(super) fn drain(&self) {
+        if let Some(server) = &self.server {
+            server.forget(self.app.upgrade().as_ref());
+            return self.report(LinkEvent::Drained { worker: self.key.clone() });
+        }
         let mut frame = Vec::new();
         let mut inner = self.lock();
         inner.session.drain(&mut frame);
@@ -238,10 +252,8 @@ impl LinkInner {
     }
 
     /// One write; what the socket does not take waits for the driver.
-    fn write(&mut self, socket: &OwnedFd, bytes: &[u8]) {
-        if bytes.is_empty() || self.dead {
-            return;
-        }
+    fn write(&mut self, socket: &Option<OwnedFd>, bytes: &[u8]) {
+        let Some(socket) = socket.as_ref().filter(|_| !bytes.is_empty() && !self.dead) else { return };
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);
             return;

@@ -3,6 +3,7 @@
 //! * [`App`]: an app's workers and the requests that wait for them; [`AppHandler`] is what a route ends in.
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
+//! * `relay`: the same with a worker that is a server by itself, and has a protocol of its own.
 //!
 //! A request costs a worker one read and one write. On our side: the client's task writes the REQUEST frame itself, on whatever
 //! thread it is; the driver of the worker, on the thread that owns it, reads the answer, at once gives the freed worker the next
@@ -16,8 +17,10 @@ mod fastcgi;
 mod link;
 mod links;
 mod queue;
+mod relay;
 mod request;
 
 pub use app::{App, AppHandler, AppPolicy};
 pub use fastcgi::ScriptRoot;
 pub use links::Links;
+pub use relay::{Protocol, ServerPolicy};

@@ -1,7 +1,7 @@
 //! Runs IN THE CHILD, between the fork and the worker's own program: Keepwarm's binary, started again as
 //! `keepwarm __launch PARENT DIRECTORY COMMAND...`.
 //!
-//! What would otherwise be unsafe code between fork and exec is ordinary code here. It gets the wire's socket as standard
+//! What would otherwise be unsafe code between fork and exec is ordinary code here. It gets the wire's socket, if the worker is to have one, as standard
 //! input, and pipes to the log as standard output and error; it leaves by becoming the command.
 
 use std::ffi::OsString;
@@ -56,7 +56,7 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     if let Err(failure) = detach(parent) {
         return failure;
     }
-    let wire = match move_wire() {
+    let wire = match has_wire().then(move_wire).transpose() {
         Ok(wire) => wire,
         Err(failure) => return failure,
     };
@@ -65,7 +65,13 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     }
     // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore; handlers
     // of Keepwarm's end with exec by themselves.
-    let error = Command::new(&program).args(args).env("KEEPWARM_FD", wire.to_string()).exec();
+    let mut command = Command::new(&program);
+    command.args(args);
+    match wire {
+        Some(wire) => command.env("KEEPWARM_FD", wire.to_string()),
+        None => command.env_remove("KEEPWARM_FD"),
+    };
+    let error = command.exec();
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     Failure {
         status,
@@ -84,6 +90,11 @@ fn detach(parent: Pid) -> Result<(), Failure> {
         return Err(Failure { message: "Keepwarm has gone".to_owned(), status: CANNOT_EXECUTE });
     }
     Ok(())
+}
+
+/// Whether standard input is a wire. A server is started without one: what it has there, nothing or a socket to accept from, stays.
+fn has_wire() -> bool {
+    rustix::net::sockopt::socket_acceptconn(rustix::stdio::stdin()).is_ok_and(|listens| !listens)
 }
 
 /// Moves the socket from standard input to a descriptor that the command inherits, and gives its number.

@@ -13,6 +13,7 @@
 //! What the supervisor decides goes to `tracing` under the target `keepwarm::supervisor`, what workers print under
 //! `keepwarm::worker`.
 
+mod address;
 mod api;
 mod app;
 mod control;
@@ -28,9 +29,12 @@ mod running;
 mod spawn;
 mod spec;
 
+pub use address::Addresses;
 pub use api::{Options, Supervisor};
 pub use exit::Exit;
 pub use guardian::{GUARDIAN, guardian_main};
 pub use launcher::{LAUNCH, launcher_main};
 pub use link::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
-pub use spec::{AppSpec, FailedApp, ReloadReport, Snapshot, StartFailure, WorkerSnapshot, WorkerState};
+pub use spec::{
+    AppSpec, Contact, FailedApp, ReloadReport, Snapshot, StartFailure, WorkerSnapshot, WorkerState,
+};

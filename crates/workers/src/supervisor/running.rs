@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::app::{Action, End, Generation, Phase, StopSignal, WorkerId};
 use super::output::{Kept, Output, Source};
-use super::spawn::{Launch, Order, Spawned};
+use super::spawn::{Launch, Line, Order, Spawned};
 use super::{
     AppSpec, Exit, LinkEvent, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot, WorkerState, reap,
 };
@@ -145,6 +145,7 @@ impl Running {
             LinkEvent::Closed { reason, .. } => self.machine.handle_closed(id, reason, now),
             LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, reason, now),
             LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, reason, now),
+            LinkEvent::Drained { .. } => self.machine.handle_drained(id, now),
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
         }
     }
@@ -227,7 +228,7 @@ impl Running {
     }
 
     fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
-        let Spawned { pid, pidfd, wire, stdout, stderr } = spawned;
+        let Spawned { pid, pidfd, line, stdout, stderr } = spawned;
         let pidfd = Arc::new(pidfd);
         let Some(process) = self.processes.get_mut(&id) else { return };
         let number = process.number;
@@ -238,7 +239,11 @@ impl Running {
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
             let key = WorkerKey { app, number, generation, pid: raw_pid };
-            context.links.adopt(key, wire, context.link_events.clone())
+            let events = context.link_events.clone();
+            match line {
+                Line::Wire(wire) => context.links.adopt(key, wire, events),
+                Line::Server(addresses) => context.links.adopt_server(key, addresses, events),
+            }
         });
         process.spawned = Some(Handle { pid, pidfd: pidfd.clone(), source, link });
         let pending = process.pending.take();

@@ -19,9 +19,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-use super::AppSpec;
+use super::address::AddressBook;
 use super::guardian::{GUARDIAN, READY};
 use super::launcher::LAUNCH;
+use super::{Addresses, AppSpec, Contact};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
@@ -36,10 +37,17 @@ pub(super) struct Launch {
 pub(super) struct Spawned {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
-    /// Keepwarm's end of the wire: non-blocking, as all of these close-on-exec.
-    pub(super) wire: OwnedFd,
+    pub(super) line: Line,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
+}
+
+/// How to reach it.
+pub(super) enum Line {
+    /// Keepwarm's end of the wire: non-blocking, as all descriptors here close-on-exec.
+    Wire(OwnedFd),
+    /// It listens at one of these.
+    Server(Addresses),
 }
 
 /// Orders to the thread.
@@ -67,7 +75,8 @@ pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
-        let mut thread = Thread { executable, guardian: None, groups: HashSet::new() };
+        let addresses = AddressBook::new(super::control::random());
+        let mut thread = Thread { executable, guardian: None, groups: HashSet::new(), addresses };
         let pidfd = thread.start_guardian();
         let failed = pidfd.is_err();
         if started.send(pidfd).is_ok() && !failed {
@@ -87,6 +96,7 @@ struct Thread {
     guardian: Option<Guardian>,
     /// The groups that the guardian must know; kept here for a guardian that takes over.
     groups: HashSet<Pid>,
+    addresses: AddressBook,
 }
 
 struct Guardian {
@@ -113,8 +123,7 @@ impl Thread {
     }
 
     fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
-        let (wire, theirs) = wire_pair()?;
-        rustix::io::ioctl_fionbio(&wire, true)?;
+        let (line, stdin) = self.line(launch.spec.contact)?;
         let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         let spec = &*launch.spec;
@@ -126,7 +135,8 @@ impl Thread {
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
             .env("KEEPWARM_APP", OsString::from(&*spec.name))
             .env("KEEPWARM_WORKER", launch.number.to_string())
-            .stdin(Stdio::from(theirs))
+            .envs(line.env())
+            .stdin(stdin)
             .stdout(Stdio::from(their_stdout))
             .stderr(Stdio::from(their_stderr))
             .spawn()?;
@@ -136,7 +146,7 @@ impl Thread {
             Ok(pidfd) => {
                 self.groups.insert(pid);
                 self.tell_guardian('+', pid);
-                Ok(Spawned { pid, pidfd, wire, stdout, stderr })
+                Ok(Spawned { pid, pidfd, line, stdout, stderr })
             }
             Err(error) => {
                 // Without a pidfd nobody would see it end. It has just been started: errors mean that it is gone.
@@ -144,6 +154,18 @@ impl Thread {
                 let _ = child.wait();
                 Err(error.into())
             }
+        }
+    }
+
+    /// The way to reach a worker, and what it gets as standard input: its end of the wire, or nothing.
+    fn line(&mut self, contact: Contact) -> io::Result<(Line, Stdio)> {
+        match contact {
+            Contact::Wire => {
+                let (wire, theirs) = wire_pair()?;
+                rustix::io::ioctl_fionbio(&wire, true)?;
+                Ok((Line::Wire(wire), Stdio::from(theirs)))
+            }
+            Contact::Server => Ok((Line::Server(self.addresses.hand_out()?), Stdio::null())),
         }
     }
 
@@ -184,6 +206,15 @@ impl Thread {
         drop(socket);
         // It is our child and nobody else waits for it; an error leaves nothing to do.
         let _ = process.wait();
+    }
+}
+
+impl Line {
+    fn env(&self) -> Vec<(&'static str, OsString)> {
+        match self {
+            Self::Wire(_) => Vec::new(),
+            Self::Server(addresses) => addresses.env().into(),
+        }
     }
 }
 

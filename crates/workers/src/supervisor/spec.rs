@@ -21,6 +21,8 @@ pub struct AppSpec {
     pub directory: PathBuf,
     /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER` and `KEEPWARM_FD` come on top.
     pub env: Vec<(OsString, OsString)>,
+    /// How it is spoken to.
+    pub contact: Contact,
     /// How many processes; at least one is started.
     pub workers: usize,
     /// How long a worker may take from its start to HELLO.
@@ -40,12 +42,23 @@ impl AppSpec {
             command,
             directory: PathBuf::from("."),
             env: Vec::new(),
+            contact: Contact::Wire,
             workers: 1,
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 3,
         }
     }
+}
+
+/// How a worker is spoken to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Contact {
+    /// Over our wire: a socket that it inherits.
+    #[default]
+    Wire,
+    /// It listens by itself, at one of the [`Addresses`](super::Addresses) that it is told.
+    Server,
 }
 
 /// An app could not be started.

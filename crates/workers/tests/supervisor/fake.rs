@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+use keepwarm_workers::supervisor::{Addresses, LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -89,6 +89,31 @@ impl WorkerLinks for FakeLinks {
         link
     }
 
+    /// Ready when something listens at the port.
+    fn adopt_server(
+        &self,
+        worker: WorkerKey,
+        addresses: Addresses,
+        events: UnboundedSender<LinkEvent>,
+    ) -> Arc<dyn WorkerLink> {
+        self.tell(Told::Adopted(worker.clone()));
+        let link = FakeServer { worker: worker.clone(), events: events.clone(), told: self.told.clone() };
+        tokio::spawn(async move {
+            while tokio::net::TcpStream::connect(addresses.tcp).await.is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            let event = LinkEvent::Ready {
+                worker,
+                adapter: "none".to_owned(),
+                kind: "http".to_owned(),
+                language: "sh".to_owned(),
+                streams: 1,
+            };
+            let _ = events.send(event);
+        });
+        Arc::new(link)
+    }
+
     fn promote(&self, _generation: u64) {}
 
     fn set_failed(&self, app: &str, reason: Option<String>) {
@@ -106,6 +131,20 @@ impl WorkerLink for FakeLink {
     fn retire(&self) {
         tell(&self.told, Told::Retired(self.worker.clone()));
         self.drain.notify_one();
+    }
+}
+
+/// A server without requests: retired, it has finished.
+struct FakeServer {
+    worker: WorkerKey,
+    events: UnboundedSender<LinkEvent>,
+    told: Arc<Mutex<Vec<Told>>>,
+}
+
+impl WorkerLink for FakeServer {
+    fn retire(&self) {
+        tell(&self.told, Told::Retired(self.worker.clone()));
+        let _ = self.events.send(LinkEvent::Drained { worker: self.worker.clone() });
     }
 }
 
