@@ -16,7 +16,7 @@ use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
 use keepwarm_workers::supervisor::{AppSpec, Contact};
 
-use crate::language;
+use crate::{fastcgi, language};
 
 /// How the workers of all apps are run.
 ///
@@ -40,7 +40,7 @@ fn spec(app: &App) -> io::Result<AppSpec> {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
-        workers: workers(app),
+        workers: processes(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
@@ -112,6 +112,14 @@ pub(crate) fn workers(app: &App) -> usize {
     app.workers.map_or_else(cores, |workers| workers as usize)
 }
 
+/// The processes of an app. Those of classic PHP may have their own.
+fn processes(app: &App) -> usize {
+    match app.kind {
+        Some(AppKind::FastCgi) => fastcgi::processes(app, workers(app)),
+        _ => workers(app),
+    }
+}
+
 /// How an app's requests are treated.
 pub(crate) fn policy(app: &App) -> AppPolicy {
     AppPolicy {
@@ -125,6 +133,9 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
 
 /// How the workers of an app are spoken to that are servers by themselves.
 fn server(app: &App) -> Option<ServerPolicy> {
+    if app.kind == Some(AppKind::FastCgi) {
+        return fastcgi::policy(app, workers(app));
+    }
     /// An event loop takes many; what bounds it is the memory of that many requests.
     const CONCURRENCY: usize = 1000;
     (app.kind == Some(AppKind::Http)).then(|| ServerPolicy {

@@ -42,7 +42,7 @@ impl Server {
     /// Nothing will be asked of it any more: kept connections are closed.
     pub(in crate::dispatch) fn forget(&self, app: Option<&Arc<App>>) {
         if let (Some(app), Some(endpoint)) = (app, self.endpoint()) {
-            app.servers.http.forget(endpoint);
+            app.servers.forget(endpoint);
         }
     }
 }
@@ -206,7 +206,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
     }
 }
 
-impl<C> Drop for Relay<'_, '_, C> {
+impl<C: Dialect> Drop for Relay<'_, '_, C> {
     /// Whoever still waits for a place waits no more; one that was given meanwhile is free again.
     fn drop(&mut self) {
         use super::super::call::Place as At;
