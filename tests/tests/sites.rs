@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::process;
 use keepwarm_tests::tools::{run, run_ok};
 use keepwarm_tests::{Server, get};
-use rustix::process::Signal;
 use serde_json::Value;
 
 /// Both sites boot thousands of lines for a page, on a machine that runs the other tests too.
@@ -270,11 +268,10 @@ fn wp_config(socket: &Path) -> String {
         ("DISABLE_WP_CRON", "true"),
         ("WP_HTTP_BLOCK_EXTERNAL", "true"),
         ("AUTOMATIC_UPDATER_DISABLED", "true"),
-        ("ABSPATH", "__DIR__ . '/'"),
     ] {
         text += &constant(name, value);
     }
-    text + "$table_prefix = 'wp_';\nrequire_once ABSPATH . 'wp-settings.php';\n"
+    text + "$table_prefix = 'wp_';\ndefined('ABSPATH') || define('ABSPATH', __DIR__ . '/');\nrequire_once ABSPATH . 'wp-settings.php';\n"
 }
 
 /// A database of the test's own, on a Unix socket; ended when dropped.
@@ -297,7 +294,9 @@ impl MariaDb {
         install.arg("--no-defaults").args(user).arg(&data);
         run_ok(install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]), PATIENCE);
         let socket = folder.join("db.sock");
-        let mut server = Command::new("/usr/sbin/mariadbd");
+        // A shell that ends it when this process dies, however it does: then its standard input ends.
+        let mut server = Command::new("sh");
+        server.args(["-c", "\"$@\" </dev/null & read line; kill $!; wait $!", "sh", "/usr/sbin/mariadbd"]);
         server.arg("--no-defaults").args(user).arg(&data).arg(format!("--socket={}", socket.display()));
         server.arg(format!("--pid-file={}", folder.join("pid").display()));
         server.args([
@@ -305,7 +304,7 @@ impl MariaDb {
             "--innodb-buffer-pool-size=16M",
             "--innodb-flush-log-at-trx-commit=0",
         ]);
-        server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        server.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let running = Self { child: server.spawn().expect("mariadbd"), socket };
         let deadline = Instant::now() + PATIENCE;
         while !run(&mut running.client("mariadb-admin", &["ping"]), PATIENCE).status.success() {
@@ -329,7 +328,7 @@ impl MariaDb {
 
 impl Drop for MariaDb {
     fn drop(&mut self) {
-        process::signal(self.child.id(), Signal::TERM);
+        drop(self.child.stdin.take());
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.child.try_wait().is_ok_and(|status| status.is_none()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));

@@ -23,7 +23,8 @@ pub(crate) fn start(app: &App) -> io::Result<Start> {
     match app.kind {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
         // A program that serves by itself. The configuration refuses the kinds that are not served.
-        Some(AppKind::Php | AppKind::FastCgi | AppKind::Rack | AppKind::Http) => {
+        Some(AppKind::FastCgi) => crate::fastcgi::start(app, crate::assemble::most(app)),
+        Some(AppKind::Php | AppKind::Rack | AppKind::Http) => {
             Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() })
         }
     }
@@ -75,7 +76,7 @@ fn path_before(first: &Path, rest: Option<OsString>) -> OsString {
 }
 
 /// As configured, else what the language's rules find.
-fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
+pub(crate) fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
     let Some(interpreter) = &app.interpreter else { return default(app) };
     // A path is relative to the configuration, as every other; a worker starts in the app's directory. A name is looked up in PATH.
     match interpreter.components().nth(1) {

@@ -4,6 +4,7 @@ mod adapter;
 mod assemble;
 mod cli;
 mod control;
+mod fastcgi;
 mod language;
 mod readiness;
 mod reload;

@@ -19,11 +19,12 @@ switch ($do) {
         break;
     case 'form':
         $files = [];
-        array_walk_recursive($_FILES, function ($value, $key) use (&$files) {
-            if ($key === 'tmp_name' && $value !== '') {
-                $files[] = ['tmp' => is_uploaded_file($value), 'size' => filesize($value), 'md5' => md5_file($value)];
-            }
-        });
+        foreach ($_FILES as $file) {
+            $names = (array) $file['tmp_name'];
+            array_walk_recursive($names, function ($name) use (&$files) {
+                $files[] = ['tmp' => is_uploaded_file($name), 'size' => filesize($name), 'md5' => md5_file($name)];
+            });
+        }
         json(['post' => $_POST, 'files' => $files, 'get' => $_GET]);
         break;
     case 'input':
@@ -90,20 +91,30 @@ switch ($do) {
         echo 'logged';
         break;
     case 'die':
-        posix_kill(getmypid(), SIGKILL);
+        posix_kill(getmypid(), 9);
         break;
     case 'die-late':
         echo str_repeat('z', 100000);
         flush();
-        posix_kill(getmypid(), SIGKILL);
+        posix_kill(getmypid(), 9);
         break;
     case 'send':
-        header('Content-Type: text/x-handed');
+        header('Content-Type: application/x-handed');
         header('X-Accel-Redirect: ' . $_GET['file']);
         echo 'not this';
         break;
     case 'pid':
         echo getmypid();
+        break;
+    case 'generation':
+        echo getenv('GENERATION');
+        break;
+    case 'slow-count':
+        // Goes on when its client has gone, as a payment would.
+        ignore_user_abort(true);
+        usleep(300000);
+        file_put_contents($_GET['file'], $_GET['id'] . "\n", FILE_APPEND | LOCK_EX);
+        echo $_GET['id'];
         break;
     default:
         http_response_code(400);

@@ -15,7 +15,7 @@ const KINDS: [(&str, AppKind, bool); 6] = [
     ("wsgi", AppKind::Wsgi, true),
     ("asgi", AppKind::Asgi, true),
     ("php", AppKind::Php, false),
-    ("fastcgi", AppKind::FastCgi, false),
+    ("fastcgi", AppKind::FastCgi, true),
     ("rack", AppKind::Rack, false),
     ("http", AppKind::Http, true),
 ];
