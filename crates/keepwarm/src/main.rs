@@ -11,6 +11,7 @@ mod reload;
 mod run;
 mod service_manager;
 mod sources;
+mod users;
 mod watch;
 
 use std::io::{IsTerminal, Write};

@@ -10,7 +10,7 @@ mod net;
 mod route;
 mod server;
 
-pub use app::{App, AppKind, Program, Workers};
+pub use app::{App, AppKind, ProcessLimits, Program, Workers};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listen, LogFormat};
 pub use net::{Bind, Cidr};

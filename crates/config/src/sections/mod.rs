@@ -3,6 +3,7 @@
 mod app;
 mod limits;
 mod listen;
+mod process;
 mod root;
 mod route;
 mod server;

@@ -55,7 +55,7 @@ pub(crate) static ROOT: Section<Root> = Section {
             since: "0.1.0",
             value: &Named {
                 section: &APP,
-                begin: |root, name, span| AppDraft::new(name, span, root.directory.clone()),
+                begin: |root, name, span| AppDraft::new(name, span, root.directory.clone(), &root.server),
                 finish: |root, mut draft, table, cx| {
                     draft.finish(table, cx);
                     root.apps.push(draft);

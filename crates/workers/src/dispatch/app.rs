@@ -145,7 +145,9 @@ impl App {
 
     /// A worker is ready.
     pub(super) fn welcome_worker(&self, link: &Arc<Link>, places: Places, kind: &str, language: &str) {
-        let about = format!("{}, {language}", kind.to_uppercase());
+        // `rack` is a word, the others are letters.
+        let kind_shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
+        let about = format!("{kind_shown}, {language}");
         *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(about);
         // Several at once may also be several threads.
         let blocking = places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php");

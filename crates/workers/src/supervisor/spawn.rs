@@ -209,6 +209,7 @@ impl Thread {
         let mut child = command
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
+            .arg(spec.process.to_string())
             .arg(&spec.directory)
             .args(&spec.command)
             .envs(spec.env.iter().map(|(name, value)| (name, value)))

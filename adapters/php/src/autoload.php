@@ -1,0 +1,18 @@
+<?php
+
+declare(strict_types=1);
+
+/*
+ * Loads the classes of this package by PSR-4, with or without composer; and, in a worker, gives the functions of the web
+ * that the command line's PHP lacks (see functions.php).
+ */
+
+spl_autoload_register(static function (string $class): void {
+    if (strncmp($class, 'Keepwarm\\', 9) === 0) {
+        $file = __DIR__ . '/' . strtr(substr($class, 9), '\\', '/') . '.php';
+        if (is_file($file)) {
+            require $file;
+        }
+    }
+});
+require_once __DIR__ . '/api.php';
