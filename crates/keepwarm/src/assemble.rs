@@ -50,11 +50,11 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        process: process(app),
         contact: match server(app) {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
-        process: process(app),
         preload: app.preload,
         workers: processes(app),
         boot_timeout: app.boot_timeout,

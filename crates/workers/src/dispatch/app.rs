@@ -65,13 +65,13 @@ pub struct App {
 }
 
 #[derive(Debug)]
-struct State {
-    queue: Queue,
+pub(super) struct State {
+    pub(super) queue: Queue,
     /// Workers up to this generation take requests.
     generation: u64,
     /// Workers of a later one that are ready, and their places.
     early: Vec<(Arc<Link>, Places)>,
-    failed: Option<Arc<str>>,
+    pub(super) failed: Option<Arc<str>>,
     retries: RetryBudget,
 }
 
@@ -260,7 +260,7 @@ impl App {
     pub(super) fn submit(&self, job: Job, again: bool) -> Result<(), Overload> {
         let mut state = self.state();
         state.retries.handle_request();
-        if let Some(link) = state.queue.take_place(job.thread, job.is_patient()) {
+        if let Some(link) = state.queue.take_place(&job) {
             drop(state);
             link.give(job);
             return Ok(());
@@ -302,7 +302,7 @@ impl App {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

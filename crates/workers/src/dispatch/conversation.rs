@@ -171,6 +171,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             frame,
             websocket: self.websocket,
             thread: thread_index(),
+            avoid: None,
             since: self.since,
         };
         match self.app.submit(job, self.given > 1) {

@@ -16,6 +16,7 @@
 mod address;
 mod api;
 mod app;
+mod boots;
 mod control;
 mod descriptors;
 mod exit;

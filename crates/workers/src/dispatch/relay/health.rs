@@ -89,13 +89,21 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
         }
         let suspected = lock(&server.suspected).take();
         let Some(policy) = app.policy().server.clone() else { return };
+        if matches!(policy.protocol, Protocol::FastCgi(_)) && link.is_at_work() {
+            // It hears nobody before it has answered its request, and then it has answered.
+            server.owes_answer.store(false, Ordering::Relaxed);
+            continue;
+        }
         let asked = match policy.protocol {
             Protocol::Http => ask(endpoint, &policy).await,
             // It hears nobody while another connection is open.
             Protocol::FastCgi(_) => ask_kept(app, endpoint).await,
         };
         match asked {
-            Ok(()) => server.owes_answer.store(false, Ordering::Relaxed),
+            Ok(()) => {
+                server.owes_answer.store(false, Ordering::Relaxed);
+                link.ponged();
+            }
             Err(why) => {
                 let why = why.unwrap_or_else(|| "it takes no connection".to_owned());
                 tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,

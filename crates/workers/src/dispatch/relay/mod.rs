@@ -37,6 +37,7 @@ use super::app::App;
 use super::call::Call;
 use super::conversation::body::{Source, read_whole};
 use super::fastcgi::{FastCgi, ScriptRoot};
+use super::link::Link;
 use super::quarantine::Trial;
 pub(super) use health::attend;
 pub(super) use place::{Server, ServerLink};
@@ -187,6 +188,8 @@ struct Relay<'a, 'c, C: Dialect> {
     risked: bool,
     /// The next try is on a new connection: one that was kept has failed.
     anew: bool,
+    /// The worker that has failed it last.
+    failed_at: Option<Arc<Link>>,
     /// When it last began to wait for a worker.
     since: Instant,
     /// When the server had said all of its answer.
@@ -209,6 +212,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             given: 0,
             risked: false,
             anew: false,
+            failed_at: None,
             since: Instant::now(),
             ended: None,
             aim,
@@ -278,7 +282,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     }
 
     fn tell_again(&self, why: &'static str) {
-        keepwarm_telemetry::counters::RETRIES.count(why);
+        keepwarm_telemetry::counters::RETRIES.count(&self.app.name, why);
         tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.about, why,
             "the request is given to a worker once more");
     }
@@ -288,6 +292,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let begun = self.call.in_work_since().unwrap_or(ended);
         Times {
+            read: self.since.saturating_duration_since(self.exchange.received()),
             queue: begun.saturating_duration_since(self.since),
             app: ended.saturating_duration_since(begun),
         }

@@ -26,7 +26,7 @@ pub(in crate::dispatch) struct Server {
     /// Where it answers, once it does.
     endpoint: OnceLock<Endpoint>,
     /// Something asks for a look at its health, or it has gone.
-    pub(super) look: Notify,
+    pub(in crate::dispatch) look: Notify,
     /// It was asked, and has not answered.
     pub(super) owes_answer: AtomicBool,
     /// A request has timed out there: one that does not answer now is given up.
@@ -146,6 +146,15 @@ impl Link {
         if self.requests().count() {
             self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
         }
+    }
+
+    /// It is killed for that: perhaps because of what it was asked.
+    pub(super) fn takes_too_much_memory(&self) -> bool {
+        self.lock().condemned.as_ref().is_some_and(|condemned| condemned.verdict == Verdict::Memory)
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.lock().dead
     }
 
     fn is_idle(&self) -> bool {
@@ -277,6 +286,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
             frame: Vec::new(),
             websocket: false,
             thread: thread_index(),
+            avoid: self.failed_at.clone(),
             since: self.since,
         };
         match self.app.submit(job, again) {

@@ -356,7 +356,6 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
             }
-            counters::STALLS.count("expect_ignored");
             self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
         }
         self.expects = None;
@@ -402,7 +401,8 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             server.note_lost(self.relay.call.about.clone());
         }
         if let ClientError::Unanswered(_) = error
-            && let Some(why) = self.relay.may_be_given_again(lease.has_sent(), lease.idle().is_some())
+            && let Some(why) =
+                self.relay.may_be_given_again(&place.link, lease.has_sent(), lease.idle().is_some())
         {
             return Verdict::Again(why);
         }
@@ -450,7 +450,7 @@ fn tell_mended(app: &App, head: &ResponseHead) {
     if !head.mended.any() {
         return;
     }
-    counters::STALLS.count("answer_mended");
+    counters::STALLS.count(&app.name, "answer_mended");
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
         tracing::warn!(app = %app.name, mended = ?head.mended,
             "the application's answers have faults of syntax, which are mended (said once)");

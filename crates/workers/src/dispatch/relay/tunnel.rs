@@ -6,6 +6,7 @@ use std::time::Duration;
 use keepwarm_http1::{BadField, Fields, HopByHop, ResponseHead};
 use keepwarm_net::{Exchange, Wait};
 
+use super::super::call::Item;
 use super::talk::{Talk, UNSENT_ENOUGH};
 use super::{Dialect, Verdict};
 
@@ -37,6 +38,11 @@ impl<C: Dialect> Talk<'_, '_, '_, C> {
     pub(super) fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
         loop {
             let moved = self.poll_downwards(cx) | self.poll_upwards(cx);
+            // It can be said in no protocol that is not known.
+            if let Poll::Ready(Item::Goodbye) = self.relay.call.poll_item(cx) {
+                self.relay.exchange.request_mut().reason.get_or_insert("drained");
+                return Poll::Ready(Verdict::Over);
+            }
             let (Some(tunnel), exchange) = (&self.tunnel, &mut *self.relay.exchange) else {
                 return Poll::Ready(Verdict::Over);
             };
