@@ -87,8 +87,10 @@ const PHP_FUNCTIONS: &str = "header,header_remove,headers_list,headers_sent,head
 fn php(app: &App) -> io::Result<Start> {
     let adapter = adapter::PHP.folder()?;
     // What the adapter reports of leaked state costs milliseconds a request: it is for development.
-    let watched = !app.watch.is_empty() && !app.env.contains_key(PHP_WATCH);
-    let env = if watched { vec![(PHP_WATCH.into(), "1".into())] } else { Vec::new() };
+    let env = match app.watch.is_empty() {
+        true => Vec::new(),
+        false => vec![("KEEPWARM_WATCH".into(), "1".into())],
+    };
     if let Some(command) = own_command(app) {
         return Ok(Start { command, env });
     }
@@ -102,8 +104,6 @@ fn php(app: &App) -> io::Result<Start> {
     }
     Ok(Start { command, env })
 }
-
-const PHP_WATCH: &str = "KEEPWARM_WATCH";
 
 /// That of a program that needs no adapter of ours to be started with.
 fn own_command(app: &App) -> Option<Vec<OsString>> {
