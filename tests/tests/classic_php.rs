@@ -448,6 +448,17 @@ fn a_server_that_is_none_is_not_taken_for_ready() {
 }
 
 #[test]
+fn a_script_is_run_from_the_command_line_with_the_files_beside_it() {
+    let site = keepwarm_tests::apps().join("classic");
+    let server = Server::run(&["index.php", "--bind", "127.0.0.1:0", "--workers", "1"], &site);
+    for (path, text) in
+        [("/", "pong"), ("/info.php/a", "/info.php /a"), ("/style.css", "body { color: black }\n")]
+    {
+        assert_eq!(server.client().patient(LONG).ask(get(path)).text(), text, "{path}");
+    }
+}
+
+#[test]
 fn an_interpreter_that_is_missing_is_named() {
     let server = Server::spawn(&config("php-cgi-of-another-age", 1), |command| {
         prepare_empty(command.get_current_dir().expect("a folder"))

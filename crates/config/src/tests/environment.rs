@@ -181,6 +181,17 @@ fn php_is_told_apart_by_what_the_entry_does() {
 }
 
 #[test]
+fn a_site_of_scripts_is_served_with_its_files_unless_its_routes_say_otherwise() {
+    let mut world = World::default();
+    for path in ["public/index.php", "./public/index.php"] {
+        world.files.insert(path.to_owned(), "<?php echo 1;".to_owned());
+    }
+    let (config, _) = Config::for_target(&world, &target("public/index.php")).expect("a good command line");
+    let folder = config.listens[0].routes[0].try_files.as_deref().expect("a folder");
+    assert!(folder.ends_with("public"), "{}", folder.display());
+}
+
+#[test]
 fn what_means_nothing_to_php_is_refused() {
     for key in ["preload = true", "threads = 4", "concurrency = 10"] {
         let mut world = World::of("");
