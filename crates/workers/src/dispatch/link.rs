@@ -325,6 +325,9 @@ impl Link {
         }
         inner.pulses.retain(|waiting| !waiting.is_closed());
         inner.pulses.push(answered);
+        if let Some(server) = &self.server {
+            return server.look.notify_one();
+        }
         // One that is under way already answers for both.
         if inner.session.ping(PAYLOAD, &mut frame) {
             inner.write(&self.socket, &frame);
