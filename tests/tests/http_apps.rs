@@ -337,17 +337,9 @@ fn with_one_request_at_a_time_others_wait_or_are_refused() {
 #[test]
 fn what_is_wrong_in_syntax_is_mended_and_what_is_wrong_in_framing_is_refused() {
     let server = hostile("");
-    for path in [
-        "/ok",
-        "/bytes",
-        "/chunk-bytes",
-        "/closes",
-        "/until-close",
-        "/bare-lf",
-        "/folded",
-        "/blank-colon",
-        "/many-early",
-    ] {
+    for path in
+        ["/ok", "/bytes", "/chunk-bytes", "/closes", "/until-close", "/bare-lf", "/folded", "/blank-colon"]
+    {
         for _ in 0..2 {
             let response =
                 ask(&server, format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
@@ -377,13 +369,22 @@ fn what_is_wrong_in_syntax_is_mended_and_what_is_wrong_in_framing_is_refused() {
 #[test]
 fn bytes_behind_an_answer_reach_no_other_request() {
     let server = hostile("");
-    for path in ["/trailing", "/late"] {
-        let mut client = server.client().patient(LONG);
-        for _ in 0..20 {
-            assert_eq!(client.ask(get(path)).text(), "hello", "{path}");
-            assert_eq!(client.ask(get("/ok")).text(), "hello", "after {path}");
-        }
+    let mut client = server.client().patient(LONG);
+    for _ in 0..20 {
+        assert_eq!(client.ask(get("/trailing")).text(), "hello");
+        assert_eq!(client.ask(get("/ok")).text(), "hello", "after it");
     }
+}
+
+#[test]
+fn any_number_of_early_answers_is_passed_on() {
+    let server = hostile("");
+    let mut client = server.client().patient(LONG);
+    client.send(get("/many-early"));
+    for _ in 0..50 {
+        assert_eq!(client.head("GET").0, 102, "{client}");
+    }
+    assert_eq!(client.response("GET").text(), "hello");
 }
 
 #[test]
@@ -590,7 +591,8 @@ run lambda { |env|
 
 #[test]
 fn puma_is_served_as_it_is_and_reloaded_without_a_loss() {
-    let command = r#"["sh", "-c", "exec puma -q -t 1:4 -b tcp://127.0.0.1:$PORT @DIR@/app.ru"]"#;
+    // What it prints names its own port, which is not ours.
+    let command = r#"["sh", "-c", "exec puma -q -t 1:4 -b tcp://127.0.0.1:$PORT @DIR@/app.ru >/dev/null"]"#;
     let more = "concurrency = 8\nenv = { COUNT_FILE = \"@DIR@/count\" }";
     let server = Server::spawn(&config(command, 2, more), |command| {
         let file = command.get_args().nth(2).map(std::path::PathBuf::from).expect("the configuration");
