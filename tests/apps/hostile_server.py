@@ -74,10 +74,10 @@ def pid(connection, *_):
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
 
 
-def stop_listening_for_good(connection, *_):
+def stop(*_):
     """Hangs the whole process: nothing is accepted or answered any more."""
     os.kill(os.getpid(), signal.SIGSTOP)
-    connection.sendall(HELLO)
+    threading.Event().wait()
 
 
 def leave(*_):
@@ -111,7 +111,7 @@ BEHAVIOURS = {
         b"HTTP/1.1 200 OK\r\nConnection: close, X-Private\r\nKeep-Alive: timeout=3\r\nX-Private: 1\r\n"
         b"Proxy-Connection: close\r\nContent-Length: 5\r\n\r\nhello"
     ),
-    "/stop": stop_listening_for_good,
+    "/stop": stop,
     "/leave": leave,
 }
 

@@ -35,7 +35,10 @@ pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
     let Some(endpoint) = boot(&link, &app, server).await else { return };
     let Some(policy) = app.policy().server.clone() else { return };
     server.found_at(endpoint.clone());
-    let language = format!("a server at {endpoint}");
+    let language = match &endpoint {
+        Endpoint::Tcp(address) => format!("a server at port {}", address.port()),
+        Endpoint::Unix(_) => format!("a server at {endpoint}"),
+    };
     app.welcome_worker(
         &link,
         Places { streams: policy.concurrency.max(1), ahead: 0 },
