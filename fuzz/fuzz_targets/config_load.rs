@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use keepwarm_config::{Found, Sources, explain, load};
+use keepwarm_config::{Account, Found, Process, Resource, Sources, explain, load};
 use libfuzzer_sys::fuzz_target;
 
 /// The file, an included one behind the first line `---`, and variables in lines `NAME=value` behind the second.
@@ -32,6 +32,26 @@ impl Sources for World<'_> {
             1 => Found::Directory,
             _ => Found::File,
         }
+    }
+
+    fn user(&self, name: &str) -> Option<Account> {
+        name.len().is_multiple_of(2).then(|| Account::numbered(7))
+    }
+
+    fn group(&self, name: &str) -> Option<u32> {
+        name.len().is_multiple_of(2).then_some(7)
+    }
+
+    fn process(&self) -> Process {
+        Process { uid: 0, gid: 0, may_change: self.env.len() % 2 == 0 }
+    }
+
+    fn may_enter(&self, path: &str, _: &Account) -> bool {
+        path.len() % 2 == 0
+    }
+
+    fn hard_limit(&self, resource: Resource) -> Option<u64> {
+        (resource == Resource::Files).then_some(4096)
     }
 
     fn env(&self) -> BTreeMap<String, String> {

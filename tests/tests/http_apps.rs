@@ -481,7 +481,7 @@ fn a_socket_path_that_is_too_long_is_refused_in_words() {
     long.push(format!("keepwarm-{}-{}", std::process::id(), "x".repeat(90)));
     std::fs::create_dir_all(&long).expect("a folder");
     let server = Server::spawn(&config(NODE, 1, "start_retries = 0"), |command| {
-        command.env("XDG_RUNTIME_DIR", &long);
+        command.env("TMPDIR", &long).env("XDG_RUNTIME_DIR", &long);
     });
     assert!(!server.wait_for_exit(LONG).success());
     let log = server.log();

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// One language's adapter.
@@ -21,11 +21,24 @@ pub(crate) const PYTHON: Adapter = Adapter {
     files: include!(concat!(env!("OUT_DIR"), "/python_adapter.rs")),
 };
 
+pub(crate) const RUBY: Adapter = Adapter {
+    language: "ruby",
+    marker: "exe/keepwarm-worker",
+    files: include!(concat!(env!("OUT_DIR"), "/ruby_adapter.rs")),
+};
+
+pub(crate) const PHP: Adapter = Adapter {
+    language: "php",
+    marker: "bin/worker.php",
+    files: include!(concat!(env!("OUT_DIR"), "/php_adapter.rs")),
+};
+
 impl Adapter {
     /// The adapter's folder.
     ///
     /// In this order: `KEEPWARM_ADAPTERS/LANGUAGE`; `../share/keepwarm/adapters/LANGUAGE` beside the binary's folder, where an
-    /// installation puts it; else the files that the binary carries, unpacked once per version into the user's cache.
+    /// installation puts it; else the files that the binary carries, unpacked once per version into a cache: root's is for everybody to
+    /// read, since workers may run as other users.
     ///
     /// # Errors
     /// They could not be unpacked.
@@ -39,7 +52,14 @@ impl Adapter {
         if let Some(installed) = installed.filter(|folder| folder.join(self.marker).is_file()) {
             return Ok(installed);
         }
-        self.unpack(&cache_folder())
+        let mut failure = io::Error::other("there is no folder for a cache");
+        for cache in cache_folders() {
+            match self.unpack(&cache) {
+                Ok(folder) => return Ok(folder),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
     }
 
     /// Writes the files, unless they are there; the folder's name tells which they are.
@@ -55,17 +75,22 @@ impl Adapter {
         if whole && is_ours(&folder)? {
             return Ok(folder);
         }
+        self.remove_left_drafts(cache);
         // Beside its place, then moved there: a second Keepwarm never sees half of it.
         let draft = cache.join(format!(".{language}-{}", std::process::id()));
         let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700);
+        builder.recursive(true).mode(if is_root() { 0o755 } else { 0o700 });
         builder.create(&draft)?;
         for (name, text) in self.files {
             let file = draft.join(name);
             if let Some(parent) = file.parent() {
                 builder.create(parent)?;
             }
-            std::fs::write(file, text)?;
+            std::fs::write(&file, text)?;
+            if is_root() {
+                // Whatever the mask is: see above.
+                std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644))?;
+            }
         }
         let moved = std::fs::rename(&draft, &folder);
         if moved.is_err() {
@@ -75,6 +100,19 @@ impl Adapter {
         }
         Ok(folder)
     }
+
+    /// Removes what processes have left that were killed while they unpacked.
+    fn remove_left_drafts(&self, cache: &Path) {
+        let start = format!(".{}-", self.language);
+        // An error: there is no such folder yet.
+        for entry in std::fs::read_dir(cache).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let process = name.to_str().and_then(|name| name.strip_prefix(&start)?.parse::<u32>().ok());
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
+    }
 }
 
 /// Code from a folder that another user can write to is not run.
@@ -83,15 +121,19 @@ fn is_ours(folder: &Path) -> io::Result<bool> {
     Ok(about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0)
 }
 
-fn cache_folder() -> PathBuf {
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// In the order in which they are tried.
+fn cache_folders() -> Vec<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    match (absolute("XDG_CACHE_HOME"), absolute("HOME")) {
-        (Some(cache), _) => cache.join("keepwarm"),
-        (None, Some(home)) => home.join(".cache/keepwarm"),
-        (None, None) => {
-            std::env::temp_dir().join(format!("keepwarm-{}", rustix::process::geteuid().as_raw()))
-        }
-    }
+    let own = absolute("XDG_CACHE_HOME").map(|cache| cache.join("keepwarm"));
+    let system = is_root().then(|| PathBuf::from("/var/cache/keepwarm"));
+    let home = absolute("HOME").map(|home| home.join(".cache/keepwarm"));
+    let user = rustix::process::geteuid().as_raw();
+    let temporary = std::env::temp_dir().join(format!("keepwarm-{user}"));
+    own.into_iter().chain(system).chain(home).chain([temporary]).collect()
 }
 
 #[cfg(test)]
@@ -106,6 +148,12 @@ mod tests {
         std::fs::write(folder.join("src/keepwarm/wire.py"), "damaged").unwrap();
         assert_eq!(PYTHON.unpack(&cache).unwrap(), folder);
         assert_ne!(std::fs::read_to_string(folder.join("src/keepwarm/wire.py")).unwrap(), "damaged");
+        // The number is above every process's.
+        let left = cache.join(".python-4999999");
+        std::fs::create_dir(&left).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(PYTHON.unpack(&cache).unwrap(), folder);
+        assert!(!left.exists());
         std::fs::remove_dir_all(cache).unwrap();
     }
 }

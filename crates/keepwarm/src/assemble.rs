@@ -14,7 +14,9 @@ use keepwarm_edge::{
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
-use keepwarm_workers::supervisor::{AppSpec, Contact, Recycling, Scaling};
+use keepwarm_workers::supervisor::{
+    AppSpec, Contact, Credentials, Limit, ProcessSettings, Recycling, Scaling,
+};
 
 use crate::language;
 
@@ -31,8 +33,13 @@ pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
 /// # Errors
 /// Its adapter could not be put in its place.
 pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
-    let mut env: Vec<(OsString, OsString)> =
-        app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let mut env: Vec<(OsString, OsString)> = Vec::new();
+    if let Some(user) = &app.run_as {
+        let name = OsString::from(&user.name);
+        env.push(("HOME".into(), user.home.clone().into()));
+        env.extend([("USER".into(), name.clone()), ("LOGNAME".into(), name)]);
+    }
+    env.extend(app.env.iter().map(|(name, value)| (name.into(), value.into())));
     let start = language::start(app)?;
     env.extend(start.env);
     if !app.watch.is_empty() {
@@ -47,6 +54,7 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
+        process: process(app),
         preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
@@ -61,6 +69,27 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
         scaling: scaling(app),
         hang_timeout: Some(hang_timeout(app)),
     })
+}
+
+/// What an app's workers are as processes.
+fn process(app: &App) -> ProcessSettings {
+    let limits = &app.limits;
+    let limits = [
+        (Limit::Files, limits.files),
+        (Limit::Memory, limits.memory),
+        (Limit::Processes, limits.processes),
+        (Limit::Core, limits.core),
+        (Limit::Cpu, limits.cpu),
+    ];
+    ProcessSettings {
+        credentials: app.run_as.as_ref().map(|user| Credentials {
+            uid: user.uid,
+            gid: user.gid,
+            groups: user.groups.clone(),
+        }),
+        umask: app.umask,
+        limits: limits.into_iter().filter_map(|(limit, value)| Some((limit, value?))).collect(),
+    }
 }
 
 /// What a request may take, an idle worker may take to answer that it is there: an app may have work of its own between two requests.
@@ -164,7 +193,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
 }
 
 /// How the workers of an app are spoken to that are servers by themselves.
-fn server(app: &App) -> Option<ServerPolicy> {
+pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
     /// An event loop takes many; what bounds it is the memory of that many requests.
     const CONCURRENCY: usize = 1000;
     (app.kind == Some(AppKind::Http)).then(|| ServerPolicy {

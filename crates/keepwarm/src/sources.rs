@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use keepwarm_config::{Found, Sources};
+use keepwarm_config::{Account, Found, Process, Resource, Sources};
+
+use crate::users;
 
 /// The file system and this process's environment.
 #[derive(Debug)]
@@ -36,6 +38,26 @@ impl Sources for World {
             Ok(_) => Found::File,
             Err(_) => Found::Nothing,
         }
+    }
+
+    fn user(&self, name: &str) -> Option<Account> {
+        users::user(name)
+    }
+
+    fn group(&self, name: &str) -> Option<u32> {
+        users::group(name)
+    }
+
+    fn process(&self) -> Process {
+        users::process()
+    }
+
+    fn may_enter(&self, path: &str, user: &Account) -> bool {
+        users::may_enter(Path::new(path), user)
+    }
+
+    fn hard_limit(&self, resource: Resource) -> Option<u64> {
+        users::hard_limit(resource)
     }
 
     fn env(&self) -> BTreeMap<String, String> {

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::sources::Account;
+
 /// `[app.NAME]`: an application and how its workers are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct App {
@@ -15,6 +17,12 @@ pub struct App {
     pub directory: PathBuf,
     /// Variables set for the workers on top of Keepwarm's own environment: `env_file`, then `env` over it.
     pub env: BTreeMap<String, String>,
+    /// Whom the workers run as: the app's `user` and `group`, else those of `[server]`. `None`: as Keepwarm itself.
+    pub run_as: Option<Account>,
+    /// File mode mask of the workers. `None`: Keepwarm's own.
+    pub umask: Option<u32>,
+    /// Resource limits of a worker.
+    pub limits: ProcessLimits,
     /// The language's interpreter. `None`: found by the adapter's rules (a virtual environment beside the app, then `PATH`).
     pub interpreter: Option<PathBuf>,
     /// Arguments for the interpreter, before the adapter's own.
@@ -53,6 +61,21 @@ pub struct App {
     pub queue_timeout: Duration,
     /// Development: globs, relative to `directory`; a change recycles the workers. Empty: off.
     pub watch: Vec<String>,
+}
+
+/// `[app.NAME.limits]`: resource limits of a process, soft and hard alike. `None`: as Keepwarm's own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// Open files.
+    pub files: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Processes of the user.
+    pub processes: Option<u64>,
+    /// Bytes of a core file.
+    pub core: Option<u64>,
+    /// Seconds of processor time.
+    pub cpu: Option<u64>,
 }
 
 /// What a worker runs.
@@ -108,6 +131,9 @@ impl App {
             kind: None,
             directory,
             env: BTreeMap::new(),
+            run_as: None,
+            umask: None,
+            limits: ProcessLimits::default(),
             interpreter: None,
             options: Vec::new(),
             workers: Workers::Auto,

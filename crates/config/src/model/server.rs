@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Cidr, Limits, LogFormat};
+use crate::sources::Account;
 
 /// `[server]`: what concerns the whole process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,10 @@ pub struct Server {
     pub drain_delay: Duration,
     /// Where and how the process logs.
     pub log: Log,
+    /// The user of workers whose app names none. `None`: Keepwarm's own.
+    pub user: Option<Account>,
+    /// Their group. `None`: the user's.
+    pub group: Option<u32>,
     /// File that holds the process id while the process lives.
     pub pid_file: Option<PathBuf>,
     /// Peers whose `Forwarded` and `X-Forwarded-*` are believed. Empty: nobody's.
@@ -29,6 +34,8 @@ impl Default for Server {
             shutdown_grace: Duration::from_secs(30),
             drain_delay: Duration::ZERO,
             log: Log::default(),
+            user: None,
+            group: None,
             pid_file: None,
             trusted_proxies: Vec::new(),
             limits: Limits::default(),

@@ -1,15 +1,18 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::process::PROCESS_LIMITS;
 use crate::checker::Checker;
-use crate::key::{Key, Preset, Reload, Section, Set};
-use crate::model::{App, AppKind, Program};
+use crate::key::{Key, Preset, Reload, Section, Set, Sub};
+use crate::model::{App, AppKind, Program, Server};
+use crate::php::returns_app;
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Kinds, LocalPath, OrWord, Runnable, Size, Strings,
-    Time, WorkerCount,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, LocalPath, Mask, OrWord, Runnable,
+    Size, Strings, Time, Users, WorkerCount,
 };
+use crate::sources::Account;
 
 /// `[app.NAME]` as it was read.
 pub(crate) struct AppDraft {
@@ -20,30 +23,100 @@ pub(crate) struct AppDraft {
     entry: Option<(String, Span)>,
     command: Option<Vec<String>>,
     env_file: BTreeMap<String, String>,
+    user: Option<(Account, Span)>,
+    group: Option<(u32, Span)>,
+    /// Those of `[server]`.
+    default_user: Option<Account>,
+    default_group: Option<u32>,
 }
 
 impl AppDraft {
-    pub(crate) fn new(name: &str, span: Span, directory: PathBuf) -> AppDraft {
+    pub(crate) fn new(name: &str, span: Span, directory: PathBuf, server: &Server) -> AppDraft {
         let app = App::new(name.to_owned(), Program::Command(Vec::new()), directory);
-        AppDraft { span, app, entry: None, command: None, env_file: BTreeMap::new() }
+        AppDraft {
+            span,
+            app,
+            entry: None,
+            command: None,
+            env_file: BTreeMap::new(),
+            user: None,
+            group: None,
+            default_user: server.user.clone(),
+            default_group: server.group,
+        }
     }
 
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.check_program(table, cx);
+        if let Some((entry, _)) = &self.entry {
+            self.app.kind = self.app.kind.or_else(|| told(entry, &self.app.directory, cx));
+        }
+        self.settle_user(table, cx);
         self.check_memory(table, cx);
         self.check_capacity(table, cx);
+        self.check_preload(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
         self.app.env = env;
         if let Some((entry, _)) = self.entry.take() {
-            self.app.kind = self.app.kind.or_else(|| AppKind::of_entry(&entry));
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
             self.app.kind = self.app.kind.or(Some(AppKind::Http));
             self.app.program = Program::Command(command);
         }
+    }
+
+    /// Whom the workers run as, if that is somebody else than this process, and whether they can.
+    fn settle_user(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        let own = cx.sources.process();
+        let user = self.user.as_ref().map(|(user, _)| user).or(self.default_user.as_ref()).cloned();
+        // The group of `[server]` is for its user: an app with a user of its own has that user's.
+        let default_group = self.default_group.filter(|_| self.user.is_none());
+        let group = self.group.map(|(group, _)| group).or(default_group);
+        if user.is_none() && group.is_none() {
+            return;
+        }
+        let span = self.user.as_ref().map(|(_, span)| *span).or(self.group.map(|(_, span)| span));
+        let mut account = user.unwrap_or_else(|| {
+            cx.sources.user(&own.uid.to_string()).unwrap_or_else(|| Account::numbered(own.uid))
+        });
+        account.gid = group.unwrap_or(account.gid);
+        if (account.uid, account.gid) == (own.uid, own.gid) && !own.may_change {
+            // That is who this process is, with the groups that it was given.
+            return;
+        }
+        let name = cx.name();
+        if !own.may_change {
+            let whom = match account.uid == own.uid {
+                true => "in another group than Keepwarm's".to_owned(),
+                false => format!("as `{}`", account.name),
+            };
+            let message = format!("the workers of `{name}` are to run {whom}, which takes root to start");
+            let problem = cx
+                .problem(span.unwrap_or(self.span), message)
+                .expected("no `user` and no `group`, or those that Keepwarm itself runs as")
+                .help("start Keepwarm as root: its workers run as whom they are told to");
+            cx.push(problem);
+            return;
+        }
+        let directory = self.app.directory.to_string_lossy().into_owned();
+        if !cx.sources.may_enter(&directory, &account) {
+            let at = table.entry("directory").map(|entry| entry.value.span).or(span).unwrap_or(self.span);
+            let problem = cx
+                .problem(
+                    at,
+                    format!(
+                        "the user `{}` of `{name}` may not enter its directory ({directory})",
+                        account.name
+                    ),
+                )
+                .expected("a directory that this user may enter, and all above it")
+                .help("`chmod o+x` or a group of that user opens a directory for it");
+            cx.push(problem);
+        }
+        self.app.run_as = Some(account);
     }
 
     fn check_program(&self, table: &Table, cx: &mut Checker<'_>) {
@@ -152,9 +225,19 @@ impl AppDraft {
         }
     }
 
+    /// PHP cannot fork a process that is ready: its connections and its opcache would be shared.
+    fn check_preload(&self, table: &Table, cx: &mut Checker<'_>) {
+        let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
+        let Some(entry) = table.entry("preload").filter(|_| php && self.app.preload) else { return };
+        let word = self.app.kind.map_or("", AppKind::word);
+        let message = format!("`preload` means nothing to an app of kind \"{word}\"");
+        let problem = cx.problem(entry.key_span, message);
+        cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
+    }
+
     fn check_entry(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some((entry, span)) = &self.entry else { return };
-        let told = AppKind::of_entry(entry).filter(|_| table.entry("kind").is_none());
+        let told = table.entry("kind").is_none().then(|| told(entry, &self.app.directory, cx)).flatten();
         let Some(kind) = told.filter(|kind| !kind.is_served()) else { return };
         let name = cx.name();
         let message = format!(
@@ -164,6 +247,18 @@ impl AppDraft {
         let problem = cx.problem(*span, message).expected("a WSGI or ASGI app");
         cx.push(problem);
     }
+}
+
+/// The kind that an entry tells: by its ending, and of PHP by what is in the file.
+fn told(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
+    let kind = AppKind::of_entry(entry)?;
+    if kind != AppKind::Php {
+        return Some(kind);
+    }
+    // A file that is not there is the worker's to complain of: it may come with a deploy.
+    let script =
+        cx.sources.read(&directory.join(entry).to_string_lossy()).is_ok_and(|text| !returns_app(&text));
+    Some(if script { AppKind::FastCgi } else { AppKind::Php })
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -206,9 +301,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kind",
             brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333), `\"asgi\"` (ASGI 3) or `\"http\"` (a program that serves HTTP by itself).",
+            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests; `\"http\"` for a program that serves HTTP by itself.",
             default: Preset::Words(
-                "told by the app\'s signature when it has been loaded; `\"http\"` with `command`",
+                "`http` with `command`; Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; else by the app's signature when it has been loaded",
             ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
@@ -250,11 +345,55 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(EnvFile, |draft: &mut AppDraft, env| draft.env_file = env),
         },
         Key {
+            name: "user",
+            brief: "User of the workers",
+            long: "A name, or a number in quotes. With it come the user's groups, and `HOME`, `USER` and `LOGNAME`. Needs root, unless it is the user that Keepwarm runs as.",
+            default: Preset::Words("`server.user`, else that of Keepwarm"),
+            right: "user = \"shop\"",
+            wrong: "user = \"nobody-of-that-name\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Users, |draft: &mut AppDraft, user| draft.user = Some(user)),
+        },
+        Key {
+            name: "group",
+            brief: "Group of the workers, in place of the user's own",
+            long: "A name, or a number in quotes. The user's further groups stay.",
+            default: Preset::Words("that of the user"),
+            right: "group = \"www\"",
+            wrong: "group = \"no-group-of-that-name\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Groups, |draft: &mut AppDraft, group| draft.group = Some(group)),
+        },
+        Key {
+            name: "umask",
+            brief: "Permissions that files made by the workers do not get",
+            long: "",
+            default: Preset::Words("that of Keepwarm"),
+            right: "umask = \"027\"",
+            wrong: "umask = 27",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Mask, |draft: &mut AppDraft, mask| draft.app.umask = Some(mask)),
+        },
+        Key {
+            name: "limits",
+            brief: "What a worker process may use of the system",
+            long: "",
+            default: Preset::Words("as each key says"),
+            right: "limits = { files = 1024, core = 0 }",
+            wrong: "limits = 1024",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Sub(&PROCESS_LIMITS, |draft: &mut AppDraft| &mut draft.app.limits),
+        },
+        Key {
             name: "interpreter",
             brief: "The language's interpreter",
             long: "A path, or a name that is looked up in `PATH`. A relative path counts from the directory of the main configuration file.",
             default: Preset::Words(
-                "the virtual environment that is active or stands beside the app, then `python3`",
+                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`",
             ),
             right: "interpreter = \"/srv/shop/.venv/bin/python\"",
             wrong: "interpreter = \"/no/such/python\"",
@@ -496,9 +635,6 @@ pub(crate) static APP: Section<AppDraft> = Section {
                 |draft: &mut AppDraft, watch| draft.app.watch = watch,
             ),
         },
-        Key::later("user", "User of the workers"),
-        Key::later("group", "Group of the workers"),
-        Key::later("umask", "File mode mask of the workers"),
     ],
 };
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 use super::limits::LIMITS;
 use crate::key::{Key, Preset, Reload, Section, Set, Sub};
 use crate::model::{Log, LogLevel, Server};
-use crate::shape::{Cidrs, Count, FORMATS, InDirectory, OrWord, Time, Words};
+use crate::raw::Span;
+use crate::shape::{Cidrs, Count, FORMATS, Groups, InDirectory, OrWord, Time, Users, Words};
+use crate::sources::Account;
 
 pub(crate) static SERVER: Section<Server> = Section {
     keys: &[
@@ -62,6 +64,28 @@ pub(crate) static SERVER: Section<Server> = Section {
             value: &Sub(&LOG, |server: &mut Server| &mut server.log),
         },
         Key {
+            name: "user",
+            brief: "User of the workers whose app names none",
+            long: "Needs root, unless it is the user that Keepwarm runs as. Keepwarm itself stays who it is: it must be able to open logs anew, bind addresses of a new configuration, and start workers of every user.",
+            default: Preset::Words("that of Keepwarm"),
+            right: "user = \"shop\"",
+            wrong: "user = \"nobody-of-that-name\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Users, |server: &mut Server, (user, _): (Account, Span)| server.user = Some(user)),
+        },
+        Key {
+            name: "group",
+            brief: "Group of the workers whose app names neither user nor group",
+            long: "",
+            default: Preset::Words("that of the user"),
+            right: "group = \"www\"",
+            wrong: "group = \"no-group-of-that-name\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Groups, |server: &mut Server, (group, _): (u32, Span)| server.group = Some(group)),
+        },
+        Key {
             name: "pid_file",
             brief: "File that holds the process id while the process lives",
             long: "A relative path counts from the directory of the main configuration file. `keepwarm reload` finds the process by it.",
@@ -94,8 +118,6 @@ pub(crate) static SERVER: Section<Server> = Section {
             since: "0.1.0",
             value: &Sub(&LIMITS, |server: &mut Server| &mut server.limits),
         },
-        Key::later("user", "User to become"),
-        Key::later("group", "Group to become"),
         Key::later("tls_dev", "TLS with a certificate made on the spot"),
     ],
 };

@@ -120,6 +120,16 @@ fn a_target_needs_no_file() {
 }
 
 #[test]
+fn a_rackup_file_is_a_rack_app() {
+    for entry in ["config.ru", "app/shop.rb"] {
+        let target = Target { watch: true, ..target(entry) };
+        let config = Config::for_target(&World::default(), &target).unwrap().0;
+        assert_eq!(config.apps[0].kind, Some(AppKind::Rack), "{entry}");
+        assert_eq!(config.apps[0].watch, ["**/*.rb", "**/*.ru"], "{entry}");
+    }
+}
+
+#[test]
 fn options_of_the_command_line_go_before_variables() {
     let mut world = World::default();
     for (name, value) in [
@@ -149,8 +159,6 @@ fn what_a_command_line_gets_wrong() {
     let wrong =
         Target { bind: vec!["8080".to_owned()], workers: Some("four".to_owned()), ..target("shop:app") };
     golden(&report(&wrong), "target-options");
-    golden(&report(&target("config.ru")), "target-rack");
-    golden(&report(&target("public/index.php")), "target-php");
     golden(&report(&target("server.js")), "target-server");
     golden(&report(&Target::default()), "target-none");
 }
@@ -164,6 +172,34 @@ fn a_command_of_a_command_line_is_a_server() {
     let [app] = &config.apps[..] else { panic!("one app") };
     assert_eq!((app.name.as_str(), app.kind), ("node", Some(crate::AppKind::Http)));
     assert_eq!(app.program, crate::Program::Command(command));
+}
+
+#[test]
+fn php_is_told_apart_by_what_the_entry_does() {
+    let kind = |text: Option<&str>| {
+        let mut world = World::default();
+        for path in ["public/index.php", "./public/index.php"] {
+            world.files.extend(text.map(|text| (path.to_owned(), text.to_owned())));
+        }
+        match Config::for_target(&world, &target("public/index.php")) {
+            Ok((config, _)) => config.apps[0].kind.map(|kind| kind.word().to_owned()),
+            Err(report) => Some(report.to_string()),
+        }
+    };
+    assert_eq!(kind(Some("<?php return function (array $context) {};")).as_deref(), Some("php"));
+    assert_eq!(kind(None).as_deref(), Some("php"), "the worker says that it is not there");
+    assert!(kind(Some("<?php echo 1;")).unwrap().contains("fastcgi"));
+}
+
+#[test]
+fn what_means_nothing_to_php_is_refused() {
+    for key in ["preload = true", "threads = 4", "concurrency = 10"] {
+        let mut world = World::of("");
+        let text = WHOLE.replace("workers = 2", key).replace("shop:app", "public/index.php");
+        world.files.insert(ROOT.to_owned(), text);
+        let report = load(&world, ROOT).unwrap_err().to_string();
+        assert!(report.contains("means nothing to an app of kind \"php\""), "{key}: {report}");
+    }
 }
 
 /// Holds a report against `tests/golden/bad/NAME.txt`.
@@ -202,6 +238,26 @@ fn what_cannot_be_read_is_told() {
 
     struct Bytes(World);
     impl crate::Sources for Bytes {
+        fn user(&self, _: &str) -> Option<crate::Account> {
+            None
+        }
+
+        fn group(&self, _: &str) -> Option<u32> {
+            None
+        }
+
+        fn process(&self) -> crate::Process {
+            crate::Process { uid: 0, gid: 0, may_change: true }
+        }
+
+        fn may_enter(&self, _: &str, _: &crate::Account) -> bool {
+            true
+        }
+
+        fn hard_limit(&self, _: crate::Resource) -> Option<u64> {
+            None
+        }
+
         fn read(&self, _: &str) -> std::io::Result<Vec<u8>> {
             Ok(b"[server]\nthreads = \"\xff\"\n".to_vec())
         }

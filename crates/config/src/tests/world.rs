@@ -1,17 +1,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use crate::sources::{Found, Sources};
+use crate::sources::{Account, Found, Process, Resource, Sources};
 
 /// A file system and an environment in memory.
 ///
-/// Golden files describe theirs in comments: `#% env NAME=value`, and `#% file PATH` with the file's lines behind it,
+/// Golden files describe theirs in comments: `#% env NAME=value`, `#% unprivileged`, and `#% file PATH` with the file's lines behind it,
 /// each after `#| `.
 #[derive(Debug, Default, Clone)]
 pub(super) struct World {
     pub(super) files: BTreeMap<String, String>,
     pub(super) directories: BTreeSet<String>,
     pub(super) env: BTreeMap<String, String>,
+    /// Not root.
+    pub(super) unprivileged: bool,
 }
 
 pub(super) const ROOT: &str = "keepwarm.toml";
@@ -21,9 +23,18 @@ impl World {
     pub(super) fn of(text: &str) -> World {
         let mut world = World::default();
         world.files.insert(ROOT.to_owned(), text.to_owned());
-        for directory in
-            [".", "/", "/run", "/srv/shop", "/var/log", "conf.d", "public", "public/assets", "var/files"]
-        {
+        for directory in [
+            ".",
+            "/",
+            "/root",
+            "/run",
+            "/srv/shop",
+            "/var/log",
+            "conf.d",
+            "public",
+            "public/assets",
+            "var/files",
+        ] {
             world.directories.insert(directory.to_owned());
         }
         for (path, content) in [
@@ -35,7 +46,9 @@ impl World {
         }
         let mut file = None;
         for line in text.lines() {
-            if let Some(variable) = line.strip_prefix("#% env ") {
+            if line == "#% unprivileged" {
+                world.unprivileged = true;
+            } else if let Some(variable) = line.strip_prefix("#% env ") {
                 let (name, value) = variable.split_once('=').expect("#% env NAME=value");
                 world.env.insert(name.to_owned(), value.to_owned());
             } else if let Some(path) = line.strip_prefix("#% file ") {
@@ -79,6 +92,39 @@ impl Sources for World {
         } else {
             Found::Nothing
         }
+    }
+
+    fn user(&self, name: &str) -> Option<Account> {
+        let (uid, gid) = match name {
+            "root" | "0" => (0, 0),
+            "shop" | "1000" => (1000, 1000),
+            "www" | "33" => (33, 33),
+            _ => return None,
+        };
+        let name = if uid == 1000 { "shop" } else { name };
+        Some(Account { name: name.to_owned(), uid, gid, groups: vec![gid], home: "/home".into() })
+    }
+
+    fn group(&self, name: &str) -> Option<u32> {
+        [("root", 0), ("shop", 1000), ("www", 33)]
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, gid)| *gid)
+    }
+
+    fn process(&self) -> Process {
+        match self.unprivileged {
+            true => Process { uid: 1000, gid: 1000, may_change: false },
+            false => Process { uid: 0, gid: 0, may_change: true },
+        }
+    }
+
+    fn may_enter(&self, path: &str, user: &Account) -> bool {
+        user.uid == 0 || path != "/root"
+    }
+
+    fn hard_limit(&self, resource: Resource) -> Option<u64> {
+        (self.unprivileged && resource == Resource::Files).then_some(4096)
     }
 
     fn env(&self) -> BTreeMap<String, String> {

@@ -1,5 +1,7 @@
 //! Reload: a new configuration, new workers; and the recycling of apps whose source files have changed.
 
+use keepwarm_config::Config;
+
 use super::server::{Server, set_apps};
 use crate::control::ReloadRequest;
 use crate::{assemble, watch};
@@ -30,6 +32,7 @@ impl Server {
     async fn try_reload(&mut self) -> Result<String, String> {
         let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let admin = self.listeners.open_admin(&config, Some(&self.admin))?;
         let opened = self.listeners.open(&config)?;
         // Before the workers load what is watched. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
         let watch = (!watch::is_same(self.watch.as_ref(), &config)).then(|| watch::start(&config));
@@ -38,9 +41,17 @@ impl Server {
         for app in config.apps.iter().filter(|app| self.config.app(&app.name).is_none()) {
             self.links.set_app(&app.name, assemble::policy(app));
         }
-        let report = self.supervisor.reload(specs).await.map_err(|failure| told(&failure))?;
+        self.prepare(&config);
+        let report = match self.supervisor.reload(specs).await {
+            Ok(report) => report,
+            Err(failure) => {
+                self.prepare(&self.config);
+                return Err(told(&failure));
+            }
+        };
         set_apps(&config, &self.links);
         self.listeners.apply(&config, opened, &self.links)?;
+        self.admin.apply(config.admin.as_ref(), admin)?;
         for key in self.config.restart_keys(&config) {
             tracing::warn!("{key} changes with a restart only");
         }
@@ -48,6 +59,7 @@ impl Server {
             self.watch = watch;
         }
         self.config = config;
+        self.show();
         self.guard_files();
         let apps: Vec<&str> = report.apps.iter().map(|app| &**app).collect();
         Ok(format!(
@@ -56,6 +68,11 @@ impl Server {
             report.generation,
             apps.join(", ")
         ))
+    }
+
+    /// The workers that come may be of another kind than those that serve.
+    fn prepare(&self, config: &Config) {
+        config.apps.iter().for_each(|app| self.links.prepare(&app.name, assemble::server(app)));
     }
 
     /// Replaces the workers of these apps, and of no others; those of an app that does not start go on.

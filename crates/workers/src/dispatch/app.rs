@@ -59,18 +59,20 @@ pub struct App {
     warned_hop_by_hop: AtomicBool,
     /// The connections to workers that are servers by themselves, and what is known of those.
     pub(super) servers: Servers,
+    /// How workers that are being started for a reload are to be spoken to, if they are servers.
+    next_server: Mutex<Option<Option<ServerPolicy>>>,
     /// What its workers say about themselves.
     about: Mutex<Option<String>>,
 }
 
 #[derive(Debug)]
-struct State {
-    queue: Queue,
+pub(super) struct State {
+    pub(super) queue: Queue,
     /// Workers up to this generation take requests.
     generation: u64,
     /// Workers of a later one that are ready, and their places.
     early: Vec<(Arc<Link>, Places)>,
-    failed: Option<Arc<str>>,
+    pub(super) failed: Option<Arc<str>>,
     retries: RetryBudget,
 }
 
@@ -94,6 +96,7 @@ impl App {
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
             servers: Servers::default(),
+            next_server: Mutex::default(),
             about: Mutex::default(),
         })
     }
@@ -110,6 +113,20 @@ impl App {
     /// What its requests have met since this was asked last.
     pub(super) fn load(&self) -> Load {
         self.state().queue.load()
+    }
+
+    /// How workers that are started from now on are spoken to; those that serve, from when the others take their place.
+    pub(super) fn prepare(&self, server: Option<ServerPolicy>) {
+        *self.next_server() = Some(server);
+    }
+
+    /// How the workers that were started last are spoken to.
+    pub(super) fn server_policy(&self) -> Option<ServerPolicy> {
+        self.next_server().clone().unwrap_or_else(|| self.policy().server.clone())
+    }
+
+    fn next_server(&self) -> MutexGuard<'_, Option<Option<ServerPolicy>>> {
+        self.next_server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests waiting for a worker.
@@ -141,7 +158,9 @@ impl App {
 
     /// A worker is ready.
     pub(super) fn welcome_worker(&self, link: &Arc<Link>, places: Places, kind: &str, language: &str) {
-        let about = format!("{}, {language}", kind.to_uppercase());
+        // `rack` is a word, the others are letters.
+        let kind_shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
+        let about = format!("{kind_shown}, {language}");
         *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(about);
         // Several at once may also be several threads.
         let blocking = places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php");
@@ -162,6 +181,10 @@ impl App {
     /// Workers up to this generation take requests.
     pub(super) fn promote(&self, generation: u64) {
         self.quarantine.forget();
+        if let Some(server) = self.next_server().take() {
+            let policy = AppPolicy { server, ..AppPolicy::clone(&self.policy()) };
+            self.policy.store(Arc::new(policy));
+        }
         let mut state = self.state();
         state.generation = generation;
         let ready: Vec<_> =
@@ -296,7 +319,7 @@ impl App {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
 //! Runs IN THE CHILD, between the fork and the worker's own program: Keepwarm's binary, started again as
-//! `keepwarm __launch PARENT DIRECTORY COMMAND...`.
+//! `keepwarm __launch PARENT SETTINGS DIRECTORY COMMAND...`.
 //!
 //! What would otherwise be unsafe code between fork and exec is ordinary code here. It gets the wire's socket, if the worker is to have one, as standard
 //! input, and pipes to the log as standard output and error; it leaves by becoming the command.
@@ -14,6 +14,7 @@ use std::process::{Command, exit};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setsid};
 
+use super::ProcessSettings;
 use super::descriptors::close_inherited;
 use super::priority;
 
@@ -53,20 +54,18 @@ impl Failure {
 /// Returns only when it failed.
 fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     let parent = args.next().and_then(|pid| pid.to_str()?.parse().ok()).and_then(Pid::from_raw);
-    let (Some(parent), Some(directory), Some(program)) = (parent, args.next(), args.next()) else {
+    let settings = args.next().and_then(|settings| ProcessSettings::parse(settings.to_str()?));
+    let (Some(parent), Some(settings), Some(directory), Some(program)) =
+        (parent, settings, args.next(), args.next())
+    else {
         return Failure { message: format!("{LAUNCH} is not for use by hand"), status: CANNOT_EXECUTE };
     };
     close_inherited();
-    if let Err(failure) = detach(parent) {
-        return failure;
-    }
-    if let Some(nice) = std::env::var_os(QUIET) {
-        priority::begin(nice.to_str().and_then(|nice| nice.parse().ok()));
-    }
-    let wire = match has_wire().then(move_wire).transpose() {
+    let wire = match prepare(&settings, parent) {
         Ok(wire) => wire,
         Err(failure) => return failure,
     };
+    // As the worker's user, who may enter less, or more.
     if let Err(error) = std::env::set_current_dir(&directory) {
         return Failure::new(format_args!("the directory {} cannot be entered", directory.display()), error);
     }
@@ -86,10 +85,21 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     }
 }
 
-/// Own session and process group, so that no terminal signal comes here and the whole group can be killed; and an end with
-/// the parent.
-fn detach(parent: Pid) -> Result<(), Failure> {
+/// Makes this process what a worker is, and gives the number of the wire, if it has one.
+fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<Option<i32>, Failure> {
+    // A session and process group of its own: no terminal signal comes here, and the whole group can be killed.
     setsid().map_err(|error| Failure::new("no session of its own", error))?;
+    if let Some(nice) = std::env::var_os(QUIET) {
+        priority::begin(nice.to_str().and_then(|nice| nice.parse().ok()));
+    }
+    let wire = has_wire().then(move_wire).transpose()?;
+    settings.apply().map_err(|(what, error)| Failure::new(what, error))?;
+    end_with(parent)?;
+    Ok(wire)
+}
+
+/// An end with the parent. After the last change of the user, which would undo it.
+fn end_with(parent: Pid) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Failure::new("no parent-death signal", error))?;
     // The parent may have died before the signal was asked for; then it will never come.

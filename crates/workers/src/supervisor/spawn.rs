@@ -198,7 +198,7 @@ impl Thread {
     }
 
     fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
-        let (line, stdin) = self.line(launch.spec.contact)?;
+        let (line, stdin) = self.line(&launch.spec)?;
         let (pipes, stdout, stderr) = worker_pipes()?;
         let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
@@ -209,6 +209,7 @@ impl Thread {
         let mut child = command
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
+            .arg(spec.process.to_string())
             .arg(&spec.directory)
             .args(&spec.command)
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
@@ -237,11 +238,12 @@ impl Thread {
     }
 
     /// The way to reach a worker, and what it gets as standard input: its end of the wire, or nothing.
-    fn line(&mut self, contact: Contact) -> io::Result<(Line, Stdio)> {
-        match contact {
+    fn line(&mut self, spec: &AppSpec) -> io::Result<(Line, Stdio)> {
+        match spec.contact {
             Contact::Wire => wire().map(|(ours, theirs)| (Line::Wire(ours), Stdio::from(theirs))),
             Contact::Server => {
-                let addresses = self.addresses.hand_out()?;
+                let owner = spec.process.credentials.as_ref().map(|owner| (owner.uid, owner.gid));
+                let addresses = self.addresses.hand_out(owner)?;
                 if let Some(folder) = self.addresses.take_new_folder() {
                     self.tell_guardian(&list::add_folder(&folder));
                     self.folder = Some(folder);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Exit;
+use super::{Exit, ProcessSettings};
 
 /// How an app's workers are run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub struct AppSpec {
     pub env: Vec<(OsString, OsString)>,
     /// How it is spoken to.
     pub contact: Contact,
+    /// What they are as processes.
+    pub process: ProcessSettings,
     /// The command loads the app once and forks the workers (`spec/wire.md` §9).
     pub preload: bool,
     /// How many processes; at least one is started.
@@ -76,6 +78,7 @@ impl AppSpec {
             directory: PathBuf::from("."),
             env: Vec::new(),
             contact: Contact::Wire,
+            process: ProcessSettings::default(),
             preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),

@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
     let (Some(app), Some(server)) = (link.app.upgrade(), &link.server) else { return };
     let Some(endpoint) = boot(&link, &app, server).await else { return };
-    let Some(policy) = app.policy().server.clone() else { return };
+    let Some(policy) = app.server_policy() else { return };
     server.found_at(endpoint.clone());
     let language = match &endpoint {
         Endpoint::Tcp(address) => format!("a server at port {}", address.port()),
@@ -61,7 +61,7 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
     let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
     let mut hinted = false;
     while !link.lock().dead {
-        let policy = app.policy().server.clone()?;
+        let policy = app.server_policy()?;
         let mut told = None;
         for place in &places {
             match ask(place, &policy).await {
@@ -90,9 +90,12 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
             return;
         }
         let suspected = lock(&server.suspected).take();
-        let Some(policy) = app.policy().server.clone() else { return };
+        let Some(policy) = app.server_policy() else { return };
         match ask(endpoint, &policy).await {
-            Ok(()) => server.owes_answer.store(false, Ordering::Relaxed),
+            Ok(()) => {
+                server.owes_answer.store(false, Ordering::Relaxed);
+                link.ponged();
+            }
             Err(why) => {
                 let why = why.unwrap_or_else(|| "it takes no connection".to_owned());
                 tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,

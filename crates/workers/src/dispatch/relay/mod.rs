@@ -248,7 +248,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     }
 
     fn tell_again(&self, why: &'static str) {
-        keepwarm_telemetry::counters::RETRIES.count(why);
+        keepwarm_telemetry::counters::RETRIES.count(&self.app.name, why);
         tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.about, why,
             "the request is given to a worker once more");
     }
@@ -258,6 +258,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let begun = self.call.in_work_since().unwrap_or(ended);
         Times {
+            read: self.since.saturating_duration_since(self.exchange.received()),
             queue: begun.saturating_duration_since(self.since),
             app: ended.saturating_duration_since(begun),
         }

@@ -1,0 +1,82 @@
+use crate::key::{Key, Preset, Reload, Section, Set};
+use crate::model::ProcessLimits;
+use crate::shape::{Count, Limited, Seconds, Size};
+use crate::sources::Resource;
+
+const COUNT_MAX: u32 = 1 << 30;
+const SIZE_MAX: u64 = 1 << 50;
+
+/// `[app.NAME.limits]`: resource limits of a worker process (`setrlimit(2)`), soft and hard alike.
+pub(super) static PROCESS_LIMITS: Section<ProcessLimits> = Section {
+    keys: &[
+        Key {
+            name: "files",
+            brief: "Open files and sockets of a worker",
+            long: "RLIMIT_NOFILE.",
+            default: Preset::Words("as Keepwarm's own, which it raises to the hard limit"),
+            right: "files = 1024",
+            wrong: "files = 3",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                Limited(Resource::Files, Count { min: 16, max: COUNT_MAX }),
+                |limits: &mut ProcessLimits, value| limits.files = Some(value),
+            ),
+        },
+        Key {
+            name: "memory",
+            brief: "Address space of a worker",
+            long: "RLIMIT_AS: an allocation beyond it fails inside the app. It counts what is reserved, which is often far more than what is used; `kill_memory` counts what is used.",
+            default: Preset::Words("none"),
+            right: "memory = \"4GiB\"",
+            wrong: "memory = \"1MiB\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                Limited(Resource::Memory, Size { min: 16 << 20, max: SIZE_MAX }),
+                |limits: &mut ProcessLimits, value| limits.memory = Some(value),
+            ),
+        },
+        Key {
+            name: "processes",
+            brief: "Processes and threads of the worker's user",
+            long: "RLIMIT_NPROC: all of that user's on the system are counted together; it does not bind root.",
+            default: Preset::Words("none"),
+            right: "processes = 256",
+            wrong: "processes = 0",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                Limited(Resource::Processes, Count { min: 1, max: COUNT_MAX }),
+                |limits: &mut ProcessLimits, value| limits.processes = Some(value),
+            ),
+        },
+        Key {
+            name: "core",
+            brief: "Size of a core file; 0: none is written",
+            long: "RLIMIT_CORE.",
+            default: Preset::Words("as Keepwarm's own"),
+            right: "core = 0",
+            wrong: "core = \"none\"",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                Limited(Resource::Core, Size { min: 0, max: SIZE_MAX }),
+                |limits: &mut ProcessLimits, value| limits.core = Some(value),
+            ),
+        },
+        Key {
+            name: "cpu",
+            brief: "Processor time of a worker in its whole life; past it the kernel ends it",
+            long: "RLIMIT_CPU, in whole seconds. A worker that ends so is replaced like one that has died: a bound for what runs away, not a way to recycle.",
+            default: Preset::Words("none"),
+            right: "cpu = \"1h\"",
+            wrong: "cpu = 60",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(Limited(Resource::Cpu, Seconds), |limits: &mut ProcessLimits, value| {
+                limits.cpu = Some(value)
+            }),
+        },
+    ],
+};

@@ -1,0 +1,140 @@
+//! The users and groups of the system, and what this process may do about them.
+
+use std::ffi::CString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use keepwarm_config::{Account, Process, Resource};
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use rustix::process::{getegid, geteuid, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+
+/// The user of this name or number; a number that no user has is one without a name.
+pub(crate) fn user(name: &str) -> Option<Account> {
+    let number = name.parse::<u32>().ok();
+    let found = match number {
+        Some(uid) => User::from_uid(Uid::from_raw(uid)).ok().flatten(),
+        None => User::from_name(name).ok().flatten(),
+    };
+    match (found, number) {
+        (Some(user), _) => Some(account(user)),
+        // The largest number stands for none.
+        (None, Some(uid)) if uid < u32::MAX => Some(Account::numbered(uid)),
+        (None, _) => None,
+    }
+}
+
+fn account(user: User) -> Account {
+    let groups = CString::new(user.name.as_str())
+        .ok()
+        .and_then(|name| getgrouplist(&name, user.gid).ok())
+        .unwrap_or_else(|| vec![user.gid]);
+    Account {
+        name: user.name,
+        uid: user.uid.as_raw(),
+        gid: user.gid.as_raw(),
+        groups: groups.into_iter().map(Gid::as_raw).collect(),
+        home: user.dir,
+    }
+}
+
+/// The group of this name or number.
+pub(crate) fn group(name: &str) -> Option<u32> {
+    match name.parse::<u32>() {
+        Ok(gid) => Some(gid).filter(|&gid| gid < u32::MAX),
+        Err(_) => Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw()),
+    }
+}
+
+/// What this process is.
+pub(crate) fn process() -> Process {
+    let both = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    Process { uid: geteuid().as_raw(), gid: getegid().as_raw(), may_change: may(both) }
+}
+
+/// In a container also root may do less.
+fn may(what: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(what))
+}
+
+/// Whether a user may enter a directory and those above it, by their modes. Where more than the modes decides, the answer is yes: who tries
+/// learns the truth.
+pub(crate) fn may_enter(directory: &Path, user: &Account) -> bool {
+    if user.uid == 0 {
+        return true;
+    }
+    let whole = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf());
+    whole.ancestors().all(|step| {
+        let Ok(about) = std::fs::metadata(step) else { return true };
+        let shift = match () {
+            () if about.uid() == user.uid => 6,
+            () if about.gid() == user.gid || user.groups.contains(&about.gid()) => 3,
+            () => 0,
+        };
+        about.mode() >> shift & 1 == 1 || has_access_list(step)
+    })
+}
+
+fn has_access_list(path: &Path) -> bool {
+    let mut none: [u8; 0] = [];
+    rustix::fs::getxattr(path, "system.posix_acl_access", &mut none).is_ok_and(|size| size > 0)
+}
+
+/// The highest that this process may set a limit to.
+pub(crate) fn hard_limit(resource: Resource) -> Option<u64> {
+    let kind = match resource {
+        Resource::Files => rustix::process::Resource::Nofile,
+        Resource::Memory => rustix::process::Resource::As,
+        Resource::Processes => rustix::process::Resource::Nproc,
+        Resource::Core => rustix::process::Resource::Core,
+        Resource::Cpu => rustix::process::Resource::Cpu,
+    };
+    if !may(CapabilitySet::SYS_RESOURCE) {
+        return getrlimit(kind).maximum;
+    }
+    // The kernel's own bound, which holds for everybody.
+    let bound = PathBuf::from("/proc/sys/fs/nr_open");
+    match resource {
+        Resource::Files => std::fs::read_to_string(bound).ok()?.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_by_name_and_by_number() {
+        let root = user("root").unwrap();
+        assert_eq!((root.uid, root.gid, root.name.as_str()), (0, 0, "root"));
+        assert_eq!(user("0").unwrap(), root);
+        assert_eq!(user("no-user-of-that-name"), None);
+        assert_eq!(user("3999999999").unwrap().gid, 3_999_999_999);
+        assert_eq!(group("root"), Some(0));
+        assert_eq!(group("no-group-of-that-name"), None);
+    }
+
+    #[test]
+    fn who_may_enter_a_directory() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = std::env::temp_dir().join(format!("keepwarm-enter-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let about = std::fs::metadata(&directory).unwrap();
+        let owner = Account { gid: about.gid(), groups: vec![], ..Account::numbered(about.uid()) };
+        let member = Account { groups: vec![about.gid()], ..Account::numbered(3_999_999_998) };
+        let stranger = Account::numbered(3_999_999_999);
+        for (mode, of_owner, of_member, of_stranger) in [
+            (0o700, true, false, false),
+            (0o710, true, true, false),
+            (0o711, true, true, true),
+            (0o701, true, false, true),
+        ] {
+            std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
+            for (who, may) in [(&owner, of_owner), (&member, of_member), (&stranger, of_stranger)] {
+                assert_eq!(may_enter(&directory, who), may, "{mode:o} {who:?}");
+            }
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -1,0 +1,158 @@
+//! What a worker is as a process: told by Keepwarm as one argument of the launcher, and carried out IN THE CHILD.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::{Gid as FileGroup, Mode, Uid as FileUser, fchown};
+use rustix::process::{Resource, Rlimit, setrlimit, umask};
+
+/// Whom a worker runs as.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Credentials {
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// All its groups.
+    pub groups: Vec<u32>,
+}
+
+/// What is limited for a worker, soft and hard alike (`setrlimit(2)`).
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Limit {
+    /// Open files.
+    Files,
+    /// Bytes of address space.
+    Memory,
+    /// Processes of the user.
+    Processes,
+    /// Bytes of a core file.
+    Core,
+    /// Seconds of processor time.
+    Cpu,
+}
+
+/// What a worker has otherwise than Keepwarm; by default nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ProcessSettings {
+    /// Another user.
+    pub credentials: Option<Credentials>,
+    /// Another mask for the modes of files.
+    pub umask: Option<u32>,
+    /// Other limits.
+    pub limits: Vec<(Limit, u64)>,
+}
+
+const LIMITS: [(Limit, &str, Resource); 5] = [
+    (Limit::Files, "files", Resource::Nofile),
+    (Limit::Memory, "memory", Resource::As),
+    (Limit::Processes, "processes", Resource::Nproc),
+    (Limit::Core, "core", Resource::Core),
+    (Limit::Cpu, "cpu", Resource::Cpu),
+];
+
+/// As the launcher takes it: `uid=1000,gid=1000,groups=1000+4,umask=18,files=1024`.
+impl fmt::Display for ProcessSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if let Some(Credentials { uid, gid, groups }) = &self.credentials {
+            let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+            parts.push(format!("uid={uid},gid={gid},groups={}", groups.join("+")));
+        }
+        parts.extend(self.umask.map(|mask| format!("umask={mask}")));
+        for (limit, value) in &self.limits {
+            let name = LIMITS.iter().find(|(known, ..)| known == limit).map_or("", |(_, name, _)| name);
+            parts.push(format!("{name}={value}"));
+        }
+        f.write_str(&parts.join(","))
+    }
+}
+
+impl ProcessSettings {
+    /// Reads what [`Display`](fmt::Display) writes.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut settings = Self::default();
+        let mut credentials = Credentials { uid: 0, gid: 0, groups: Vec::new() };
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=')?;
+            match name {
+                "uid" => credentials.uid = value.parse().ok()?,
+                "gid" => credentials.gid = value.parse().ok()?,
+                "groups" => {
+                    let groups = value.split('+').filter(|group| !group.is_empty());
+                    credentials.groups = groups.map(|group| group.parse().ok()).collect::<Option<_>>()?;
+                    settings.credentials = Some(credentials.clone());
+                }
+                "umask" => settings.umask = Some(value.parse().ok()?),
+                _ => {
+                    let (limit, ..) = LIMITS.iter().find(|(_, known, _)| *known == name)?;
+                    settings.limits.push((*limit, value.parse().ok()?));
+                }
+            }
+        }
+        Some(settings)
+    }
+
+    /// Makes this process so. The parent-death signal is to be asked for afterwards: a change of the user forgets it.
+    ///
+    /// # Errors
+    /// What could not be done, in words, and why.
+    pub(super) fn apply(&self) -> Result<(), (String, io::Error)> {
+        // Before the user changes, who may not raise a limit.
+        for (limit, value) in &self.limits {
+            let Some((_, name, resource)) = LIMITS.iter().find(|(known, ..)| known == limit) else {
+                continue;
+            };
+            let both = Rlimit { current: Some(*value), maximum: Some(*value) };
+            setrlimit(*resource, both)
+                .map_err(|error| (format!("the limit {name} cannot be set to {value}"), error.into()))?;
+        }
+        if let Some(mask) = self.umask {
+            umask(Mode::from_bits_truncate(mask));
+        }
+        self.credentials.as_ref().map_or(Ok(()), become_user)
+    }
+}
+
+fn become_user(Credentials { uid, gid, groups }: &Credentials) -> Result<(), (String, io::Error)> {
+    // `/dev/stdout` and `/dev/stderr` are opened anew by some programs, which needs a pipe of one's own.
+    let (user, group) = (FileUser::from_raw(*uid), FileGroup::from_raw(*gid));
+    for pipe in [rustix::stdio::stdout().as_fd(), rustix::stdio::stderr().as_fd()] {
+        // An error: such programs fail, and say so.
+        let _ = fchown(pipe, Some(user), Some(group));
+    }
+    let failed = |what: &str, error: nix::Error| (what.to_owned(), io::Error::from(error));
+    let groups: Vec<nix::unistd::Gid> =
+        groups.iter().map(|&group| nix::unistd::Gid::from_raw(group)).collect();
+    nix::unistd::setgroups(&groups).map_err(|error| failed("the groups cannot be set", error))?;
+    nix::unistd::setgid(nix::unistd::Gid::from_raw(*gid))
+        .map_err(|error| failed(&format!("the group {gid} cannot be set"), error))?;
+    nix::unistd::setuid(nix::unistd::Uid::from_raw(*uid))
+        .map_err(|error| failed(&format!("the user {uid} cannot be set"), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_were_written() {
+        let all = ProcessSettings {
+            credentials: Some(Credentials { uid: 1000, gid: 33, groups: vec![33, 4] }),
+            umask: Some(0o027),
+            limits: vec![(Limit::Files, 1024), (Limit::Cpu, 60)],
+        };
+        assert_eq!(all.to_string(), "uid=1000,gid=33,groups=33+4,umask=23,files=1024,cpu=60");
+        let lonely = ProcessSettings {
+            credentials: Some(Credentials { uid: 1, gid: 2, groups: Vec::new() }),
+            ..ProcessSettings::default()
+        };
+        for settings in [all, lonely, ProcessSettings::default()] {
+            assert_eq!(ProcessSettings::parse(&settings.to_string()), Some(settings));
+        }
+        for nonsense in ["uid", "uid=x", "files=-1", "other=1", "groups=1+x"] {
+            assert_eq!(ProcessSettings::parse(nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What a worker is as a process: user, group, mask, directory, environment, limits; and what is refused before anything starts.
+//!
+//! These tests run as root, as the others that trace processes do: only root starts workers of other users.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::{Server, get, tools};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const LONG: Duration = Duration::from_secs(30);
+
+const APP: &str = r#"
+import grp, json, os, resource, subprocess, sys
+
+def application(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/child":
+        body = str(subprocess.Popen(["sleep", "1000"]).pid).encode()
+    elif path == "/devices":
+        with open("/dev/stderr", "w") as err:
+            err.write("through the device\n")
+        body = b"ok"
+    else:
+        name = os.path.join(os.environ.get("MADE", "/nowhere"), "made")
+        if os.path.isdir(os.path.dirname(name)):
+            open(name, "w").close()
+        limits = {name: resource.getrlimit(getattr(resource, "RLIMIT_" + name)) for name in ("NOFILE", "AS", "NPROC", "CORE", "CPU")}
+        mask = os.umask(0)
+        os.umask(mask)
+        body = json.dumps({
+            "uid": os.getresuid(), "gid": os.getresgid(), "groups": sorted(os.getgroups()), "mask": mask, "directory": os.getcwd(),
+            "limits": limits, "home": os.environ.get("HOME"), "user": os.environ.get("USER"), "a": os.environ.get("A"), "b": os.environ.get("B"),
+            "flags": sys.flags.dev_mode, "executable": sys.executable, "watch": os.environ.get("KEEPWARM_WATCH"), "pid": os.getpid(),
+        }).encode()
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+"#;
+
+/// A configuration whose app lives in a folder that everybody may enter; `app` are its keys.
+fn config(server: &str, app: &str) -> String {
+    format!(
+        "[server]\n{server}\n[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
+         [app.app]\nentry = \"about:application\"\ndirectory = \"@DIR@/app\"\nworkers = 1\n{app}\n"
+    )
+}
+
+fn prepare(command: &mut Command) {
+    let folder = command.get_current_dir().expect("a folder").to_path_buf();
+    let app = folder.join("app");
+    std::fs::create_dir(&app).expect("a folder");
+    std::fs::write(app.join("about.py"), APP).expect("the app");
+    for folder in [&folder, &app] {
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("for everybody");
+    }
+}
+
+#[track_caller]
+fn start(server: &str, app: &str) -> Server {
+    Server::start_with(&config(server, app), prepare).warm("/")
+}
+
+fn about(server: &Server) -> Value {
+    server.client().patient(LONG).ask(get("/")).json()
+}
+
+fn id(of: &str, name: &str) -> u64 {
+    let printed = tools::run_ok(Command::new("getent").args([of, name]), LONG);
+    printed.split(':').nth(2).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+#[test]
+fn workers_run_as_their_user_with_its_groups_and_home() {
+    let server = start("", "user = \"nobody\"");
+    let about = about(&server);
+    let (uid, gid) = (id("passwd", "nobody"), id("group", "nogroup"));
+    assert_eq!(about["uid"], serde_json::json!([uid, uid, uid]));
+    assert_eq!(about["gid"], serde_json::json!([gid, gid, gid]));
+    assert_eq!(about["groups"], serde_json::json!([gid]));
+    assert_eq!(about["user"], "nobody");
+    assert_eq!(about["home"], "/nonexistent");
+    assert_eq!(server.ask(get("/devices")).text(), "ok", "the pipes are the worker's own");
+    server.wait_for_log("through the device", LONG);
+}
+
+#[test]
+fn a_group_of_its_own_and_numbers() {
+    let server = start(
+        "",
+        "user = \"12345\"\ngroup = \"daemon\"\numask = \"027\"\nenv = { MADE = \"/tmp\", HOME = \"/srv\" }",
+    );
+    let about = about(&server);
+    let daemon = id("group", "daemon");
+    assert_eq!(about["uid"], serde_json::json!([12345, 12345, 12345]));
+    assert_eq!(about["gid"], serde_json::json!([daemon, daemon, daemon]));
+    assert_eq!(about["mask"], 0o027);
+    assert_eq!(about["home"], "/srv", "what the app's environment says counts");
+    let made = std::fs::metadata("/tmp/made").expect("a file of the worker's");
+    assert_eq!((made.uid(), u64::from(made.gid()), made.mode() & 0o777), (12345, daemon, 0o640));
+    std::fs::remove_file("/tmp/made").expect("removed");
+}
+
+#[test]
+fn the_servers_user_is_that_of_workers_without_one() {
+    let server = start("user = \"nobody\"\ngroup = \"daemon\"", "");
+    assert_eq!(about(&server)["uid"][0], id("passwd", "nobody"));
+    assert_eq!(about(&server)["gid"][0], id("group", "daemon"));
+    // Keepwarm itself stays who it is: it can reload to another.
+    server.configure(&config("user = \"nobody\"", "user = \"daemon\""));
+    server.signal(Signal::HUP);
+    wait_until("another user", LONG, || about(&server)["uid"][0] == id("passwd", "daemon"));
+    assert_eq!(about(&server)["gid"][0], id("group", "daemon"), "and its own group, not that of the server");
+}
+
+#[test]
+fn limits_bind_the_worker() {
+    let limits = "limits = { files = 200, memory = \"4GiB\", processes = 5000, core = 0, cpu = \"90s\" }";
+    for user in ["", "user = \"nobody\"\n"] {
+        let server = start("", &format!("{user}{limits}"));
+        let limits = about(&server)["limits"].clone();
+        assert_eq!(limits["NOFILE"], serde_json::json!([200, 200]));
+        assert_eq!(limits["AS"], serde_json::json!([4_u64 << 30, 4_u64 << 30]));
+        assert_eq!(limits["NPROC"], serde_json::json!([5000, 5000]));
+        assert_eq!(limits["CORE"], serde_json::json!([0, 0]));
+        assert_eq!(limits["CPU"], serde_json::json!([90, 90]));
+    }
+}
+
+#[test]
+fn directory_environment_interpreter_and_options() {
+    let server = Server::start_with(
+        &config("", "env_file = \"@DIR@/env\"\nenv = { B = \"over\" }\ninterpreter = \"@DIR@/python\"\noptions = [\"-X\", \"dev\"]"),
+        |command| {
+            prepare(command);
+            let folder = command.get_current_dir().expect("a folder").to_path_buf();
+            std::fs::write(folder.join("env"), "A=from the file\nB=under\n").expect("a file");
+            let python = tools::run_ok(Command::new("python3").args(["-c", "import sys; print(sys.executable)"]), LONG);
+            std::os::unix::fs::symlink(python.trim(), folder.join("python")).expect("a link");
+        },
+    )
+    .warm("/");
+    let about = about(&server);
+    assert_eq!(about["directory"], server.folder().join("app").to_str().expect("UTF-8"));
+    assert_eq!((about["a"].as_str(), about["b"].as_str()), (Some("from the file"), Some("over")));
+    assert_eq!(about["flags"], true);
+    assert_eq!(about["executable"], server.folder().join("python").to_str().expect("UTF-8"));
+    assert_eq!(about["watch"], Value::Null);
+}
+
+#[test]
+fn workers_of_another_user_end_with_keepwarm_however_it_ends() {
+    let server = start("", "user = \"nobody\"");
+    let child: u32 = server.ask(get("/child")).text().parse().expect("a pid");
+    let worker = about(&server)["pid"].as_u64().expect("a pid") as u32;
+    server.signal(Signal::KILL);
+    server.wait_for_exit(LONG);
+    wait_until("all have ended", LONG, || !process::alive(worker) && !process::alive(child));
+}
+
+/// Refused with status 2 by a start and by `--dry-run`, and by a reload of what runs.
+#[track_caller]
+fn refused(app: &str, told: &[&str]) {
+    let config = config("", app);
+    for dry in [false, true] {
+        let server = Server::spawn(&config, |command| {
+            prepare(command);
+            command.args(dry.then_some("--dry-run"));
+        });
+        assert_eq!(server.wait_for_exit(LONG).code(), Some(2), "{}", server.log());
+        for told in told {
+            assert!(server.log().contains(told), "no {told:?} in\n{}", server.log());
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    refused(
+        "user = \"no-such-user\"",
+        &["keepwarm.toml:11:8", "`app.app.user` is `no-such-user`, and there is no such user"],
+    );
+    refused("group = \"no-such-group\"", &["keepwarm.toml:11:9", "and there is no such group"]);
+    refused("umask = \"8\"", &["keepwarm.toml:11:9", "octal"]);
+    let above = std::fs::read_to_string("/proc/sys/fs/nr_open")
+        .expect("a limit")
+        .trim()
+        .parse::<u64>()
+        .expect("a number")
+        + 1;
+    refused(&format!("limits = {{ files = {above} }}"), &["keepwarm.toml:11:20", "above the hard limit"]);
+}
+
+#[test]
+fn a_directory_that_the_user_may_not_enter_is_refused() {
+    let server = Server::spawn(&config("", "user = \"nobody\""), |command| {
+        prepare(command);
+        let app = command.get_current_dir().expect("a folder").join("app");
+        std::fs::set_permissions(app, std::fs::Permissions::from_mode(0o700)).expect("closed");
+    });
+    assert_eq!(server.wait_for_exit(LONG).code(), Some(2));
+    let log = server.log();
+    assert!(
+        log.contains("keepwarm.toml:9:13") && log.contains("`nobody` of `app.app` may not enter"),
+        "{log}"
+    );
+}
+
+#[test]
+fn under_sighup_what_cannot_be_leaves_what_ran() {
+    let server = start("", "");
+    let before = about(&server)["pid"].clone();
+    for (app, told) in [
+        ("user = \"no-such-user\"", "there is no such user"),
+        ("limits = { files = 1 }", "app.app.limits.files"),
+    ] {
+        let mark = server.mark();
+        server.configure(&config("", app));
+        server.signal(Signal::HUP);
+        server.wait_for_log_after(mark, told, LONG);
+        assert_eq!(about(&server)["pid"], before);
+    }
+}
+
+/// Runs `keepwarm run --dry-run` as nobody, with these limits of open files.
+fn as_nobody(folder: &Path, config: &str) -> String {
+    let file = folder.join("keepwarm.toml");
+    std::fs::write(&file, config).expect("the configuration");
+    let binary = folder.join("keepwarm");
+    std::fs::copy(keepwarm_tests::keepwarm(), &binary).expect("a copy");
+    let script = format!(
+        "ulimit -n 500; exec setpriv --reuid=nobody --regid=nogroup --clear-groups {} run --dry-run --config {}",
+        binary.display(),
+        file.display()
+    );
+    let output = tools::run(Command::new("bash").arg("-c").arg(script).current_dir(folder), LONG);
+    format!(
+        "{}{}{:?}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+        output.status.code()
+    )
+}
+
+#[test]
+fn who_is_not_root_changes_no_user_and_raises_no_limit() {
+    let server = start("", "");
+    let folder = server.folder().join("other");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("for everybody");
+    let whole = |app: &str| config("", app).replace("@DIR@", server.folder().to_str().expect("UTF-8"));
+    let told = as_nobody(&folder, &whole("user = \"daemon\""));
+    assert!(
+        told.contains("the workers of `app.app` are to run as `daemon`, which takes root")
+            && told.ends_with("Some(2)"),
+        "{told}"
+    );
+    let told = as_nobody(&folder, &whole("limits = { files = 501 }"));
+    assert!(told.contains("above the hard limit of this process, which is 500"), "{told}");
+    // Its own user is no change.
+    let told = as_nobody(&folder, &whole("user = \"nobody\"\nlimits = { files = 500 }"));
+    assert!(told.ends_with("Some(0)"), "{told}");
+}
