@@ -149,16 +149,15 @@ struct Exchange {
     /// A byte of the answer came.
     heard: bool,
     answer_ended: bool,
-    /// Reads since the last event.
-    reads: usize,
-    /// The event that came last was a head, and took several reads.
-    head_in_pieces: bool,
     /// The server has shut its side.
     eof: bool,
     /// Bytes at the front of the buffer that were given out.
     given_out: usize,
     /// Room to read with.
     large: bool,
+    /// Reads that brought a part of the head that is being read, or was last.
+    head_reads: u32,
+    head_whole: bool,
 }
 
 impl<C: Codec> Client<C> {
@@ -260,8 +259,12 @@ impl<C: Codec> Client<C> {
                 }
                 event => {
                     self.read.consume(decoded.consumed);
-                    self.exchange.head_in_pieces = event == Event::Head && self.exchange.reads > 1;
-                    self.exchange.reads = 0;
+                    match event {
+                        // What is left is of the next head, and came with this one.
+                        Event::Informational => self.exchange.head_reads = u32::from(!self.read.is_empty()),
+                        Event::Head => self.exchange.head_whole = true,
+                        _ => {}
+                    }
                     self.exchange.answer_ended = event == Event::End;
                     return Poll::Ready(Ok(event));
                 }
@@ -273,7 +276,7 @@ impl<C: Codec> Client<C> {
                 Ok(0) => self.exchange.eof = true,
                 Ok(_) => {
                     self.exchange.heard = true;
-                    self.exchange.reads += 1;
+                    self.exchange.head_reads += u32::from(!self.exchange.head_whole);
                 }
                 Err(error) => return Poll::Ready(self.handle_eof(Some(error))),
             }
@@ -334,11 +337,6 @@ impl<C: Codec> Client<C> {
         self.io.shutdown_write();
     }
 
-    /// Whether the head that has just come took several reads: the server wrote it in pieces.
-    pub fn head_came_in_pieces(&self) -> bool {
-        self.exchange.head_in_pieces
-    }
-
     /// The head that came last.
     pub fn head(&self) -> &ResponseHead {
         &self.head
@@ -357,6 +355,11 @@ impl<C: Codec> Client<C> {
     /// Whether a byte of the answer came.
     pub fn has_heard(&self) -> bool {
         self.exchange.heard
+    }
+
+    /// Whether several reads were needed for the head of the answer, though it is small: the server wrote it in pieces.
+    pub fn head_came_in_pieces(&self) -> bool {
+        self.exchange.head_reads > 1
     }
 
     /// When it was opened.

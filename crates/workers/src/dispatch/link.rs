@@ -141,8 +141,11 @@ impl Link {
 
     /// Sends a request, for which the caller has taken a place.
     pub(super) fn give(self: &Arc<Self>, mut job: Job) {
-        if self.server.is_some() {
-            return self.offer(&job.call);
+        match (&self.server, job.frame.is_empty()) {
+            (Some(_), true) => return self.offer(&job.call),
+            (None, false) => {}
+            // The last reload has made another kind of app of it.
+            (Some(_), false) | (None, true) => return self.refuse(&job.call),
         }
         let mut inner = self.lock();
         let stream = match job.websocket {
