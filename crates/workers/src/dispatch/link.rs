@@ -390,3 +390,6 @@ pub(super) enum BodyKind {
 
 /// Bytes that may wait for a worker's socket before no more are added.
 const UNSENT_ENOUGH: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests;
