@@ -9,6 +9,7 @@ mod clients;
 mod oracle;
 mod seed;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -109,13 +110,15 @@ fn trouble(service: &Service, seed: u64, time: Duration) -> Vec<Seen> {
             })
             .collect();
         let mut random = Random::new(seed, 1000);
+        let mut done: BTreeMap<&str, u32> = BTreeMap::new();
         let end = Instant::now() + time;
         while Instant::now() < end {
-            service.make_trouble(&mut random);
+            *done.entry(service.make_trouble(&mut random)).or_default() += 1;
             // The pace of trouble, not a wait for anything.
             std::thread::sleep(Duration::from_millis(random.below(700)));
         }
         stop.store(true, Ordering::Relaxed);
+        println!("trouble: {done:?}");
         clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
     })
 }
@@ -163,15 +166,31 @@ impl Service {
         }
     }
 
-    fn make_trouble(&self, random: &mut Random) {
-        let Some(pid) = self.pid() else { return };
+    /// Makes some trouble; which, in a word.
+    fn make_trouble(&self, random: &mut Random) -> &'static str {
+        let Some(pid) = self.pid() else { return "none" };
         match random.below(20) {
-            0..8 => self.kill_a_worker(pid, random),
-            8..12 => self.reload(pid),
-            12..14 => process::signal(pid, Signal::TTIN),
-            14..16 => process::signal(pid, Signal::TTOU),
-            16..18 => self.upgrade(pid),
-            _ => {}
+            0..8 => {
+                self.kill_a_worker(pid, random);
+                "kill"
+            }
+            8..12 => {
+                self.reload(pid);
+                "reload"
+            }
+            12..14 => {
+                process::signal(pid, Signal::TTIN);
+                "more"
+            }
+            14..16 => {
+                process::signal(pid, Signal::TTOU);
+                "fewer"
+            }
+            16..18 => {
+                self.upgrade(pid);
+                "upgrade"
+            }
+            _ => "none",
         }
     }
 
