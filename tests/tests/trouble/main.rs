@@ -211,10 +211,14 @@ impl Service {
         wait_until("the reload is over", LONG, || ends(&self.log()) > before);
     }
 
-    /// Upgrades, and waits until another process is the service.
+    /// Upgrades, and waits until another process is the service, or it is said that there will be none.
     fn upgrade(&self, old: u32) {
+        let refusals = || self.log().matches("not upgraded").count();
+        let before = refusals();
         process::signal(old, Signal::USR2);
-        wait_until("another process is the service", LONG, || self.pid().is_some_and(|pid| pid != old));
+        wait_until("the upgrade is over", LONG, || {
+            self.pid().is_some_and(|pid| pid != old) || refusals() > before
+        });
     }
 
     /// Ends the service, and waits until nothing of it is left.
