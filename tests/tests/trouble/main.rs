@@ -111,16 +111,28 @@ fn trouble(service: &Service, seed: u64, time: Duration) -> Vec<Seen> {
             .collect();
         let mut random = Random::new(seed, 1000);
         let mut done: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut under_way = None;
         let end = Instant::now() + time;
         while Instant::now() < end {
-            *done.entry(service.make_trouble(&mut random)).or_default() += 1;
+            *done.entry(service.make_trouble(&mut random, &mut under_way)).or_default() += 1;
             // The pace of trouble, not a wait for anything.
             std::thread::sleep(Duration::from_millis(random.below(700)));
+        }
+        if let Some(change) = under_way {
+            wait_until("the last change is over", LONG, || service.is_over(&change));
         }
         stop.store(true, Ordering::Relaxed);
         println!("trouble: {done:?}");
         clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
     })
+}
+
+/// A reload or an upgrade.
+struct UnderWay {
+    /// The process that was the service before.
+    pid: u32,
+    /// How many had ended before.
+    ends: usize,
 }
 
 /// A Keepwarm whose process may be followed by another.
@@ -166,16 +178,20 @@ impl Service {
         }
     }
 
-    /// Makes some trouble; which, in a word.
-    fn make_trouble(&self, random: &mut Random) -> &'static str {
+    /// Makes some trouble; which, in a word. What takes its time is not waited for, so that the rest of it falls into its midst.
+    fn make_trouble(&self, random: &mut Random, under_way: &mut Option<UnderWay>) -> &'static str {
         let Some(pid) = self.pid() else { return "none" };
-        match random.below(20) {
+        let choice = random.below(20);
+        if under_way.as_ref().is_some_and(|change| self.is_over(change)) {
+            *under_way = None;
+        }
+        match choice {
             0..8 => {
                 self.kill_a_worker(pid, random);
                 "kill"
             }
-            8..12 => {
-                self.reload(pid);
+            8..12 if under_way.is_none() => {
+                *under_way = Some(self.begin(pid, Signal::HUP));
                 "reload"
             }
             12..14 => {
@@ -186,12 +202,29 @@ impl Service {
                 process::signal(pid, Signal::TTOU);
                 "fewer"
             }
-            16..18 => {
-                self.upgrade(pid);
+            16..18 if under_way.is_none() => {
+                *under_way = Some(self.begin(pid, Signal::USR2));
                 "upgrade"
             }
             _ => "none",
         }
+    }
+
+    /// Has it reload or upgrade.
+    fn begin(&self, pid: u32, signal: Signal) -> UnderWay {
+        let change = UnderWay { pid, ends: self.ends() };
+        process::signal(pid, signal);
+        change
+    }
+
+    /// Whether it has come to its end: it is done, or is said not to be.
+    fn is_over(&self, change: &UnderWay) -> bool {
+        self.ends() > change.ends || self.pid().is_some_and(|pid| pid != change.pid)
+    }
+
+    fn ends(&self) -> usize {
+        let log = self.log();
+        ["reloaded", "not upgraded"].iter().map(|word| log.matches(word).count()).sum()
     }
 
     fn kill_a_worker(&self, pid: u32, random: &mut Random) {
@@ -201,24 +234,6 @@ impl Service {
         if let Some(&worker) = workers.get(random.below(workers.len().max(1) as u64) as usize) {
             process::signal(worker, Signal::KILL);
         }
-    }
-
-    /// Reloads, and waits until that has come to an end, one way or the other.
-    fn reload(&self, pid: u32) {
-        let ends = |log: &str| log.matches("reloaded").count() + log.matches("not reloaded").count();
-        let before = ends(&self.log());
-        process::signal(pid, Signal::HUP);
-        wait_until("the reload is over", LONG, || ends(&self.log()) > before);
-    }
-
-    /// Upgrades, and waits until another process is the service, or it is said that there will be none.
-    fn upgrade(&self, old: u32) {
-        let refusals = || self.log().matches("not upgraded").count();
-        let before = refusals();
-        process::signal(old, Signal::USR2);
-        wait_until("the upgrade is over", LONG, || {
-            self.pid().is_some_and(|pid| pid != old) || refusals() > before
-        });
     }
 
     /// Ends the service, and waits until nothing of it is left.
