@@ -135,14 +135,7 @@ mod tests {
     use super::*;
 
     fn app() -> Arc<App> {
-        let policy = AppPolicy {
-            queue: 10,
-            queue_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(5),
-            slow_log: None,
-            workers: 1,
-        };
-        App::new("shop", policy)
+        App::new("shop", AppPolicy::of_one_worker())
     }
 
     fn about(method: &str, route: &str) -> About {

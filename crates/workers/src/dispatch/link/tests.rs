@@ -1,7 +1,6 @@
 //! What is certain about a request whose worker died. The test plays the worker at the other end of the socket, and reads nothing.
 
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use http::Method;
 use keepwarm_net::DataPlane;
@@ -25,20 +24,14 @@ struct Bench {
 impl Bench {
     /// A worker that takes so many requests at once.
     fn new(streams: u32) -> Self {
-        let policy = AppPolicy {
-            queue: 10,
-            queue_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(5),
-            slow_log: None,
-            workers: 1,
-        };
-        let app = App::new("shop", policy);
+        let app = App::new("shop", AppPolicy::of_one_worker());
         let (ours, worker) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let (sender, events) = unbounded_channel();
         let plane = DataPlane::start(1).unwrap();
         let key = WorkerKey { app: "shop".into(), number: 1, generation: 1, pid: 1 };
-        let link = Arc::new(Link::new(key, &app, plane.remotes()[0].clone(), ours.into(), sender));
+        let link =
+            Arc::new(Link::new(key, &app, plane.remotes()[0].clone(), Some(ours.into()), None, sender));
         let said = Hello {
             version: 1,
             streams,
@@ -61,7 +54,14 @@ impl Bench {
         let about = About { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()) };
         let call = Call::new(about);
         let frame = vec![0; HEADER_LEN + length];
-        let job = Job { call: Arc::clone(&call), frame, websocket: false, thread: 0, since: Instant::now() };
+        let job = Job {
+            call: Arc::clone(&call),
+            frame,
+            websocket: false,
+            thread: 0,
+            avoid: None,
+            since: Instant::now(),
+        };
         self.link.give(job);
         call
     }
