@@ -128,3 +128,11 @@ fn activity_tells_what_it_works_on_and_what_waits_there() {
     assert_eq!(activity.in_hand[0].about.to_string(), "GET /*");
     drop(call);
 }
+
+#[test]
+fn a_worker_that_was_made_to_end_has_nobody_to_blame() {
+    let bench = Bench::new(2);
+    let _call = bench.give(100);
+    bench.link.say_goodbye();
+    assert!(bench.link.die(false).planned);
+}
