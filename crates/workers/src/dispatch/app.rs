@@ -41,6 +41,22 @@ pub struct AppPolicy {
     pub server: Option<ServerPolicy>,
 }
 
+#[cfg(test)]
+impl AppPolicy {
+    /// For tests of what does not depend on it.
+    pub(super) fn of_one_worker() -> Self {
+        let time = Duration::from_secs(5);
+        Self {
+            queue: 10,
+            queue_timeout: time,
+            request_timeout: time,
+            slow_log: None,
+            workers: 1,
+            server: None,
+        }
+    }
+}
+
 /// An app. Lives as long as the process; its workers come and go.
 #[derive(Debug)]
 pub struct App {
