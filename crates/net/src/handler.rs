@@ -63,7 +63,9 @@ pub struct Request {
     pub meter: Option<&'static RouteMeter>,
     /// Stalls that were removed on the way.
     pub stalls: Stalls,
-    /// Set by an app's handler: where the time went.
+    /// Set by an app's handler: how long its head and body were read before the app was asked for.
+    pub read: Duration,
+    /// Set by an app's handler: where the time went then.
     pub times: Option<Times>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
@@ -72,8 +74,6 @@ pub struct Request {
 /// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Its body was read, as far as that comes before the app is called; and its head.
-    pub read: Duration,
     /// It waited for a worker.
     pub queue: Duration,
     /// A worker had it: until the app's answer was complete, or it was given up.
@@ -132,6 +132,7 @@ impl Request {
             route: None,
             meter: None,
             stalls: Stalls::default(),
+            read: Duration::ZERO,
             times: None,
             reason: None,
         }
@@ -152,6 +153,7 @@ impl Request {
         self.route = None;
         self.meter = None;
         self.stalls = Stalls::default();
+        self.read = Duration::ZERO;
         self.times = None;
         self.reason = None;
     }

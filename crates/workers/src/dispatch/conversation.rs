@@ -264,7 +264,9 @@ impl Drop for Conversation<'_, '_> {
     /// However it ended: nobody listens to the call, and what is still in it has left memory.
     fn drop(&mut self) {
         self.stop_waiting();
-        self.exchange.request_mut().times = Some(self.times());
+        let (read, times) = (self.since.saturating_duration_since(self.exchange.received()), self.times());
+        let request = self.exchange.request_mut();
+        (request.read, request.times) = (read, Some(times));
         self.exchange.deadlines().set(Wait::Slow, None);
         let given = self.call.last_given();
         let noop = Context::from_waker(std::task::Waker::noop());
