@@ -175,6 +175,22 @@ fn an_app_whose_idle_worker_does_not_answer_is_not_ready() {
     wait_until("the app is ready again", LONG, || admin::get(&server, "/readyz", "").status == 200);
 }
 
+/// A worker that speaks no wire is asked as it is for its health.
+#[test]
+fn a_server_by_itself_is_ready_as_long_as_it_answers() {
+    let text = "[admin]\nbind = \"127.0.0.1:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n[app.app]\nkind = \"http\"\n\
+                command = [\"@PYTHON@\", \"@APPS@/hostile_server.py\"]\nworkers = 1\nrequest_timeout = \"60s\"\n";
+    let server = Server::start(text);
+    assert_eq!(server.client().patient(LONG).ask(get("/pid")).status, 200);
+    wait_until("it is ready", LONG, || admin::get(&server, "/readyz", "").status == 200);
+    let worker = admin::status(&server)["workers"][0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let worker = worker.expect("a worker");
+    process::signal(worker, Signal::STOP);
+    wait_until("it is not ready", LONG, || admin::get(&server, "/readyz", "").status == 503);
+    process::signal(worker, Signal::CONT);
+    wait_until("it is ready again", LONG, || admin::get(&server, "/readyz", "").status == 200);
+}
+
 #[test]
 fn readiness_fails_first_when_it_ends() {
     let config = format!("[server]\ndrain_delay = \"20s\"\n{}", config("bind = \"127.0.0.1:0\"", ""));

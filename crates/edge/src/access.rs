@@ -49,7 +49,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
     let parts = request.times.map(|times| Parts {
         queue: times.queue,
         app: times.app,
-        write: outcome.elapsed.saturating_sub(request.read + times.queue + times.app),
+        write: outcome.elapsed.saturating_sub(times.read + times.queue + times.app),
     });
     let finished = Finished { status: outcome.status, elapsed: outcome.elapsed, parts };
     let meter = request.meter.unwrap_or(*UNROUTED);

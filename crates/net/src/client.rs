@@ -155,6 +155,10 @@ struct Exchange {
     given_out: usize,
     /// Room to read with.
     large: bool,
+    /// Bytes that came before the head was whole, and did not make it so.
+    waited_for_head: usize,
+    /// The head of the final answer has come.
+    has_head: bool,
 }
 
 impl<C: Codec> Client<C> {
@@ -248,13 +252,17 @@ impl<C: Codec> Client<C> {
             let decoded =
                 self.codec.decode(self.read.unread(), &mut self.head).map_err(ClientError::Fault)?;
             match decoded.event {
-                Event::NeedMore => self.read.consume(decoded.consumed),
+                Event::NeedMore => {
+                    self.read.consume(decoded.consumed);
+                    self.note_piece();
+                }
                 Event::Data { .. } => {
                     // Consumed with the next call: until then the bytes are the caller's to look at.
                     self.exchange.given_out = decoded.consumed;
                     return Poll::Ready(Ok(decoded.event));
                 }
                 event => {
+                    self.exchange.has_head |= event == Event::Head;
                     self.read.consume(decoded.consumed);
                     self.exchange.answer_ended = event == Event::End;
                     return Poll::Ready(Ok(event));
@@ -323,6 +331,18 @@ impl<C: Codec> Client<C> {
     /// Sends FIN into a tunnel.
     pub fn shutdown_write(&self) {
         self.io.shutdown_write();
+    }
+
+    /// A part of a head is here, and its end is not.
+    fn note_piece(&mut self) {
+        if !self.exchange.has_head {
+            self.exchange.waited_for_head = self.read.unread().len();
+        }
+    }
+
+    /// Whether the server wrote the head of its answer in several pieces, although one would have done: each is a wake-up, and a packet where there is a network.
+    pub fn head_came_in_pieces(&self) -> bool {
+        (1..READ / 2).contains(&self.exchange.waited_for_head)
     }
 
     /// The head that came last.

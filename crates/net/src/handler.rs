@@ -61,11 +61,11 @@ pub struct Request {
     pub route: Option<std::sync::Arc<str>>,
     /// What counts it; none before it has a route.
     pub meter: Option<&'static RouteMeter>,
+    /// `100 Continue` was sent.
+    pub continued: bool,
     /// Stalls that were removed on the way.
     pub stalls: Stalls,
-    /// Set by an app's handler: how long its head and body were read before the app was asked for.
-    pub read: Duration,
-    /// Set by an app's handler: where the time went then.
+    /// Set by an app's handler: where the time went.
     pub times: Option<Times>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
@@ -74,6 +74,8 @@ pub struct Request {
 /// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
+    /// Its body was read, as far as that comes before the app is called; and its head.
+    pub read: Duration,
     /// It waited for a worker.
     pub queue: Duration,
     /// A worker had it: until the app's answer was complete, or it was given up.
@@ -131,8 +133,8 @@ impl Request {
             target: None,
             route: None,
             meter: None,
+            continued: false,
             stalls: Stalls::default(),
-            read: Duration::ZERO,
             times: None,
             reason: None,
         }
@@ -152,8 +154,8 @@ impl Request {
         self.target = None;
         self.route = None;
         self.meter = None;
+        self.continued = false;
         self.stalls = Stalls::default();
-        self.read = Duration::ZERO;
         self.times = None;
         self.reason = None;
     }

@@ -39,13 +39,8 @@ impl Family {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Counts one more that concerns no app.
-    pub fn count(&self, word: &'static str) {
-        self.count_for("", word);
-    }
-
-    /// Counts one more of this app. Gives the count.
-    pub fn count_for(&self, app: &str, word: &'static str) -> u64 {
+    /// Counts one more; `app` is nothing where none is concerned. Gives the count.
+    pub fn count(&self, app: &str, word: &'static str) -> u64 {
         let mut words = self.lock();
         let apps = words.entry(word).or_default();
         if let Some(count) = apps.get_mut(app) {
@@ -85,9 +80,9 @@ mod tests {
     #[test]
     fn a_family_counts_by_app_and_word() {
         static WORDS: Family = Family::new();
-        assert_eq!(WORDS.count_for("shop", "late"), 1);
-        assert_eq!(WORDS.count_for("shop", "late"), 2);
-        WORDS.count("late");
+        assert_eq!(WORDS.count("shop", "late"), 1);
+        assert_eq!(WORDS.count("shop", "late"), 2);
+        assert_eq!(WORDS.count("", "late"), 1);
         assert_eq!((WORDS.value("late"), WORDS.value("early")), (3, 0));
         let all = [("".to_owned(), "late", 1), ("shop".to_owned(), "late", 2)];
         assert_eq!(WORDS.values(), all);

@@ -58,7 +58,7 @@ impl Stall {
 
 /// Counts a stall of this app; the first of its kind is said in the log.
 pub fn note(app: &str, stall: Stall) {
-    if counters::STALLS.count_for(app, stall.name()) == 1 {
+    if counters::STALLS.count(app, stall.name()) == 1 {
         tracing::warn!(app, stall = stall.name(), "{} (said once)", stall.advice());
     }
 }

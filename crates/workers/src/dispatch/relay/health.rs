@@ -89,7 +89,10 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
         let suspected = lock(&server.suspected).take();
         let Some(policy) = app.policy().server.clone() else { return };
         match ask(endpoint, &policy).await {
-            Ok(()) => server.owes_answer.store(false, Ordering::Relaxed),
+            Ok(()) => {
+                server.owes_answer.store(false, Ordering::Relaxed);
+                link.ponged();
+            }
             Err(why) => {
                 let why = why.unwrap_or_else(|| "it takes no connection".to_owned());
                 tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,

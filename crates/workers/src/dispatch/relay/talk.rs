@@ -11,6 +11,7 @@ use keepwarm_net::{
     Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Spool, Wait,
 };
 use keepwarm_telemetry::counters;
+use keepwarm_telemetry::stalls::Stall;
 use tokio::time::{Instant, Sleep};
 
 use super::super::app::App;
@@ -78,6 +79,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         let relay = &mut *self.relay;
         let asks = relay.exchange.awaits_continue() && matches!(relay.source, Source::Client);
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
+        if asks && !expects {
+            // Known to be ignored: answered for the server, at once.
+            relay.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
+        }
         let upgrade = offered(relay.exchange);
         let opening = Opening {
             framing: relay.framing(),
@@ -205,6 +210,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let Some(lease) = &mut self.lease else { return Step::Waiting };
         let relay = &mut *self.relay;
+        if lease.head_came_in_pieces() {
+            relay.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+        }
         let head = lease.head();
         tell_mended(relay.app, head);
         let status = head.status.as_u16();
@@ -326,6 +334,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
             }
+            self.relay.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
             self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
         }
         self.expects = None;
