@@ -303,7 +303,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             brief: "How the app is called",
             long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests; `\"http\"` for a program that serves HTTP by itself.",
             default: Preset::Words(
-                "`\"http\"` with `command`; Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; else by the app's signature when it has been loaded",
+                "Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; `\"http\"` for a `command`; else told by the app's signature when it has been loaded",
             ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
