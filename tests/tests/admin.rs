@@ -74,6 +74,14 @@ fn the_index_names_what_there_is_and_all_else_is_404() {
     assert_eq!((head.status, head.body.len()), (200, 0));
 }
 
+/// As HAProxy's `option httpchk` asks.
+#[test]
+fn a_check_by_http_1_0_needs_no_host() {
+    let mut client = Client::connect(admin::address(local())).patient(LONG);
+    assert_eq!(client.ask("GET /readyz HTTP/1.0\r\n\r\n").status, 200);
+    client.expect_eof();
+}
+
 /// DNS rebinding: a page whose name resolves to loopback.
 #[test]
 fn another_name_is_refused() {
