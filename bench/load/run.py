@@ -95,6 +95,14 @@ GROUPS = [
         rate_peer="nginx + php-fpm",
     ),
     Group(
+        "fastcgi",
+        [
+            ("keepwarm", php.classic(2, "hello_script.php"), None),
+            ("nginx + php-fpm", php.fpm(2, "hello_script.php"), None),
+        ],
+        {"nginx + php-fpm": Bound(1.05)},
+    ),
+    Group(
         "symfony",
         [
             ("keepwarm", php.keepwarm(2, "public/index.php", php.ROOT / "examples/symfony"), None),
@@ -141,7 +149,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement")
-    parser.add_argument("--only", action="append", help="wsgi, asgi, fixed, php or symfony; may be given again")
+    parser.add_argument("--only", action="append", help="wsgi, asgi, fixed, php, fastcgi or symfony; may be given again")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample and the summary")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")

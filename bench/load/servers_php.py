@@ -74,6 +74,21 @@ def keepwarm(processes, entry, directory=APPS):
     return command
 
 
+def classic(processes, script):
+    """Keepwarm in front of the same php-fpm."""
+
+    def command(keepwarm_binary, port, folder, _target):
+        file = folder / "keepwarm.toml"
+        file.write_text(
+            f'[server]\nthreads = 1\n\n[listen.public]\nbind = "127.0.0.1:{port}"\n\n'
+            f'[app.php]\nkind = "fastcgi"\nentry = "{script}"\ndirectory = "{APPS}"\nworkers = {processes}\n'
+            f'interpreter = "{newest("php-fpm")}"\noptions = ["-d", "opcache.enable=1"]\n'
+        )
+        return [keepwarm_binary, "run", "--config", file]
+
+    return command
+
+
 def fpm(processes, script):
     """nginx in front of php-fpm, with kept connections between them."""
 

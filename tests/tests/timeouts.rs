@@ -27,6 +27,10 @@ fn sent(server: &Server, request: &str) -> Client {
     client
 }
 
+fn patient(server: &Server, path: &str) -> u16 {
+    server.client().patient(LONG).ask(get(path)).status
+}
+
 /// How often a request with this id was begun.
 fn begun(server: &Server, id: &str) -> usize {
     let lines = std::fs::read_to_string(server.folder().join("count")).unwrap_or_default();

@@ -24,10 +24,9 @@ pub(crate) fn start(app: &App) -> io::Result<Start> {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
         Some(AppKind::Rack) => ruby(app),
         Some(AppKind::Php) => php(app),
-        // A program that serves by itself. The configuration refuses the kinds that are not served.
-        Some(AppKind::FastCgi | AppKind::Http) => {
-            Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() })
-        }
+        Some(AppKind::FastCgi) => crate::fastcgi::start(app, crate::assemble::most(app)),
+        // A program that serves by itself.
+        Some(AppKind::Http) => Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() }),
     }
 }
 
@@ -124,7 +123,7 @@ fn path_before(first: &Path, rest: Option<OsString>) -> OsString {
 }
 
 /// As configured, else what the language's rules find.
-fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
+pub(crate) fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
     let Some(interpreter) = &app.interpreter else { return default(app) };
     // A path is relative to the configuration, as every other; a worker starts in the app's directory. A name is looked up in PATH.
     match interpreter.components().nth(1) {
