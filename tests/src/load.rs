@@ -48,6 +48,19 @@ impl Load {
         }
     }
 
+    /// The application works so many milliseconds on each.
+    #[must_use]
+    pub fn working(self, millis: u32) -> Self {
+        Self { work: millis, ..self }
+    }
+
+    /// The same clients once more, with other ids.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let next = AtomicU64::new(self.asked());
+        Self { next, ..Self::new(self.address, self.method) }.working(self.work)
+    }
+
     /// Runs the clients while `act` runs in this thread; gives each request's id and outcome.
     pub fn while_doing(&self, kept: usize, single: usize, act: impl FnOnce()) -> Vec<(String, Outcome)> {
         std::thread::scope(|scope| {
@@ -162,12 +175,17 @@ pub fn counts(file: &Path) -> BTreeMap<String, u32> {
 /// Every request was answered, and the application has had each once.
 #[track_caller]
 pub fn all_answered_once(counts: &BTreeMap<String, u32>, outcomes: &[(String, Outcome)]) {
+    for (id, outcome) in outcomes {
+        assert_eq!(*outcome, Outcome::Answered(200), "request {id}; {}", tally(outcomes));
+        assert_eq!(counts.get(id), Some(&1), "request {id} at the app");
+    }
+}
+
+/// How often each outcome came, for a failure's message.
+pub fn tally(outcomes: &[(String, Outcome)]) -> String {
     let mut tally: BTreeMap<String, usize> = BTreeMap::new();
     for (_, outcome) in outcomes {
         *tally.entry(format!("{outcome:?}")).or_default() += 1;
     }
-    for (id, outcome) in outcomes {
-        assert_eq!(*outcome, Outcome::Answered(200), "request {id}; {tally:#?}");
-        assert_eq!(counts.get(id), Some(&1), "request {id} at the app");
-    }
+    format!("{tally:#?}")
 }

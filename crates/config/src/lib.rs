@@ -17,6 +17,7 @@ mod key;
 mod load;
 mod model;
 mod nearest;
+mod php;
 mod raw;
 mod reference;
 mod report;

@@ -2,7 +2,7 @@
 
 use crate::checker::Checker;
 use crate::load::{report, settle};
-use crate::model::Config;
+use crate::model::{AppKind, Config};
 use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::report::{Problem, Report, Warning};
 use crate::sources::Sources;
@@ -71,7 +71,8 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
     }
     if target.watch {
         let span = cx.texts.add_argument("", "--watch");
-        put(&mut app, "watch", Directive::loose(WATCHED, span));
+        let globs = watched(&target.entry).iter().map(|glob| Directive::loose(glob, span)).collect();
+        put(&mut app, "watch", Directive { value: Value::List(globs), span });
     }
 
     let mut binds = Vec::new();
@@ -94,7 +95,15 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
 }
 
 const DEFAULT_BIND: &str = "127.0.0.1:8080";
-const WATCHED: &str = "**/*.py";
+
+/// What `--watch` looks at: the sources of the entry's language.
+fn watched(entry: &str) -> &'static [&'static str] {
+    match AppKind::of_entry(entry) {
+        Some(AppKind::Php) => &["**/*.php"],
+        Some(AppKind::Rack) => &["**/*.rb", "**/*.ru"],
+        _ => &["**/*.py"],
+    }
+}
 
 fn put(table: &mut Table, key: &str, value: Directive) {
     let key_span: Span = value.span;

@@ -21,6 +21,18 @@ pub(crate) const PYTHON: Adapter = Adapter {
     files: include!(concat!(env!("OUT_DIR"), "/python_adapter.rs")),
 };
 
+pub(crate) const RUBY: Adapter = Adapter {
+    language: "ruby",
+    marker: "exe/keepwarm-worker",
+    files: include!(concat!(env!("OUT_DIR"), "/ruby_adapter.rs")),
+};
+
+pub(crate) const PHP: Adapter = Adapter {
+    language: "php",
+    marker: "bin/worker.php",
+    files: include!(concat!(env!("OUT_DIR"), "/php_adapter.rs")),
+};
+
 impl Adapter {
     /// The adapter's folder.
     ///

@@ -22,8 +22,10 @@ pub(crate) struct Start {
 pub(crate) fn start(app: &App) -> io::Result<Start> {
     match app.kind {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
+        Some(AppKind::Rack) => ruby(app),
+        Some(AppKind::Php) => php(app),
         // The configuration refuses the kinds that are not served.
-        Some(AppKind::Php | AppKind::FastCgi | AppKind::Rack | AppKind::Http) => {
+        Some(AppKind::FastCgi | AppKind::Http) => {
             Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() })
         }
     }
@@ -56,6 +58,53 @@ fn python(app: &App) -> io::Result<Start> {
     }
     Ok(Start { command, env })
 }
+
+/// The worker's program finds the bundle of an app with a Gemfile by itself (see `adapters/ruby/exe/keepwarm-worker`).
+fn ruby(app: &App) -> io::Result<Start> {
+    if let Some(command) = own_command(app) {
+        return Ok(Start { command, env: Vec::new() });
+    }
+    let mut command = vec![interpreter(app, |_| "ruby".into()).into_os_string()];
+    command.extend(app.options.iter().map(OsString::from));
+    command.push(adapter::RUBY.folder()?.join("exe/keepwarm-worker").into_os_string());
+    if let Program::Entry(entry) = &app.program {
+        command.push(entry.into());
+    }
+    if app.preload {
+        command.push("--preload".into());
+    }
+    if app.threads > 1 {
+        command.extend(["--threads".into(), app.threads.to_string().into()]);
+    }
+    Ok(Start { command, env: Vec::new() })
+}
+
+/// The functions of the web that do nothing in the command line's PHP: switched off, they can be defined by the adapter
+/// (`adapters/php/src/Web.php`, whose list this is).
+const PHP_FUNCTIONS: &str = "header,header_remove,headers_list,headers_sent,header_register_callback,http_response_code,setcookie,\
+    setrawcookie,is_uploaded_file,move_uploaded_file,flush,connection_status,connection_aborted,ob_get_level,ob_end_clean,\
+    ob_end_flush,ini_set,session_name";
+
+fn php(app: &App) -> io::Result<Start> {
+    let adapter = adapter::PHP.folder()?;
+    // What the adapter reports of leaked state costs milliseconds a request: it is for development.
+    let watched = !app.watch.is_empty() && !app.env.contains_key(PHP_WATCH);
+    let env = if watched { vec![(PHP_WATCH.into(), "1".into())] } else { Vec::new() };
+    if let Some(command) = own_command(app) {
+        return Ok(Start { command, env });
+    }
+    let mut command = vec![interpreter(app, |_| "php".into()).into_os_string()];
+    let functions = format!("disable_functions={PHP_FUNCTIONS}");
+    command.extend(["-d", "opcache.enable_cli=1", "-d", functions.as_str()].map(OsString::from));
+    command.extend(app.options.iter().map(OsString::from));
+    command.push(adapter.join("bin/worker.php").into_os_string());
+    if let Program::Entry(entry) = &app.program {
+        command.push(entry.into());
+    }
+    Ok(Start { command, env })
+}
+
+const PHP_WATCH: &str = "KEEPWARM_WATCH";
 
 /// That of a program that needs no adapter of ours to be started with.
 fn own_command(app: &App) -> Option<Vec<OsString>> {
@@ -94,5 +143,18 @@ fn python_default(app: &App) -> PathBuf {
             std::path::absolute(app.directory.join(local)).unwrap_or_else(|_| local.into())
         }
         _ => "python3".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PHP_FUNCTIONS;
+
+    #[test]
+    fn the_functions_of_the_web_are_those_that_the_adapter_defines() {
+        let source = include_str!("../../../adapters/php/src/Web.php");
+        let list = source.split_once("FUNCTIONS = [").unwrap().1.split_once("];").unwrap().0;
+        let names: Vec<&str> = list.split('\'').skip(1).step_by(2).collect();
+        assert_eq!(PHP_FUNCTIONS.split(',').collect::<Vec<_>>(), names);
     }
 }

@@ -1,6 +1,6 @@
 //! What Keepwarm and a template say to one another (`spec/wire.md` §9): a process that has loaded an app once and forks its workers.
 //!
-//! Lines of text. Descriptors travel beside them: a worker's wire, standard output and standard error with `fork`, its pidfd with `forked`.
+//! Lines of text. A worker's wire, standard output and standard error travel beside `fork`, as descriptors.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl ToTemplate {
 pub enum FromTemplate {
     /// The app is loaded.
     Ready,
-    /// A worker was forked; its pidfd came along.
+    /// A worker was forked.
     Forked {
         /// Its process id.
         pid: u32,

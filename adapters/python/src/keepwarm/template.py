@@ -78,13 +78,7 @@ def _fork(control, number, descriptors):
         return None
     if pid:
         _close(descriptors)
-        pidfd = os.pidfd_open(pid)
-        try:
-            socket.send_fds(control, [b"forked %d\n" % pid], [pidfd])
-        except OSError:
-            _leave()
-        finally:
-            os.close(pidfd)
+        _send(control, b"forked %d\n" % pid)
         return None
     os.setsid()
     control.close()

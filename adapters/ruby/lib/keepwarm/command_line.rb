@@ -1,11 +1,13 @@
 # frozen_string_literal: true
 
+require "keepwarm/hooks"
+require "keepwarm/template"
 require "keepwarm/worker"
 
 module Keepwarm
-  # `keepwarm-worker ENTRY [--threads N]`
+  # `keepwarm-worker ENTRY [--threads N] [--preload]`
   module CommandLine
-    USAGE = "keepwarm: usage: keepwarm-worker ENTRY [--threads N], where ENTRY is a config.ru or a Ruby file"
+    USAGE = "keepwarm: usage: keepwarm-worker ENTRY [--threads N] [--preload], where ENTRY is a config.ru or a Ruby file"
     MOST_THREADS = 65_535 # spec/wire.md §3
     private_constant :USAGE, :MOST_THREADS
 
@@ -13,13 +15,17 @@ module Keepwarm
 
     # Runs a worker until it is told to stop; gives the exit status.
     def run(arguments)
+      preload = !arguments.delete("--preload").nil?
       entry, threads = options(arguments)
       arguments.clear # the application's own arguments: none
       WorkerProcess.prepare_signals
       Log.prepare_streams
       socket = WorkerProcess.take_socket
       worker = Worker.boot(entry)
-      worker ? worker.serve(socket, threads) : 1
+      return 1 unless worker
+
+      socket = Template.serve(socket) if preload
+      Hooks.after_fork_worked? ? worker.serve(socket, threads) : 1
     end
 
     def options(arguments)

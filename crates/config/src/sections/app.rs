@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::process::PROCESS_LIMITS;
 use crate::checker::Checker;
 use crate::key::{Key, Preset, Reload, Section, Set, Sub};
 use crate::model::{App, AppKind, Program, Server};
+use crate::php::returns_app;
 use crate::raw::{Span, Table};
 use crate::shape::{
     Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, Mask, OrWord, Runnable, Size,
@@ -48,15 +49,18 @@ impl AppDraft {
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.check_program(table, cx);
+        if let Some((entry, _)) = &self.entry {
+            self.app.kind = self.app.kind.or_else(|| told(entry, &self.app.directory, cx));
+        }
         self.settle_user(table, cx);
         self.check_memory(table, cx);
         self.check_capacity(table, cx);
+        self.check_preload(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
         self.app.env = env;
         if let Some((entry, _)) = self.entry.take() {
-            self.app.kind = self.app.kind.or_else(|| AppKind::of_entry(&entry));
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
             self.app.program = Program::Command(command);
@@ -203,9 +207,19 @@ impl AppDraft {
         }
     }
 
+    /// PHP cannot fork a process that is ready: its connections and its opcache would be shared.
+    fn check_preload(&self, table: &Table, cx: &mut Checker<'_>) {
+        let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
+        let Some(entry) = table.entry("preload").filter(|_| php && self.app.preload) else { return };
+        let word = self.app.kind.map_or("", AppKind::word);
+        let message = format!("`preload` means nothing to an app of kind \"{word}\"");
+        let problem = cx.problem(entry.key_span, message);
+        cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
+    }
+
     fn check_entry(&self, table: &Table, cx: &mut Checker<'_>) {
         let Some((entry, span)) = &self.entry else { return };
-        let told = AppKind::of_entry(entry).filter(|_| table.entry("kind").is_none());
+        let told = table.entry("kind").is_none().then(|| told(entry, &self.app.directory, cx)).flatten();
         let Some(kind) = told.filter(|kind| !kind.is_served()) else { return };
         let name = cx.name();
         let message = format!(
@@ -215,6 +229,18 @@ impl AppDraft {
         let problem = cx.problem(*span, message).expected("a WSGI or ASGI app");
         cx.push(problem);
     }
+}
+
+/// The kind that an entry tells: by its ending, and of PHP by what is in the file.
+fn told(entry: &str, directory: &Path, cx: &Checker<'_>) -> Option<AppKind> {
+    let kind = AppKind::of_entry(entry)?;
+    if kind != AppKind::Php {
+        return Some(kind);
+    }
+    // A file that is not there is the worker's to complain of: it may come with a deploy.
+    let script =
+        cx.sources.read(&directory.join(entry).to_string_lossy()).is_ok_and(|text| !returns_app(&text));
+    Some(if script { AppKind::FastCgi } else { AppKind::Php })
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -257,8 +283,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kind",
             brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3).",
-            default: Preset::Words("told by the app's signature when it has been loaded"),
+            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests.",
+            default: Preset::Words(
+                "Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; else by the app's signature when it has been loaded",
+            ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
             reload: Reload::Recycle,
@@ -347,7 +375,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             brief: "The language's interpreter",
             long: "A path, or a name that is looked up in `PATH`. A relative path counts from the directory of the main configuration file.",
             default: Preset::Words(
-                "the virtual environment that is active or stands beside the app, then `python3`",
+                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`",
             ),
             right: "interpreter = \"/srv/shop/.venv/bin/python\"",
             wrong: "interpreter = \"/no/such/python\"",

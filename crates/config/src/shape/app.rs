@@ -14,7 +14,7 @@ pub(crate) struct EntryPoint;
 
 impl Describe for EntryPoint {
     fn expected(&self) -> String {
-        "\"package.module:name\" or the path of a Python file".to_owned()
+        "\"package.module:name\" or the path of a file".to_owned()
     }
 
     fn type_name(&self) -> String {

@@ -14,9 +14,9 @@ pub(crate) struct Kinds;
 const KINDS: [(&str, AppKind, bool); 6] = [
     ("wsgi", AppKind::Wsgi, true),
     ("asgi", AppKind::Asgi, true),
-    ("php", AppKind::Php, false),
+    ("php", AppKind::Php, true),
     ("fastcgi", AppKind::FastCgi, false),
-    ("rack", AppKind::Rack, false),
+    ("rack", AppKind::Rack, true),
     ("http", AppKind::Http, false),
 ];
 

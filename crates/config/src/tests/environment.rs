@@ -120,6 +120,16 @@ fn a_target_needs_no_file() {
 }
 
 #[test]
+fn a_rackup_file_is_a_rack_app() {
+    for entry in ["config.ru", "app/shop.rb"] {
+        let target = Target { watch: true, ..target(entry) };
+        let config = Config::for_target(&World::default(), &target).unwrap().0;
+        assert_eq!(config.apps[0].kind, Some(AppKind::Rack), "{entry}");
+        assert_eq!(config.apps[0].watch, ["**/*.rb", "**/*.ru"], "{entry}");
+    }
+}
+
+#[test]
 fn options_of_the_command_line_go_before_variables() {
     let mut world = World::default();
     for (name, value) in [
@@ -149,11 +159,37 @@ fn what_a_command_line_gets_wrong() {
     let wrong =
         Target { bind: vec!["8080".to_owned()], workers: Some("four".to_owned()), ..target("shop:app") };
     golden(&report(&wrong), "target-options");
-    golden(&report(&target("config.ru")), "target-rack");
-    golden(&report(&target("public/index.php")), "target-php");
     let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
     golden(&report(&node), "target-command");
     golden(&report(&Target::default()), "target-none");
+}
+
+#[test]
+fn php_is_told_apart_by_what_the_entry_does() {
+    let kind = |text: Option<&str>| {
+        let mut world = World::default();
+        for path in ["public/index.php", "./public/index.php"] {
+            world.files.extend(text.map(|text| (path.to_owned(), text.to_owned())));
+        }
+        match Config::for_target(&world, &target("public/index.php")) {
+            Ok((config, _)) => config.apps[0].kind.map(|kind| kind.word().to_owned()),
+            Err(report) => Some(report.to_string()),
+        }
+    };
+    assert_eq!(kind(Some("<?php return function (array $context) {};")).as_deref(), Some("php"));
+    assert_eq!(kind(None).as_deref(), Some("php"), "the worker says that it is not there");
+    assert!(kind(Some("<?php echo 1;")).unwrap().contains("fastcgi"));
+}
+
+#[test]
+fn what_means_nothing_to_php_is_refused() {
+    for key in ["preload = true", "threads = 4", "concurrency = 10"] {
+        let mut world = World::of("");
+        let text = WHOLE.replace("workers = 2", key).replace("shop:app", "public/index.php");
+        world.files.insert(ROOT.to_owned(), text);
+        let report = load(&world, ROOT).unwrap_err().to_string();
+        assert!(report.contains("means nothing to an app of kind \"php\""), "{key}: {report}");
+    }
 }
 
 /// Holds a report against `tests/golden/bad/NAME.txt`.

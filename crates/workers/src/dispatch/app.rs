@@ -59,13 +59,13 @@ pub struct App {
 }
 
 #[derive(Debug)]
-struct State {
-    queue: Queue,
+pub(super) struct State {
+    pub(super) queue: Queue,
     /// Workers up to this generation take requests.
     generation: u64,
     /// Workers of a later one that are ready, and their places.
     early: Vec<(Arc<Link>, Places)>,
-    failed: Option<Arc<str>>,
+    pub(super) failed: Option<Arc<str>>,
     retries: RetryBudget,
 }
 
@@ -135,7 +135,9 @@ impl App {
 
     /// A worker is ready.
     pub(super) fn welcome_worker(&self, link: &Arc<Link>, places: Places, kind: &str, language: &str) {
-        let about = format!("{}, {language}", kind.to_uppercase());
+        // `rack` is a word, the others are letters.
+        let kind_shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
+        let about = format!("{kind_shown}, {language}");
         *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(about);
         // Several at once may also be several threads.
         let blocking = places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php");
@@ -290,7 +292,7 @@ impl App {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

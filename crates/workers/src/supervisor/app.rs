@@ -225,8 +225,9 @@ impl Generation {
     pub(super) fn handle_stack(&mut self, id: WorkerId, now: Instant) {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {
             worker.shows_stack = false;
-            worker.deadline = Some(now);
-            self.check_deadlines(now);
+            worker.enter(WorkerState::Stopping, None, now);
+            let why = "has had its say".to_owned();
+            self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
         }
     }
 

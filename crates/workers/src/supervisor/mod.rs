@@ -15,6 +15,7 @@
 
 mod api;
 mod app;
+mod boots;
 mod children;
 mod control;
 mod descriptors;

@@ -6,19 +6,22 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_policy::scale::{self, Scaler};
+use keepwarm_telemetry::stalls::{self, Stall};
 use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::app::{Action, End, Generation, Phase, StopSignal, Surroundings, WorkerId};
+use super::app::{End, Generation, Phase, StopSignal, Surroundings, WorkerId};
+use super::boots::Boots;
 use super::output::{Kept, Output, Source};
 use super::priority::Quiet;
 use super::spawn::{Launch, Order, Spawned};
 use super::template::{self, Template};
 use super::{
-    AppSpec, Death, Exit, LinkEvent, Memory, Reason, Verdict, WorkerKey, WorkerLink, WorkerLinks,
-    WorkerSnapshot, WorkerState, reap, stack,
+    AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot, WorkerState,
+    reap, stack,
 };
 
+mod actions;
 mod looks;
 
 /// How long after a worker's end its last words are waited for. They are in the pipe already; only a process that has left
@@ -74,6 +77,7 @@ pub(super) struct Running {
     scaler: Option<Scaler>,
     /// It was said that there is no memory for another worker.
     told_no_room: bool,
+    boots: Boots,
 }
 
 struct Process {
@@ -118,6 +122,7 @@ impl Running {
             processes,
             scaler,
             told_no_room: false,
+            boots: Boots::default(),
             template: None,
         }
     }
@@ -154,6 +159,7 @@ impl Running {
                 {
                     self.record(id, &format!("the worker has ended: {exit}"));
                 }
+                self.note_boots(id);
                 self.machine.handle_end(id, &end, now, random);
                 let given_up = self.drive(context, now);
                 if let Some(process) = self.processes.remove(&id) {
@@ -164,6 +170,15 @@ impl Running {
                 }
                 given_up
             }
+        }
+    }
+
+    /// A worker ends; what that says of the way the app lives. A reload that ends it says nothing.
+    fn note_boots(&mut self, id: WorkerId) {
+        let link = self.handle(id).and_then(|handle| handle.link.as_ref());
+        let requests = link.map_or(0, |link| link.requests().given());
+        if *self.machine.phase() == Phase::Serving && self.boots.handle_end(requests) {
+            stalls::note(&self.spec.name, Stall::BootPerRequest);
         }
     }
 
@@ -211,95 +226,6 @@ impl Running {
                 restarts: view.restarts,
             }
         })
-    }
-
-    fn perform(&mut self, action: Action, context: &Context, now: Instant) -> Option<GivenUp> {
-        match action {
-            Action::Spawn { id, number, quiet } => self.spawn(id, number, quiet, context, now),
-            Action::Recycle { id, why, detail } => {
-                let reason = why.name();
-                self.record(id, &format!("the worker is to be replaced ({reason}): {detail}"));
-            }
-            Action::NoRoom { id, own, available } => {
-                let number = self.processes.get(&id).map(|process| process.number);
-                tracing::warn!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, own, available,
-                    "the worker holds more than max_memory, and there is no memory for a replacement: it goes on"
-                );
-            }
-            Action::Keep { id, number, reason } => {
-                tracing::error!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker's replacement {reason}, as those before it: the worker goes on, and is tried to be replaced later"
-                );
-            }
-            Action::Retire { id } => {
-                self.record(id, "the worker takes no more requests");
-                if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
-                    link.retire();
-                }
-            }
-            Action::Signal { id, signal, why } => {
-                self.condemn(id);
-                self.record(id, &format!("the worker {why}: {}", signal.name()));
-                match signal {
-                    StopSignal::Quit => self.see_stack(id, context),
-                    StopSignal::Term => {
-                        if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
-                            // What it still holds has the time until the kill to end in order.
-                            link.say_goodbye();
-                        }
-                        self.signal(id, signal);
-                    }
-                    StopSignal::Kill => self.signal(id, signal),
-                }
-            }
-            Action::Restart { id, number, reason, wait } => {
-                tracing::warn!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    wait_ms = wait.as_millis(), "the worker {reason}; another is started"
-                );
-            }
-            Action::Lost { id, number, reason } => {
-                tracing::warn!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker {reason}; another serves in its place"
-                );
-            }
-            Action::GiveUpPlace { id, number, reason } => {
-                tracing::error!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker {reason}; its place is given up until the next reload, the app goes on with the others"
-                );
-            }
-            Action::GiveUp { id, number, reason, exit } => {
-                tracing::error!(
-                    target: "keepwarm::supervisor",
-                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker {reason}; the app is given up until the next reload"
-                );
-                let process = self.processes.get(&id)?;
-                let source = process.spawned.as_ref().map(|handle| handle.source.clone());
-                return Some(GivenUp { number, reason, exit, kept: process.kept.clone(), source });
-            }
-        }
-        None
-    }
-
-    /// A worker that is killed for what it does is given nothing more.
-    fn condemn(&self, id: WorkerId) {
-        let Some(link) = self.handle(id).and_then(|handle| handle.link.as_ref()) else { return };
-        match self.machine.doom(id) {
-            Some(Death::Timeout) => link.condemn(Verdict::TimedOut),
-            Some(Death::Memory) => link.condemn(Verdict::Memory),
-            Some(_) => link.retire(),
-            None => {}
-        }
     }
 
     fn spawn(&mut self, id: WorkerId, number: u32, quiet: bool, context: &Context, now: Instant) {

@@ -11,11 +11,8 @@ use std::time::{Duration, Instant};
 
 use keepwarm_wire::template::{EndStatus, FromTemplate, LINE_MAX, ToTemplate};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
-};
-use rustix::process::{Pid, Signal};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
@@ -175,7 +172,7 @@ impl Keeper {
         let exit = loop {
             tokio::select! {
                 exit = &mut ended => break exit,
-                line = socket.next() => if let Err(error) = line.and_then(|line| self.handle(line, &mut socket)) {
+                line = socket.next() => if let Err(error) = line.and_then(|line| self.handle(line)) {
                     tracing::error!(
                         target: "keepwarm::supervisor",
                         app = %self.source.app, pid = self.source.pid, "the template is ended: {error}"
@@ -233,7 +230,7 @@ impl Keeper {
         self.kept.release(&self.source);
     }
 
-    fn handle(&mut self, message: FromTemplate, socket: &mut Socket) -> io::Result<()> {
+    fn handle(&mut self, message: FromTemplate) -> io::Result<()> {
         match message {
             FromTemplate::Ready => {
                 self.ready = true;
@@ -246,15 +243,21 @@ impl Keeper {
                 );
             }
             FromTemplate::Forked { pid } => {
-                let pidfd =
-                    socket.descriptors.pop_front().ok_or_else(|| nonsense("a worker without its pidfd"))?;
                 let InFlight { wire, pipes, reply } =
                     self.in_flight.take().ok_or_else(|| nonsense("a worker that nobody has ordered"))?;
                 let pid =
                     i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(|| nonsense("no process"))?;
-                // An error: the thread has ended, and everything with it.
-                let _ = self.orders.send(Order::Remember(pid));
-                reply(Ok(Spawned { pid, pidfd, wire, pipes, parent: Some(self.reaps.clone()) }));
+                // The id is the worker's own until the template is told to take its status.
+                reply(match pidfd_open(pid, PidfdFlags::empty()) {
+                    Ok(pidfd) => {
+                        // An error: the thread has ended, and everything with it.
+                        let _ = self.orders.send(Order::Remember(pid));
+                        Ok(Spawned { pid, pidfd, wire, pipes, parent: Some(self.reaps.clone()) })
+                    }
+                    Err(error) => {
+                        Err(End::NotSpawned(format!("the worker that was forked is not there: {error}")))
+                    }
+                });
             }
             FromTemplate::Refused(reason) => {
                 let InFlight { reply, .. } =
@@ -297,8 +300,6 @@ fn nonsense(what: &str) -> io::Error {
 struct Socket {
     socket: AsyncFd<OwnedFd>,
     bytes: Vec<u8>,
-    /// Descriptors that came, in their order.
-    descriptors: VecDeque<OwnedFd>,
     ended: bool,
 }
 
@@ -311,7 +312,6 @@ impl Socket {
             )]
             socket: AsyncFd::try_with_interest(socket, Interest::READABLE).map_err(io::Error::from)?,
             bytes: Vec::new(),
-            descriptors: VecDeque::new(),
             ended: false,
         })
     }
@@ -330,11 +330,12 @@ impl Socket {
                 return std::future::pending().await;
             }
             let mut guard = self.socket.readable().await?;
-            match receive(guard.get_inner(), &mut self.bytes, &mut self.descriptors) {
-                Ok(0) => self.ended = true,
-                Ok(_) | Err(Errno::INTR) => {}
+            let mut read = [0; LINE_MAX];
+            match recv(guard.get_inner(), &mut read, RecvFlags::empty()) {
+                Ok((0, _)) | Err(Errno::CONNRESET) => self.ended = true,
+                Ok((got, _)) => self.bytes.extend_from_slice(read.get(..got).unwrap_or_default()),
+                Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => guard.clear_ready(),
-                Err(Errno::CONNRESET) => self.ended = true,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -351,23 +352,4 @@ impl Socket {
         let sent = sendmsg(self.socket.get_ref(), &slices, &mut ancillary, SendFlags::NOSIGNAL)?;
         if sent == line.len() { Ok(()) } else { Err(io::Error::other("its socket is full")) }
     }
-}
-
-fn receive(
-    socket: &OwnedFd,
-    bytes: &mut Vec<u8>,
-    descriptors: &mut VecDeque<OwnedFd>,
-) -> Result<usize, Errno> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut read = [0; LINE_MAX];
-    let mut slices = [io::IoSliceMut::new(&mut read)];
-    let message = recvmsg(socket, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    for received in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = received {
-            descriptors.extend(received);
-        }
-    }
-    bytes.extend_from_slice(read.get(..message.bytes).unwrap_or_default());
-    Ok(message.bytes)
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use keepwarm_policy::scale::Load;
@@ -27,6 +28,10 @@ pub(crate) enum Told {
 pub(crate) struct FakeLinks {
     told: Arc<Mutex<Vec<Told>>>,
     events: OnceLock<UnboundedSender<LinkEvent>>,
+    /// What requests are said to meet.
+    load: Mutex<Load>,
+    /// Workers are said to owe an answer.
+    silent: Arc<AtomicBool>,
 }
 
 impl FakeLinks {
@@ -37,6 +42,14 @@ impl FakeLinks {
     /// Says something about a worker that its wire does not.
     pub(crate) fn say(&self, event: LinkEvent) {
         self.events.get().unwrap().send(event).unwrap();
+    }
+
+    pub(crate) fn set_load(&self, load: Load) {
+        *self.load.lock().unwrap() = load;
+    }
+
+    pub(crate) fn set_silent(&self, silent: bool) {
+        self.silent.store(silent, Ordering::Relaxed);
     }
 
     fn tell(&self, told: Told) {
@@ -64,6 +77,7 @@ impl WorkerLinks for FakeLinks {
             drain: Arc::default(),
             told: self.told.clone(),
             requests: Requests::default(),
+            silent: self.silent.clone(),
         });
         let drain = link.drain.clone();
         tokio::spawn(async move {
@@ -98,7 +112,7 @@ impl WorkerLinks for FakeLinks {
     fn promote(&self, _generation: u64) {}
 
     fn load(&self, _app: &str) -> Load {
-        Load::default()
+        *self.load.lock().unwrap()
     }
 
     fn set_failed(&self, app: &str, reason: Option<String>) {
@@ -111,6 +125,7 @@ struct FakeLink {
     drain: Arc<Notify>,
     told: Arc<Mutex<Vec<Told>>>,
     requests: Requests,
+    silent: Arc<AtomicBool>,
 }
 
 impl WorkerLink for FakeLink {
@@ -126,7 +141,7 @@ impl WorkerLink for FakeLink {
     fn ping(&self) {}
 
     fn is_silent(&self) -> bool {
-        false
+        self.silent.load(Ordering::Relaxed)
     }
 
     fn requests(&self) -> &Requests {

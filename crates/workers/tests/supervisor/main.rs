@@ -9,5 +9,6 @@ mod harness;
 mod launch;
 mod orphans;
 mod output;
+mod recycle;
 mod reload;
 mod stop;

@@ -3,6 +3,10 @@
 use super::*;
 use crate::supervisor::Reason;
 
+mod random;
+mod recycle;
+mod size;
+
 const AROUND: Surroundings = Surroundings { seed: 1, cores: 8 };
 
 /// A generation with a clock, and what it wants done.
@@ -11,19 +15,31 @@ struct Bench {
     now: Instant,
     /// Workers by the order they were spawned in.
     spawned: Vec<(WorkerId, u32)>,
+    /// Whether each was started quietly.
+    quiet: Vec<bool>,
     /// Everything else that was asked for, in words.
     told: Vec<String>,
 }
 
 impl Bench {
     fn new(workers: usize, phase: Phase) -> Self {
+        Self::of(workers, phase, |_| {})
+    }
+
+    fn of(workers: usize, phase: Phase, adjust: impl FnOnce(&mut AppSpec)) -> Self {
+        Self::around(workers, phase, AROUND, adjust)
+    }
+
+    fn around(workers: usize, phase: Phase, around: Surroundings, adjust: impl FnOnce(&mut AppSpec)) -> Self {
         let mut spec = AppSpec::new("shop", vec!["app".into()]);
         spec.workers = workers;
+        adjust(&mut spec);
         let now = Instant::now();
         let mut bench = Self {
-            machine: Generation::new(&spec, phase, AROUND, now),
+            machine: Generation::new(&spec, phase, around, now),
             now,
             spawned: Vec::new(),
+            quiet: Vec::new(),
             told: Vec::new(),
         };
         bench.collect();
@@ -42,7 +58,10 @@ impl Bench {
     fn collect(&mut self) {
         while let Some(action) = self.machine.poll_action() {
             match action {
-                Action::Spawn { id, number, .. } => self.spawned.push((id, number)),
+                Action::Spawn { id, number, quiet } => {
+                    self.spawned.push((id, number));
+                    self.quiet.push(quiet);
+                }
                 Action::Recycle { id, why, .. } => {
                     self.told.push(format!("recycle {} for {}", self.index(id), why.name()));
                 }
@@ -397,63 +416,6 @@ fn nothing_is_started_after_a_stop() {
     bench.pass(secs(60));
     assert_eq!(bench.spawned.len(), 2);
     assert!(bench.machine.is_over());
-}
-
-/// Random events against the invariants: see `check`. The seed is in the message.
-#[test]
-fn no_order_of_events_breaks_the_invariants() {
-    for seed in 0..400_u64 {
-        let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        let mut next = |bound: usize| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            usize::try_from(random % bound as u64).unwrap()
-        };
-        let workers = 1 + next(3);
-        let mut bench = Bench::new(workers, if next(2) == 0 { Phase::First } else { Phase::Trial });
-        for step in 0..60 {
-            let worker = next(bench.spawned.len());
-            match next(9) {
-                0..=2 => bench.ready(worker),
-                3 => bench.exit(worker, if next(4) == 0 { Exit::Status(1) } else { CRASH }),
-                4 => bench.closed(worker),
-                5 => bench.kill(worker),
-                6 => bench.wants_drain(worker),
-                7 if next(10) == 0 => bench.retire(secs(next(3) as u64)),
-                7 => bench.machine.commit(bench.now),
-                _ => bench.pass(millis(next(20_000) as u64)),
-            }
-            check(&bench, workers, &format!("seed {seed}, step {step}"));
-        }
-        // Whatever happened, a stop leads to an end.
-        bench.retire(Duration::ZERO);
-        for worker in 0..bench.spawned.len() {
-            bench.exit(worker, KILLED);
-        }
-        assert!(bench.machine.is_over(), "seed {seed}");
-    }
-}
-
-fn check(bench: &Bench, workers: usize, context: &str) {
-    let machine = &bench.machine;
-    for number in 1..=u32::try_from(workers).unwrap() {
-        let here = machine.workers.values().filter(|worker| worker.number == number);
-        let stays = here.filter(|worker| worker.is_wanted() && worker.leaving.is_none()).count();
-        assert!(stays <= 1, "{context}: two workers serve place {number}");
-        let place = machine.places.iter().find(|place| place.number == number).unwrap();
-        let lively = matches!(machine.phase, Phase::First | Phase::Trial | Phase::Serving);
-        let anyone = machine.workers.values().any(|worker| worker.number == number);
-        assert!(
-            !lively || place.given_up || place.spawn_at.is_some() || anyone,
-            "{context}: place {number} is forgotten"
-        );
-        assert!(lively || place.spawn_at.is_none(), "{context}: a start after the end");
-    }
-    for worker in machine.workers.values() {
-        let waits = matches!(worker.state, WorkerState::Starting | WorkerState::Draining);
-        assert!(!waits || worker.deadline.is_some(), "{context}: a worker that nothing ends");
-    }
 }
 
 #[test]

@@ -1,0 +1,223 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/**
+ * The answer on its way to the wire. One object for all requests of a worker.
+ *
+ * `begin`, then `head`, then `whole`, or `write` as often as there is something and `finish`; `abort` instead when it fails.
+ */
+final class Answer
+{
+    private const MAX_TEXT = Wire::MAX_PAYLOAD - Wire::MAX_CHUNK - 8; // bytes of fields that always fit beside the first body bytes
+
+    /** `head` was called. */
+    public bool $headed = false;
+    /** The head has left. */
+    public bool $begun = false;
+    /** The stream has ended. */
+    public bool $over = true;
+    /** No body goes out: HEAD, 204, 304. */
+    public bool $bodiless = false;
+
+    private int $stream = 0;
+    private bool $early = false;
+    private int $status = 200;
+    private int $count = 0;
+    private string $text = '';
+    private ?int $length = null;
+    private int $flags = 0;
+    private int $sent = 0;
+
+    public function __construct(private readonly Connection $connection)
+    {
+    }
+
+    /** A new request. `$headOnly`: its method is HEAD. `$early`: a 103 would reach the client. */
+    public function begin(int $stream, bool $headOnly, bool $early): void
+    {
+        $this->stream = $stream;
+        $this->bodiless = $headOnly;
+        $this->early = $early;
+        $this->headed = $this->begun = $this->over = false;
+        $this->sent = 0;
+    }
+
+    /**
+     * The status and the fields. What is wrong with them is thrown here.
+     *
+     * @param list<string> $flat names and values in turn
+     */
+    public function head(int $status, array $flat): void
+    {
+        if ($status < 200 || $status > 999) {
+            throw new \ValueError("$status is not the status of a final answer");
+        }
+        [$this->count, $text, $this->length, $close] = Fields::block($flat);
+        if (\strlen($text) > self::MAX_TEXT) {
+            throw new \ValueError('the fields of the answer take ' . \strlen($text) . ' bytes, more than ' . self::MAX_TEXT);
+        }
+        $this->status = $status;
+        $this->text = $text;
+        $this->flags = $close ? Wire::CLOSE_AFTER : 0;
+        $this->headed = true;
+        if ($status === 204 || $status === 304) {
+            $this->bodiless = true;
+        }
+    }
+
+    /** A body that is all here; the answer ends with it. */
+    public function whole(string $body): void
+    {
+        if (!$this->begun && !$this->bodiless && ($this->length === null || $this->length === \strlen($body))) {
+            $this->first($body, Wire::END);
+            return;
+        }
+        if ($body !== '') {
+            $this->write($body);
+        }
+        $this->finish();
+    }
+
+    /** Sends a piece of the body at once. False when no further one is wanted. */
+    public function write(string $block): bool
+    {
+        if ($this->begun) {
+            return $this->next($block);
+        }
+        if ($this->bodiless) {
+            $this->first('', Wire::END);
+            return false;
+        }
+        $size = \strlen($block);
+        if ($this->length === null || $size < $this->length) {
+            $this->first($block, 0);
+        } else {
+            $tooLong = $size > $this->length;
+            $this->first($tooLong ? substr($block, 0, $this->length) : $block, Wire::END);
+            if ($tooLong) {
+                $this->tooLong();
+            }
+        }
+        return !$this->connection->gone;
+    }
+
+    /** The head without a body yet: for an answer whose first piece may take a while. */
+    public function flush(): void
+    {
+        if (!$this->begun && !$this->over) {
+            $this->first('', $this->bodiless ? Wire::END : 0);
+        }
+    }
+
+    /** The application has no more of it. */
+    public function finish(): void
+    {
+        if ($this->over) {
+            return;
+        }
+        if ($this->connection->gone) {
+            $this->abort(Wire::CANCELLED, '');
+        } elseif (!$this->begun) {
+            if ($this->length !== null && $this->length > 0 && !$this->bodiless) {
+                $this->tooShort();
+            } else {
+                $this->first('', Wire::END);
+            }
+        } elseif ($this->length !== null && $this->sent < $this->length) {
+            $this->tooShort();
+        } else {
+            $this->over = true;
+            $this->connection->send(Wire::frame(Wire::DATA, Wire::END, $this->stream));
+        }
+    }
+
+    /** Ends the stream without a complete answer: 500 if its head has not left, a cut connection otherwise. */
+    public function abort(int $code, string $reason): void
+    {
+        if (!$this->over) {
+            $this->over = true;
+            $this->connection->send(Wire::reset($this->stream, $code, $reason));
+        }
+    }
+
+    /**
+     * Sends an informational answer, if this client would understand it and the answer itself has not begun.
+     *
+     * @param list<string> $flat names and values in turn
+     */
+    public function inform(int $status, array $flat): void
+    {
+        [$count, $text] = Fields::block($flat);
+        if ($this->early && !$this->begun && !$this->over) {
+            $this->connection->send(Wire::inform($this->stream, $status, $count, $text));
+        }
+    }
+
+    /** The head, and the beginning of the body or all of it. */
+    private function first(string $body, int $end): void
+    {
+        $this->begun = true;
+        $size = \strlen($body);
+        if ($size <= Wire::MAX_CHUNK) {
+            $this->over = $end !== 0;
+            $this->sent = $size;
+            $text = $this->text;
+            $this->connection->send(
+                pack('NCCNnnN', 8 + \strlen($text) + $size, Wire::RESPONSE, $end | $this->flags, $this->stream, $this->status, $this->count, \strlen($text))
+                . $text . $body
+            );
+            return;
+        }
+        $this->sent = $size;
+        $start = substr($body, 0, Wire::MAX_CHUNK);
+        $this->connection->send(Wire::response($this->stream, $this->flags, $this->status, $this->count, $this->text, $start));
+        $this->data(substr($body, Wire::MAX_CHUNK), $end !== 0);
+    }
+
+    private function next(string $block): bool
+    {
+        if ($this->over) {
+            if ($this->length !== null && !$this->bodiless && !$this->connection->gone && $block !== '') {
+                $this->tooLong();
+            }
+            return false;
+        }
+        $this->connection->poll();
+        $end = false;
+        if ($this->length !== null) {
+            $left = $this->length - $this->sent;
+            $end = \strlen($block) >= $left;
+            if (\strlen($block) > $left) {
+                $block = substr($block, 0, $left);
+                $this->tooLong();
+            }
+        }
+        $this->sent += \strlen($block);
+        $this->data($block, $end);
+        return !$this->over || $end;
+    }
+
+    private function data(string $block, bool $end): void
+    {
+        if ($this->connection->gone || !$this->connection->sendData($block, $end)) {
+            $this->abort(Wire::CANCELLED, '');
+        } elseif ($end) {
+            $this->over = true;
+        }
+    }
+
+    private function tooShort(): void
+    {
+        $reason = "the body ended after {$this->sent} of the {$this->length} bytes that Content-Length promised";
+        Log::write("keepwarm: the application's answer is too short: $reason");
+        $this->abort(Wire::TOO_SHORT, $reason);
+    }
+
+    private function tooLong(): void
+    {
+        Log::once('too long', "keepwarm: the application's answer is longer than its Content-Length of {$this->length}; the rest is cut off");
+    }
+}

@@ -1,0 +1,18 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/** An application of one kind. */
+interface Handler
+{
+    /** Answers a request: gives a status, fields and a body to the reply. What it throws is the application's error. */
+    public function handle(Request $request, Reply $reply): void;
+
+    /** The answer has left. */
+    public function terminate(): void;
+
+    /** `handle` threw: the next request is not to be served by what this one may have left half done. */
+    public function failed(): void;
+}

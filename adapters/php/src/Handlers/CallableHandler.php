@@ -1,0 +1,114 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm\Handlers;
+
+use Keepwarm\EntryError;
+use Keepwarm\Handler;
+use Keepwarm\Psr7\Factory;
+use Keepwarm\Reply;
+use Keepwarm\Request;
+
+/**
+ * Any callable. The type of its parameter says what it is given: a PSR-7 `ServerRequestInterface`, a Symfony `Request`, or (without a
+ * type) a `Keepwarm\Request`.
+ *
+ * It returns a PSR-7 or Symfony response, `[status, fields, body]`, a string, or nothing when it prints its answer.
+ */
+final class CallableHandler implements Handler
+{
+    private readonly \Closure $call;
+    private readonly ?Factory $factory;
+    private readonly bool $symfony;
+
+    public function __construct(callable $callable)
+    {
+        $this->call = $callable(...);
+        $function = new \ReflectionFunction($this->call);
+        $type = ($function->getParameters()[0] ?? null)?->getType();
+        $name = $type instanceof \ReflectionNamedType && !$type->isBuiltin() ? $type->getName() : '';
+        $this->symfony = $name !== '' && is_a($name, 'Symfony\Component\HttpFoundation\Request', true);
+        $psr7 = $name !== '' && is_a('Psr\Http\Message\ServerRequestInterface', $name, true) && interface_exists('Psr\Http\Message\ServerRequestInterface');
+        $this->factory = $psr7 || ($name !== '' && is_a($name, 'Psr\Http\Message\ServerRequestInterface', true)) ? Factory::detect() : null;
+        $mine = $name === '' || is_a(Request::class, $name, true);
+        if ((!$mine && !$this->symfony && $this->factory === null) || $function->getNumberOfRequiredParameters() > 1) {
+            throw new EntryError(
+                "The callable in {$function->getFileName()}:{$function->getStartLine()} takes " . ($function->getNumberOfRequiredParameters() > 1 ? 'more than one argument' : $name)
+                . '; it can be given one: a Psr\Http\Message\ServerRequestInterface, a Symfony\Component\HttpFoundation\Request, or a Keepwarm\Request.'
+            );
+        }
+    }
+
+    public function handle(Request $request, Reply $reply): void
+    {
+        $reply->prints();
+        $given = $request;
+        if ($this->symfony) {
+            $given = SymfonyHandler::request($request);
+        } elseif ($this->factory !== null) {
+            $given = $this->factory->request($request);
+        }
+        $returned = ($this->call)($given);
+        if ($returned === null || \is_string($returned)) {
+            $reply->finishPrinted((string) $returned);
+        } elseif (\is_array($returned)) {
+            self::send($returned, $reply);
+        } elseif (is_a($returned, 'Symfony\Component\HttpFoundation\Response')) {
+            SymfonyHandler::send($returned->prepare($this->symfony ? $given : SymfonyHandler::request($request)), $reply);
+        } elseif (is_a($returned, 'Psr\Http\Message\ResponseInterface')) {
+            Psr15Handler::send($returned, $reply);
+        } else {
+            throw new \TypeError('the application returned ' . get_debug_type($returned) . ' instead of a response, [status, fields, body], a string or null');
+        }
+    }
+
+    public function terminate(): void
+    {
+    }
+
+    public function failed(): void
+    {
+    }
+
+    /**
+     * `[status, ['name' => 'value' or [values]], body]`, the body a string, an iterable of strings, or a stream.
+     *
+     * @param array<array-key, mixed> $returned
+     */
+    private static function send(array $returned, Reply $reply): void
+    {
+        if (!isset($returned[0]) || !\is_int($returned[0]) || !\is_array($returned[1] ?? [])) {
+            throw new \TypeError('the application returned an array that is not [int status, array fields, body]');
+        }
+        $flat = [];
+        foreach ($returned[1] ?? [] as $name => $values) {
+            foreach ((array) $values as $value) {
+                array_push($flat, (string) $name, (string) $value);
+            }
+        }
+        $body = $returned[2] ?? '';
+        if (\is_resource($body)) {
+            $reply->pieces($returned[0], $flat, self::readAll($body));
+        } elseif (is_iterable($body)) {
+            $reply->pieces($returned[0], $flat, $body);
+        } else {
+            $reply->whole($returned[0], $flat, (string) $body);
+        }
+    }
+
+    /**
+     * @param resource $stream
+     * @return iterable<string>
+     */
+    private static function readAll(mixed $stream): iterable
+    {
+        while (!feof($stream)) {
+            $piece = fread($stream, 65_536);
+            if ($piece === false) {
+                return;
+            }
+            yield $piece;
+        }
+    }
+}

@@ -1,0 +1,129 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm\Handlers;
+
+use Keepwarm\Handler;
+use Keepwarm\Reply;
+use Keepwarm\Request;
+use Symfony\Component\EventDispatcher\EventDispatcherInterface;
+use Symfony\Component\HttpFoundation\Request as SymfonyRequest;
+use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\EventListener\StreamedResponseListener;
+use Symfony\Component\HttpKernel\HttpKernelInterface;
+use Symfony\Component\HttpKernel\KernelEvents;
+use Symfony\Component\HttpKernel\KernelInterface;
+use Symfony\Component\HttpKernel\TerminableInterface;
+
+/** A Symfony kernel, or anything that is an `HttpKernelInterface`. */
+final class SymfonyHandler implements Handler
+{
+    private ?SymfonyRequest $request = null;
+    private ?Response $response = null;
+
+    /** @param \Closure|null $again makes a new kernel */
+    public function __construct(private HttpKernelInterface $kernel, private readonly ?\Closure $again = null)
+    {
+        self::boot($kernel);
+    }
+
+    public function handle(Request $request, Reply $reply): void
+    {
+        $reply->prints();
+        $this->request = self::request($request);
+        $this->response = $this->kernel->handle($this->request);
+        self::send($this->response, $reply);
+    }
+
+    public function terminate(): void
+    {
+        [$request, $response] = [$this->request, $this->response];
+        $this->request = $this->response = null;
+        if ($response === null) {
+            return;
+        }
+        if ($this->kernel instanceof TerminableInterface) {
+            $this->kernel->terminate($request, $response);
+        }
+        if ($this->kernel instanceof KernelInterface) {
+            $this->kernel->boot(); // this is what resets its services; otherwise the next request would wait for it
+        }
+    }
+
+    public function failed(): void
+    {
+        $this->request = $this->response = null;
+        if ($this->again !== null) {
+            if ($this->kernel instanceof KernelInterface) {
+                $this->kernel->shutdown();
+            }
+            $this->kernel = ($this->again)();
+            self::boot($this->kernel);
+        } elseif ($this->kernel instanceof KernelInterface) {
+            $this->kernel->shutdown();
+            self::boot($this->kernel);
+        }
+    }
+
+    /** Boots a kernel before its first request: none waits for it, and a worker that cannot boot is never ready. */
+    private static function boot(HttpKernelInterface $kernel): void
+    {
+        if (!$kernel instanceof KernelInterface) {
+            return;
+        }
+        $kernel->boot();
+        $container = $kernel->getContainer();
+        $dispatcher = $container->has('event_dispatcher') ? $container->get('event_dispatcher') : null;
+        if (!$dispatcher instanceof EventDispatcherInterface || !class_exists(StreamedResponseListener::class)) {
+            return;
+        }
+        // Symfony 5 sends a streamed response from within the kernel, where an error in it becomes a page behind its beginning.
+        foreach ($dispatcher->getListeners(KernelEvents::RESPONSE) as $listener) {
+            if (\is_array($listener) && $listener[0] instanceof StreamedResponseListener) {
+                $dispatcher->removeListener(KernelEvents::RESPONSE, $listener);
+            }
+        }
+    }
+
+    /** The request as Symfony's `createFromGlobals` makes it, with the application's own class if it has set one. */
+    public static function request(Request $request): SymfonyRequest
+    {
+        static $factory = null;
+        $factory ??= \Closure::bind(static fn (): ?callable => self::$requestFactory, null, SymfonyRequest::class);
+        $content = $request->body === null ? (string) $request->whole : $request->stream();
+        $post = $request->post;
+        if ($post === [] && \in_array($request->method, ['PUT', 'PATCH', 'DELETE'], true) && $request->form() === 'urlencoded') {
+            parse_str($request->body(), $post);
+        }
+        $make = $factory();
+        if ($make === null) {
+            return new SymfonyRequest($request->get, $post, [], $request->cookies, $request->files, $request->server, $content);
+        }
+        return $make($request->get, $post, [], $request->cookies, $request->files, $request->server, $content);
+    }
+
+    /** Sends a Symfony response: whole when it is one, in pieces when it streams or is a file. */
+    public static function send(Response $response, Reply $reply): void
+    {
+        $flat = [];
+        foreach ($response->headers->allPreserveCaseWithoutCookies() as $name => $values) {
+            foreach ($values as $value) {
+                $flat[] = (string) $name;
+                $flat[] = (string) $value;
+            }
+        }
+        foreach ($response->headers->getCookies() as $cookie) {
+            $flat[] = 'Set-Cookie';
+            $flat[] = (string) $cookie;
+        }
+        $content = $response->getContent();
+        if ($content === false) {
+            $reply->printed($response->getStatusCode(), $flat, static function () use ($response): void {
+                $response->sendContent();
+            });
+        } else {
+            $reply->whole($response->getStatusCode(), $flat, $content);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/**
+ * A worker from its start to its end: `prepare`, then the entry is loaded (bin/worker.php), then `serve` what it returned.
+ *
+ * An entry that runs itself (Symfony's `autoload_runtime.php`) calls `run` through our Runtime class instead, and ends the process.
+ */
+final class Main
+{
+    public const VERSION = '0.1.0';
+
+    private static string $entry = '';
+    private static ?Connection $connection = null;
+    /** @var array<string, string> */
+    private static array $welcome = [];
+    private static ?Worker $worker = null;
+    private static bool $loading = false;
+
+    /** @param list<string> $arguments */
+    public static function prepare(array $arguments): void
+    {
+        self::settings();
+        Output::open();
+        $socket = Process::socket();
+        if (\count($arguments) !== 2) {
+            Log::write('usage: php bin/worker.php ENTRY');
+            exit(1);
+        }
+        Web::install();
+        // The buffer was opened before it was known whether flush() is ours.
+        ob_get_clean();
+        Output::open();
+        $entry = realpath($arguments[1]);
+        if ($entry === false || !is_file($entry)) {
+            Log::write("keepwarm: There is no file \"$arguments[1]\" in " . getcwd() . '.');
+            exit(1);
+        }
+        self::$entry = $entry;
+        self::$connection = new Connection($socket, (int) getmypid());
+        Process::prepareSignals(self::$connection);
+        try {
+            self::$welcome = self::$connection->readWelcome();
+        } catch (Lost) {
+            exit(0);
+        } catch (Fault $fault) {
+            self::$connection->fail($fault);
+            exit(1);
+        }
+        register_shutdown_function([self::class, 'ended']);
+        self::environment();
+        self::$loading = true;
+    }
+
+    /** The file to load. */
+    public static function entry(): string
+    {
+        return self::$entry;
+    }
+
+    /** What the entry returned; gives the exit status. */
+    public static function serve(mixed $application): int
+    {
+        return self::run(Entry::handler($application, self::$entry));
+    }
+
+    /** Says hello and takes requests until the end; gives the exit status. */
+    public static function run(Handler $handler): int
+    {
+        $connection = self::$connection ?? throw new \LogicException('not in a worker of Keepwarm');
+        self::$loading = false;
+        self::$worker = new Worker($connection, $handler, self::base());
+        Temporary::sweep();
+        self::$worker->settle();
+        $connection->sayHello(['adapter', 'php/' . self::VERSION, 'kind', 'php', 'language', 'PHP ' . \PHP_VERSION]);
+        $status = self::$worker->serveForever();
+        self::$worker = null;
+        Temporary::end();
+        return $status;
+    }
+
+    /** The entry, or what it returned, cannot be served; gives the exit status. */
+    public static function failed(\Throwable $error): int
+    {
+        self::$loading = false;
+        if ($error instanceof EntryError) {
+            Log::write('keepwarm: ' . $error->getMessage());
+        } else {
+            Log::exception($error);
+        }
+        return 1;
+    }
+
+    /** The shutdown function: the script ends, by itself or not. */
+    public static function ended(): void
+    {
+        if (self::$connection?->isForked()) {
+            return;
+        }
+        if (self::$loading) {
+            $error = error_get_last();
+            if ($error === null || ($error['type'] & Worker::FATAL) === 0) {
+                Log::write('keepwarm: ' . self::$entry . ' ended before it returned an application.' . self::hint());
+            }
+            Output::end();
+            exit(1);
+        }
+        self::$worker?->ended();
+    }
+
+    private static function hint(): string
+    {
+        $runtime = $_SERVER['APP_RUNTIME'] ?? '';
+        return $runtime === '' || $runtime === SymfonyRuntime::class
+            ? ' A script that answers by itself, without returning one, is served with kind = "fastcgi".'
+            : " APP_RUNTIME is $runtime; for a worker it has to be " . SymfonyRuntime::class . ', which Keepwarm sets when nobody else does.';
+    }
+
+    /** Errors go to the log and nowhere else; limits are Keepwarm's. */
+    private static function settings(): void
+    {
+        foreach (['display_errors' => '0', 'log_errors' => '1', 'html_errors' => '0', 'error_log' => '', 'implicit_flush' => '0', 'max_execution_time' => '0'] as $name => $value) {
+            ini_alter($name, $value);
+        }
+        if (!\ini_get('date.timezone')) {
+            date_default_timezone_set(date_default_timezone_get());
+        }
+    }
+
+    /** What the entry finds in its environment. */
+    private static function environment(): void
+    {
+        $_SERVER['argv'] = [];
+        $_SERVER['argc'] = 0;
+        $GLOBALS['argv'] = [];
+        $GLOBALS['argc'] = 0;
+        foreach (array_keys($_SERVER) as $name) {
+            if (str_starts_with((string) $name, 'HTTP_')) {
+                unset($_SERVER[$name]);
+            }
+        }
+        $_SERVER['SCRIPT_FILENAME'] = $_SERVER['PATH_TRANSLATED'] = self::$entry;
+        $_SERVER['SCRIPT_NAME'] = $_SERVER['PHP_SELF'] = '/' . basename(self::$entry);
+        $_SERVER['APP_RUNTIME'] ??= $_ENV['APP_RUNTIME'] ?? SymfonyRuntime::class;
+        $_SERVER['APP_RUNTIME_MODE'] ??= 'web=1&worker=1';
+    }
+
+    /**
+     * What is in $_SERVER for every request.
+     *
+     * @return array<string, mixed>
+     */
+    private static function base(): array
+    {
+        $base = $_SERVER;
+        foreach (array_keys($base) as $name) {
+            if (str_starts_with((string) $name, 'HTTP_') || $name === 'HTTPS') {
+                unset($base[$name]);
+            }
+        }
+        unset($base['argv'], $base['argc'], $base['PATH_TRANSLATED']);
+        return [
+            'GATEWAY_INTERFACE' => 'CGI/1.1',
+            'SERVER_SOFTWARE' => self::$welcome['software'] ?? 'keepwarm/' . self::VERSION,
+            'DOCUMENT_ROOT' => \dirname(self::$entry),
+        ] + $base;
+    }
+}

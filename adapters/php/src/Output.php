@@ -1,0 +1,157 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/**
+ * What the application prints.
+ *
+ * One output buffer lies below all others for the whole life of the worker. Outside of a request what reaches it is log; within
+ * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces.
+ */
+final class Output
+{
+    private const LOG = 0;
+    private const HOLD = 1;
+    private const PASS = 2;
+    private const PIECE = 32_768; // bytes of output that are sent without waiting for a flush()
+
+    private static int $mode = self::LOG;
+    private static string $held = '';
+    private static ?Answer $answer = null;
+    /** Begins the answer of an application that prints it. */
+    private static ?\Closure $starter = null;
+    /** Whether flush() is ours, so that small pieces can be collected. */
+    private static bool $flushable = false;
+
+    /** Puts the buffer in its place, at the start of the worker, and again when the application has taken it away. */
+    public static function open(): void
+    {
+        self::$flushable = Web::$complete;
+        ob_start([self::class, 'take'], self::$flushable ? self::PIECE : 1);
+    }
+
+    /** The buffer's callback. */
+    public static function take(string $output): string
+    {
+        if ($output === '') {
+            return '';
+        }
+        if (self::$mode === self::HOLD && self::$starter !== null) {
+            $start = self::$starter;
+            self::$starter = null;
+            $start();
+        }
+        if (self::$mode === self::HOLD) {
+            self::$held .= $output;
+        } elseif (self::$mode === self::PASS) {
+            self::$answer?->write($output);
+        } else {
+            Log::write($output);
+        }
+        return '';
+    }
+
+    /** A request begins. */
+    public static function begin(): void
+    {
+        if (ob_get_length() !== 0) {
+            self::settle();
+        }
+        self::$mode = self::HOLD;
+        self::$held = '';
+        self::$starter = null;
+    }
+
+    /** Output is the answer itself: `$start` gives its head when the first of it has to leave, and calls `pass`. */
+    public static function startWith(\Closure $start): void
+    {
+        self::$starter = $start;
+    }
+
+    /** All that was printed since `begin`, in every buffer. */
+    public static function held(): string
+    {
+        self::$starter = null;
+        if (ob_get_length() !== 0 || self::level() > 1) {
+            self::flatten();
+        }
+        $held = self::$held;
+        self::$held = '';
+        return $held;
+    }
+
+    /** What is printed from now on is the body of `$answer`, whose head is known. */
+    public static function pass(Answer $answer): void
+    {
+        self::$answer = $answer;
+        self::$mode = self::PASS;
+    }
+
+    /** Whether output goes into an answer by itself. */
+    public static function isPassing(): bool
+    {
+        return self::$mode === self::PASS;
+    }
+
+    /** Sends what has been printed as far as our buffer; what is in buffers of the application stays there. */
+    public static function flush(): void
+    {
+        if (self::level() === 1) {
+            ob_flush();
+        }
+        if (self::$mode === self::PASS && Web::$connection?->gone && !ignore_user_abort()) {
+            // As PHP ends a script that prints for nobody. (Not from the buffer's callback: PHP switches off one that throws.)
+            throw new ClientDisconnected('the client went away before its answer was complete');
+        }
+    }
+
+    /** Everything printed goes where it belongs; from now on it is log. */
+    public static function end(): void
+    {
+        if (ob_get_length() !== 0 || self::level() !== 1) {
+            self::settle();
+        }
+        self::$mode = self::LOG;
+        self::$held = '';
+        self::$answer = self::$starter = null;
+    }
+
+    /** Forgets what was printed and has not left. */
+    public static function discard(): void
+    {
+        $mode = self::$mode;
+        self::$mode = self::HOLD;
+        self::$starter = null;
+        self::settle();
+        self::$held = '';
+        self::$mode = $mode;
+    }
+
+    private static function settle(): void
+    {
+        self::flatten();
+        if (self::level() === 0) {
+            self::open();
+        }
+    }
+
+    /** Ends the application's buffers, innermost first, as the end of a script does, and empties ours. */
+    private static function flatten(): void
+    {
+        for ($level = self::level(); $level > 1; $level--) {
+            if (@ob_get_flush() === false) {
+                break; // one that the application made unremovable
+            }
+        }
+        if (self::level() === 1) {
+            ob_flush();
+        }
+    }
+
+    private static function level(): int
+    {
+        return \count(ob_list_handlers());
+    }
+}

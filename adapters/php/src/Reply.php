@@ -1,0 +1,190 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/**
+ * What an application answered, in whichever form, on its way to the `Answer`: here join the fields that it returned, those of
+ * `header()` and `setcookie()`, the session's, and what it printed.
+ */
+final class Reply
+{
+    private bool $sessions;
+
+    public function __construct(public readonly Answer $answer)
+    {
+        $this->sessions = \extension_loaded('session');
+    }
+
+    /**
+     * An answer that is all here.
+     *
+     * @param list<string> $flat names and values in turn
+     */
+    public function whole(int $status, array $flat, string $body): void
+    {
+        if ($this->answer->begun && $status >= 500) {
+            // An error in the middle of what it printed: the page about it is no end of that answer.
+            Output::discard();
+            $this->answer->abort(Wire::APP_ERROR, 'an error after the answer had begun');
+            return;
+        }
+        if ($this->answer->begun) {
+            $this->finishPrinted($body); // the application has printed before, and sent that
+            return;
+        }
+        $this->answer->whole($this->head($status, $flat) . $body);
+    }
+
+    /**
+     * An answer in pieces, each of which leaves as it comes.
+     *
+     * @param list<string> $flat
+     * @param iterable<string> $pieces
+     */
+    public function pieces(int $status, array $flat, iterable $pieces): void
+    {
+        if ($this->answer->begun) {
+            Output::end();
+            $printed = '';
+        } else {
+            $printed = $this->head($status, $flat);
+        }
+        $going = $printed === '' || $this->answer->write($printed);
+        if ($going) {
+            foreach ($pieces as $piece) {
+                if ($piece !== '' && !$this->answer->write($piece)) {
+                    break;
+                }
+            }
+        }
+        $this->answer->finish();
+    }
+
+    /**
+     * An answer whose body `$print` prints.
+     *
+     * @param list<string> $flat
+     */
+    public function printed(int $status, array $flat, callable $print): void
+    {
+        if ($this->answer->over) {
+            $print();
+            return;
+        }
+        $printed = $this->answer->begun ? '' : $this->head($status, $flat);
+        Output::pass($this->answer);
+        if ($printed !== '') {
+            $this->answer->write($printed);
+        }
+        $print();
+        Output::end();
+        $this->answer->finish();
+    }
+
+    /** From now on what the application prints is the answer, with what it gave to `header()` as its head. */
+    public function prints(): void
+    {
+        Output::startWith(function (): void {
+            $this->answer->head($this->printedStatus(), $this->printedFields());
+            Output::pass($this->answer);
+        });
+    }
+
+    /** The end of an answer that was printed, with `$more` behind it. `$status`: instead of the application's. */
+    public function finishPrinted(string $more = '', ?int $status = null): void
+    {
+        if ($this->answer->begun) {
+            Output::end();
+            if ($more !== '' && !$this->answer->over) {
+                $this->answer->write($more);
+            }
+            $this->answer->finish();
+            return;
+        }
+        $body = Output::held() . $more;
+        $this->answer->head($status ?? $this->printedStatus(), $this->printedFields());
+        $this->answer->whole($body);
+    }
+
+    /**
+     * Gives the head; what was printed until now is the result, and goes before the body.
+     *
+     * @param list<string> $flat
+     */
+    private function head(int $status, array $flat): string
+    {
+        $printed = Output::held();
+        $given = Web::takeHeaders();
+        if ($given !== []) {
+            if ($this->sessions && isset($_SESSION)) {
+                $given = Session::withoutRemoval($given);
+            }
+            $flat = self::joined($given, $flat);
+        }
+        if ($this->sessions && isset($_SESSION)) {
+            array_push($flat, ...Session::fields($flat));
+        }
+        if ($printed !== '') {
+            $flat = self::without($flat, 'content-length');
+        }
+        $this->answer->head($status, $flat);
+        return $printed;
+    }
+
+    private function printedStatus(): int
+    {
+        return Web::$status === false ? 200 : Web::$status;
+    }
+
+    /** @return list<string> */
+    private function printedFields(): array
+    {
+        $flat = Web::takeHeaders();
+        if ($this->sessions && isset($_SESSION)) {
+            array_push($flat, ...Session::fields($flat));
+        }
+        for ($at = 0; $at < \count($flat); $at += 2) {
+            if (strcasecmp($flat[$at], 'content-type') === 0) {
+                return $flat;
+            }
+        }
+        $type = (string) \ini_get('default_mimetype');
+        $charset = (string) \ini_get('default_charset');
+        if ($type !== '') {
+            array_push($flat, 'Content-Type', str_starts_with($type, 'text/') && $charset !== '' ? "$type; charset=$charset" : $type);
+        }
+        return $flat;
+    }
+
+    /**
+     * `header()`'s fields and an answer's own, of which Content-Type and Content-Length count.
+     *
+     * @param list<string> $given
+     * @param list<string> $flat
+     * @return list<string>
+     */
+    private static function joined(array $given, array $flat): array
+    {
+        foreach (['content-type', 'content-length'] as $name) {
+            for ($at = 0; $at < \count($flat); $at += 2) {
+                if (strcasecmp($flat[$at], $name) === 0) {
+                    $given = self::without($given, $name);
+                    break;
+                }
+            }
+        }
+        return [...$given, ...$flat];
+    }
+
+    /**
+     * @param list<string> $flat
+     * @return list<string>
+     */
+    private static function without(array $flat, string $name): array
+    {
+        $kept = array_filter(array_chunk($flat, 2), static fn (array $pair): bool => strcasecmp($pair[0], $name) !== 0);
+        return array_merge(...array_values($kept));
+    }
+}

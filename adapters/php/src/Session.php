@@ -1,0 +1,111 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/**
+ * PHP's own sessions, a request at a time: the id comes from the request's cookie, and its cookie goes with the answer.
+ *
+ * PHP does both once in the life of a process, and sends no cookie on the command line.
+ */
+final class Session
+{
+    private const LONG_AGO = 'Thu, 19 Nov 1981 08:52:00 GMT'; // what PHP says
+
+    /** A session has been used in this process, so that PHP will not look at the cookies again. */
+    private static bool $used = false;
+
+    public static function begin(): void
+    {
+        if (self::$used) {
+            self::adopt();
+        }
+    }
+
+    /** Takes the id from the cookie of the session's name. */
+    public static function adopt(): void
+    {
+        if (self::$used && session_status() !== \PHP_SESSION_ACTIVE) {
+            $id = $_COOKIE[\ini_get('session.name')] ?? '';
+            session_id(\is_string($id) && preg_match('/^[a-zA-Z0-9,-]{1,256}$/D', $id) === 1 ? $id : '');
+        }
+    }
+
+    /**
+     * The fields that PHP would have added to the answer, in turn; none when the application has given its own.
+     *
+     * @param list<string> $flat the answer's fields
+     * @return list<string>
+     */
+    public static function fields(array $flat): array
+    {
+        $id = session_id();
+        if ($id === '' || $id === false || !isset($_SESSION)) {
+            return []; // none, or the id of a cookie whose session was not opened
+        }
+        $name = (string) \ini_get('session.name');
+        $limited = self::has($flat, 'cache-control') ? [] : self::limiter();
+        if (!\ini_get('session.use_cookies') || ($_COOKIE[$name] ?? null) === $id || self::has($flat, 'set-cookie', "$name=")) {
+            return $limited;
+        }
+        $options = session_get_cookie_params();
+        $options['expires'] = $options['lifetime'] > 0 ? time() + $options['lifetime'] : 0;
+        return [...$limited, 'Set-Cookie', Web::cookieText($name, rawurlencode($id), $options)];
+    }
+
+    /**
+     * A session that goes on under a new id has no cookie that removes it, though the handler of the old id has asked for one: PHP
+     * itself replaces that by the new one.
+     *
+     * @param list<string> $flat
+     * @return list<string>
+     */
+    public static function withoutRemoval(array $flat): array
+    {
+        if (session_id() === '') {
+            return $flat;
+        }
+        $removal = \ini_get('session.name') . '=deleted;';
+        $kept = array_filter(array_chunk($flat, 2), static fn (array $pair): bool => strcasecmp($pair[0], 'set-cookie') !== 0 || !str_starts_with($pair[1], $removal));
+        return array_merge(...array_values($kept));
+    }
+
+    /** The request is over: what it opened is closed and emptied. */
+    public static function end(): void
+    {
+        if (session_status() === \PHP_SESSION_ACTIVE) {
+            session_write_close();
+        }
+        if (session_id() !== '' || isset($_SESSION)) {
+            self::$used = true;
+            session_id('');
+            unset($GLOBALS['_SESSION']);
+        }
+    }
+
+    /** @return list<string> */
+    private static function limiter(): array
+    {
+        $age = (int) session_cache_expire() * 60;
+        $date = static fn (int $time): string => gmdate('D, d M Y H:i:s \G\M\T', $time);
+        return match (session_cache_limiter()) {
+            'nocache' => ['Expires', self::LONG_AGO, 'Cache-Control', 'no-store, no-cache, must-revalidate', 'Pragma', 'no-cache'],
+            'private' => ['Expires', self::LONG_AGO, 'Cache-Control', "private, max-age=$age"],
+            'private_no_expire' => ['Cache-Control', "private, max-age=$age"],
+            'public' => ['Expires', $date(time() + $age), 'Cache-Control', "public, max-age=$age"],
+            default => [],
+        };
+    }
+
+    /** @param list<string> $flat */
+    private static function has(array $flat, string $name, string $start = ''): bool
+    {
+        for ($at = 0; $at < \count($flat); $at += 2) {
+            if (strcasecmp($flat[$at], $name) === 0 && ($start === '' || str_starts_with($flat[$at + 1], $start))) {
+                return true;
+            }
+        }
+        return false;
+    }
+}

@@ -1,0 +1,178 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/**
+ * What the functions of the web leave behind in a request: `header()`, `setcookie()`, `http_response_code()`.
+ *
+ * The command line's PHP has these functions, and they do nothing there. Keepwarm starts PHP with them disabled, and PHP 8 lets
+ * a disabled function be defined: functions.php does it, on top of this class.
+ */
+final class Web
+{
+    /** What functions.php defines, and so what has to be in `disable_functions`. */
+    public const FUNCTIONS = [
+        'header', 'header_remove', 'headers_list', 'headers_sent', 'header_register_callback', 'http_response_code', 'setcookie',
+        'setrawcookie', 'is_uploaded_file', 'move_uploaded_file', 'flush', 'connection_status', 'connection_aborted',
+        'ob_get_level', 'ob_end_clean', 'ob_end_flush', 'ini_set', 'session_name',
+    ];
+
+    /** Whether all of FUNCTIONS are ours. */
+    public static bool $complete = false;
+    public static ?Answer $answer = null;
+    public static ?Connection $connection = null;
+    public static ?Request $request = null;
+    public static ?Body $body = null;
+    public static int|false $status = false;
+    /** @var list<array{string, string}> name and value, in the order in which they were given */
+    public static array $headers = [];
+    /** @var callable|null */
+    public static mixed $callback = null;
+    /** @var array<string, true> paths of this request's uploads */
+    public static array $uploads = [];
+    /** Called with what is printed by `fastcgi_finish_request` */
+    public static ?\Closure $finish = null;
+
+    public static function install(): void
+    {
+        $missing = array_filter(self::FUNCTIONS, static fn (string $name): bool => \function_exists($name));
+        if ($missing === []) {
+            require __DIR__ . '/functions.php';
+            self::$complete = true;
+        } else {
+            Log::write(
+                'keepwarm: header(), setcookie() and other functions of the web have no effect in this worker, because `options` overrules '
+                . 'the disable_functions that Keepwarm starts PHP with. Leave it out, or add to it: ' . implode(',', self::FUNCTIONS)
+            );
+        }
+        require __DIR__ . '/polyfill.php';
+    }
+
+    /** `header()`: as PHP's own. */
+    public static function header(string $line, bool $replace, int $code): void
+    {
+        if (self::areSent()) {
+            trigger_error('Cannot modify header information - headers already sent', \E_USER_WARNING);
+            return;
+        }
+        $line = rtrim($line);
+        if (strpbrk($line, "\r\n\0") !== false || str_contains($line, "\0")) {
+            trigger_error('Header may not contain more than a single header, new line detected', \E_USER_WARNING);
+            return;
+        }
+        if (preg_match('~^HTTP/[0-9.]+ +(\d{3})~i', $line, $match) === 1) {
+            self::$status = $code !== 0 ? $code : (int) $match[1];
+            return;
+        }
+        $colon = strpos($line, ':');
+        if ($colon === false || $colon === 0) {
+            return;
+        }
+        $name = rtrim(substr($line, 0, $colon));
+        $value = ltrim(substr($line, $colon + 1));
+        if ($replace) {
+            self::remove($name);
+        }
+        self::$headers[] = [$name, $value];
+        if ($code !== 0) {
+            self::$status = $code;
+        } elseif (strcasecmp($name, 'Location') === 0 && !\in_array(self::$status, [201, 301, 303, 307, 308], true)) {
+            self::$status = 302;
+        } elseif (strcasecmp($name, 'WWW-Authenticate') === 0) {
+            self::$status = 401;
+        }
+    }
+
+    public static function remove(?string $name): void
+    {
+        self::$headers = $name === null ? [] : array_values(array_filter(
+            self::$headers,
+            static fn (array $pair): bool => strcasecmp($pair[0], $name) !== 0,
+        ));
+    }
+
+    public static function areSent(): bool
+    {
+        return self::$answer !== null && self::$answer->begun;
+    }
+
+    /**
+     * `setcookie` and `setrawcookie`.
+     *
+     * @param array<string, mixed> $options
+     */
+    public static function cookie(string $name, string $value, array $options): bool
+    {
+        if ($name === '' || strpbrk($name, "=,; \t\r\n\013\014") !== false) {
+            throw new \ValueError('setcookie(): Argument #1 ($name) cannot be empty or contain "=", ",", ";", " ", "\t", "\r", "\n", "\013", or "\014"');
+        }
+        $options = array_change_key_case($options);
+        foreach (['path', 'domain'] as $key) {
+            if (strpbrk((string) ($options[$key] ?? ''), ",; \t\r\n\013\014") !== false) {
+                throw new \ValueError("setcookie(): \"$key\" cannot contain \",\", \";\", \" \", \"\\t\", \"\\r\", \"\\n\", \"\\013\", or \"\\014\"");
+            }
+        }
+        if (self::areSent()) {
+            trigger_error('Cannot modify header information - headers already sent', \E_USER_WARNING);
+            return false;
+        }
+        self::$headers[] = ['Set-Cookie', self::cookieText($name, $value, $options)];
+        return true;
+    }
+
+    /** @param array<string, mixed> $options */
+    public static function cookieText(string $name, string $value, array $options): string
+    {
+        if ($value === '') {
+            // As PHP does: an empty value removes the cookie.
+            return "$name=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0" . self::attributes($options);
+        }
+        $text = "$name=$value";
+        $expires = (int) ($options['expires'] ?? 0);
+        if ($expires > 0) {
+            $text .= '; expires=' . gmdate('D, d M Y H:i:s \G\M\T', $expires) . '; Max-Age=' . max(0, $expires - time());
+        }
+        return $text . self::attributes($options);
+    }
+
+    /** @param array<string, mixed> $options */
+    private static function attributes(array $options): string
+    {
+        $text = '';
+        foreach (['path' => 'path', 'domain' => 'domain'] as $key => $name) {
+            if (($options[$key] ?? '') !== '') {
+                $text .= "; $name={$options[$key]}";
+            }
+        }
+        $text .= ($options['secure'] ?? false) ? '; secure' : '';
+        $text .= ($options['httponly'] ?? false) ? '; HttpOnly' : '';
+        return $text . (($options['samesite'] ?? '') !== '' ? "; SameSite={$options['samesite']}" : '');
+    }
+
+    /**
+     * Takes what `header()` left: names and values in turn.
+     *
+     * @return list<string>
+     */
+    public static function takeHeaders(): array
+    {
+        if (self::$callback !== null) {
+            $callback = self::$callback;
+            self::$callback = null;
+            $callback();
+        }
+        $headers = self::$headers;
+        self::$headers = [];
+        return $headers === [] ? [] : array_merge(...$headers);
+    }
+
+    /** A request begins. */
+    public static function begin(): void
+    {
+        self::$status = false;
+        self::$headers = self::$uploads = [];
+        self::$callback = self::$finish = null;
+    }
+}

@@ -1,0 +1,321 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/** The loop of a worker: a read, the application, a write. */
+final class Worker
+{
+    /** Errors after which PHP ends the script. */
+    public const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
+    private const SHUTDOWN_MEMORY = 16 << 20; // bytes that an application which ran out of memory gets for its end
+
+    private readonly Answer $answer;
+    private readonly Reply $reply;
+    private readonly Reset $reset;
+    private readonly ?Watch $watch;
+    /** A request is in work. */
+    private bool $busy = false;
+    /** Room for what has to be done when there is no memory left. */
+    private ?string $reserve;
+
+    /** @param array<string, mixed> $base what is in $_SERVER for every request */
+    public function __construct(
+        private readonly Connection $connection,
+        private readonly Handler $handler,
+        private readonly array $base,
+    ) {
+        $this->answer = new Answer($connection);
+        $this->reply = new Reply($this->answer);
+        $this->reset = new Reset();
+        $this->watch = \in_array(getenv('KEEPWARM_WATCH'), ['', '0', false], true) ? null : new Watch();
+        $this->reserve = str_repeat('.', 65_536);
+        Web::$connection = $connection;
+    }
+
+    /** The application is loaded; what it has set up is what each request begins with. */
+    public function settle(): void
+    {
+        Output::end();
+        $this->clearGlobals();
+        $this->reset->settle();
+        $this->watch?->settle();
+    }
+
+    /** Takes requests until Keepwarm says DRAIN or goes away; gives the exit status. */
+    public function serveForever(): int
+    {
+        $connection = $this->connection;
+        try {
+            while (!$connection->lost && !$connection->leaving) {
+                $connection->idle = true;
+                if ($connection->drainAsked) {
+                    $connection->settleDrain();
+                }
+                if ($connection->waiting !== []) {
+                    $connection->idle = false;
+                    $this->frame(...array_shift($connection->waiting));
+                    continue;
+                }
+                if ($connection->buffer !== '') {
+                    $frame = $connection->nextFrame();
+                    $connection->idle = false;
+                    $this->frame(...$frame);
+                    continue;
+                }
+                $data = $connection->read();
+                $connection->idle = false;
+                if ($data === '') {
+                    return 0;
+                }
+                $used = $this->fast($data);
+                if ($used < \strlen($data)) {
+                    $connection->buffer .= $used === 0 ? $data : substr($data, $used);
+                }
+            }
+        } catch (Lost) {
+        } catch (Fault $fault) {
+            $connection->fail($fault);
+        }
+        return $connection->faulty ? 1 : 0;
+    }
+
+    /**
+     * The script ends while a request may be in work: `exit()`, or a fatal error. The application's own shutdown functions, which
+     * are registered later, may still have something to say; so this is done behind them.
+     */
+    public function ended(): void
+    {
+        $this->reserve = null;
+        $error = error_get_last();
+        $fatal = $error !== null && ($error['type'] & self::FATAL) !== 0;
+        if ($fatal) {
+            $limit = Forms::bytes((string) \ini_get('memory_limit'));
+            if ($limit > 0) {
+                ini_alter('memory_limit', (string) max($limit, memory_get_usage(true) + self::SHUTDOWN_MEMORY));
+            }
+        }
+        register_shutdown_function(function () use ($fatal): void {
+            $this->deliver($fatal);
+        });
+    }
+
+    /** Serves the whole REQUESTs at the front of a read, which nearly all reads are; gives how many bytes were used. */
+    private function fast(string $data): int
+    {
+        $connection = $this->connection;
+        $size = \strlen($data);
+        $start = 0;
+        while ($size - $start > 24) {
+            $head = unpack('Nl/Ck/Cf/Ns/Jb/nc/Nt', $data, $start);
+            $length = $head['l'];
+            $flags = $head['f'];
+            $end = $start + 10 + $length;
+            $textEnd = $start + 24 + $head['t'];
+            if ($head['k'] !== Wire::REQUEST || $end > $size || $length > Wire::MAX_PAYLOAD || $end < $textEnd || $end - $textEnd > Wire::MAX_CHUNK
+                || $flags > 0x3F || ($flags & 0x11) === Wire::WEBSOCKET || $head['s'] === 0) {
+                break; // the other way finds the words for it
+            }
+            $strings = explode("\0", substr($data, $start + 24, $head['t']));
+            if (\count($strings) !== $head['c']) {
+                break;
+            }
+            Wire::checkRequest($head['c']);
+            $connection->rest = $end === $size ? null : substr($data, $end); // whoever reads on within this request finds it first
+            $this->serve($flags, $head['s'], $head['b'], $strings, $end === $textEnd ? '' : substr($data, $textEnd, $end - $textEnd));
+            if ($connection->rest === null || $connection->lost) {
+                return $size;
+            }
+            $connection->rest = null;
+            $start = $end;
+        }
+        return $start;
+    }
+
+    /** Does what any frame says. */
+    private function frame(int $kind, int $flags, int $stream, string $payload): void
+    {
+        if ($kind === Wire::REQUEST) {
+            [$length, $strings, $body] = Wire::requestParts($payload);
+            $this->serve($flags, $stream, $length, $strings, $body);
+        } else {
+            $this->connection->handle($kind, $flags, $stream, $payload);
+        }
+    }
+
+    /** @param list<string> $strings */
+    private function serve(int $flags, int $stream, int $length, array $strings, string $first): void
+    {
+        $connection = $this->connection;
+        $connection->beginStream($stream);
+        $this->busy = true;
+        $this->answer->begin($stream, $strings[0] === 'HEAD', ($flags & Wire::EARLY_HINTS) !== 0);
+        $ended = ($flags & Wire::END) !== 0;
+        $request = new Request($strings, $flags, $length, $ended ? $first : null, $this->base);
+        if (!$ended) {
+            $connection->expectBody();
+            $request->body = new Body($connection, $stream, $first, ($flags & Wire::EXPECT) !== 0);
+        }
+        Web::begin();
+        Web::$answer = $this->answer;
+        Web::$request = $request;
+        Web::$body = $request->body;
+        Output::begin();
+        $failed = null;
+        try {
+            if ($request->method === 'POST' && isset($request->server['CONTENT_TYPE'])) {
+                Forms::read($request);
+            }
+            $_SERVER = $request->server;
+            $_GET = $request->get;
+            $_POST = $request->post;
+            $_COOKIE = $request->cookies;
+            $_FILES = $request->files;
+            $_REQUEST = $request->post === [] ? $request->get : $request->post + $request->get;
+            Session::begin();
+            Web::$finish = fn () => $this->reply->finishPrinted();
+            $this->handler->handle($request, $this->reply);
+            if (!$this->answer->over) {
+                $this->answer->finish();
+            }
+        } catch (\Throwable $error) {
+            $failed = $error;
+        }
+        if ($connection->isForked()) {
+            exit(0); // a child that the application forked: the request is not its own
+        }
+        if ($failed !== null) {
+            $this->failed($failed);
+        }
+        try {
+            $this->handler->terminate();
+        } catch (\Throwable $error) {
+            Log::exception($error);
+        }
+        $this->finished($request);
+    }
+
+    /** The answer has left; what the request leaves behind is removed. */
+    private function finished(Request $request): void
+    {
+        Output::end();
+        Session::end();
+        $this->watch?->look($request);
+        if (Web::$uploads !== []) {
+            foreach (array_keys(Web::$uploads) as $path) {
+                @unlink($path);
+            }
+            Web::$uploads = [];
+        }
+        Web::$answer = Web::$request = Web::$body = Web::$finish = Web::$callback = null;
+        Web::$headers = [];
+        $this->connection->endStream();
+        $this->busy = false;
+        $this->clearGlobals();
+        unset($request);
+        $this->reset->after();
+        $this->watch?->grew();
+    }
+
+    private function clearGlobals(): void
+    {
+        $_GET = $_POST = $_COOKIE = $_FILES = $_REQUEST = [];
+        $_SERVER = $this->base;
+    }
+
+    /** The application threw. */
+    private function failed(\Throwable $error): void
+    {
+        Output::discard();
+        if ($error instanceof ClientDisconnected && $this->connection->gone) {
+            $this->answer->abort(Wire::CANCELLED, '');
+            return;
+        }
+        Log::exception($error);
+        $this->answer->abort(Wire::APP_ERROR, get_debug_type($error) . ' in the application');
+        try {
+            $this->handler->failed();
+        } catch (\Throwable $second) {
+            Log::exception($second);
+            $this->connection->askToDrain();
+        }
+    }
+
+    /** Sends what there is of an answer whose request ended the process. */
+    private function deliver(bool $fatal): void
+    {
+        $connection = $this->connection;
+        if ($connection->isForked()) {
+            return;
+        }
+        $request = Web::$request;
+        if ($this->busy && $request !== null) {
+            $what = "$request->method $request->rawPath";
+            Log::write($fatal
+                ? "keepwarm: a fatal error ended this worker in $what; it is replaced."
+                : "keepwarm: the application called exit() in $what; what it had produced is delivered, and the worker is replaced.");
+            try {
+                $this->deliverAnswer($fatal);
+            } catch (\Throwable $error) {
+                Log::exception($error);
+                $this->answer->abort(Wire::APP_ERROR, 'what the application left could not be sent');
+            }
+            if (\extension_loaded('session')) {
+                Session::end();
+            }
+            foreach (array_keys(Web::$uploads) as $path) {
+                @unlink($path);
+            }
+        }
+        $connection->refuseWaiting();
+        Output::end();
+        Temporary::end();
+        if (!$fatal && $this->busy) {
+            $this->leave();
+        }
+    }
+
+    /** Asks for a replacement, and goes when Keepwarm says so: `exit()` is no failure of the worker. */
+    private function leave(): void
+    {
+        $connection = $this->connection;
+        $connection->endStream();
+        $connection->settleDrain();
+        try {
+            while (!$connection->leaving && !$connection->lost) {
+                $frame = $connection->nextFrame();
+                if ($frame[0] === Wire::REQUEST) {
+                    $connection->send(Wire::reset($frame[2], Wire::REFUSED, 'the process ends'));
+                } elseif ($frame[0] !== Wire::RESET) {
+                    $connection->handle(...$frame);
+                }
+            }
+        } catch (Lost | Fault) {
+        }
+        exit(0);
+    }
+
+    private function deliverAnswer(bool $fatal): void
+    {
+        if ($this->answer->over) {
+            return;
+        }
+        if ($fatal && $this->answer->begun) {
+            Output::discard();
+            $this->answer->abort(Wire::APP_ERROR, 'a fatal error in the application');
+            return;
+        }
+        if ($fatal) {
+            $printed = Output::held();
+            if ($printed === '') {
+                $this->answer->abort(Wire::APP_ERROR, 'a fatal error in the application');
+                return;
+            }
+            $status = Web::$status === false ? 500 : Web::$status;
+            $this->reply->finishPrinted($printed, $status);
+            return;
+        }
+        $this->reply->finishPrinted();
+    }
+}

@@ -1,0 +1,148 @@
+<?php
+
+/*
+ * The functions of the web, in place of the command line's, which do nothing. See `Keepwarm\Web`.
+ */
+
+use Keepwarm\Output;
+use Keepwarm\Web;
+
+function header(string $header, bool $replace = true, int $response_code = 0): void
+{
+    Web::header($header, $replace, $response_code);
+}
+
+function header_remove(?string $name = null): void
+{
+    Web::remove($name);
+}
+
+function headers_list(): array
+{
+    return array_map(static fn (array $pair): string => "$pair[0]: $pair[1]", Web::$headers);
+}
+
+function headers_sent(&$filename = null, &$line = null): bool
+{
+    $filename = '';
+    $line = 0;
+    return Web::areSent();
+}
+
+function header_register_callback(callable $callback): bool
+{
+    Web::$callback = $callback;
+    return true;
+}
+
+function http_response_code(int $response_code = 0): int|bool
+{
+    $before = Web::$status;
+    if ($response_code === 0) {
+        return $before === false ? (Web::$answer === null ? false : 200) : $before;
+    }
+    if (Web::areSent()) {
+        trigger_error('http_response_code(): Cannot set response code - headers already sent', E_USER_WARNING);
+        return false;
+    }
+    Web::$status = $response_code;
+    return $before === false ? true : $before;
+}
+
+function setcookie(string $name, string $value = '', $expires_or_options = 0, $path = '', $domain = '', $secure = false, $httponly = false): bool
+{
+    $options = is_array($expires_or_options) ? $expires_or_options
+        : ['expires' => (int) $expires_or_options, 'path' => $path, 'domain' => $domain, 'secure' => $secure, 'httponly' => $httponly];
+    return Web::cookie($name, rawurlencode($value), $options);
+}
+
+function setrawcookie(string $name, string $value = '', $expires_or_options = 0, $path = '', $domain = '', $secure = false, $httponly = false): bool
+{
+    if (strpbrk($value, ",; \t\r\n\013\014") !== false) {
+        throw new ValueError('setrawcookie(): Argument #2 ($value) cannot contain ",", ";", " ", "\t", "\r", "\n", "\013", or "\014"');
+    }
+    $options = is_array($expires_or_options) ? $expires_or_options
+        : ['expires' => (int) $expires_or_options, 'path' => $path, 'domain' => $domain, 'secure' => $secure, 'httponly' => $httponly];
+    return Web::cookie($name, $value, $options);
+}
+
+function is_uploaded_file(string $filename): bool
+{
+    return isset(Web::$uploads[$filename]);
+}
+
+function move_uploaded_file(string $from, string $to): bool
+{
+    if (!isset(Web::$uploads[$from])) {
+        return false;
+    }
+    // Another file system cannot be renamed to; PHP's own function copies then, as rename() does.
+    if (!rename($from, $to)) {
+        return false;
+    }
+    unset(Web::$uploads[$from]);
+    $mask = umask(077);
+    umask($mask);
+    @chmod($to, 0666 & ~$mask);
+    return true;
+}
+
+function flush(): void
+{
+    Output::flush();
+}
+
+function connection_status(): int
+{
+    return connection_aborted();
+}
+
+function connection_aborted(): int
+{
+    return Keepwarm\client_gone() ? CONNECTION_ABORTED : CONNECTION_NORMAL;
+}
+
+// Keepwarm's own buffer lies below the application's and is none of them: a loop that ends every buffer must not end it.
+
+function ob_get_level(): int
+{
+    return max(0, count(ob_list_handlers()) - 1);
+}
+
+function ob_end_clean(): bool
+{
+    if (count(ob_list_handlers()) < 2) {
+        trigger_error('ob_end_clean(): Failed to delete buffer. No buffer to delete', E_USER_NOTICE);
+        return false;
+    }
+    return ob_get_clean() !== false;
+}
+
+function ob_end_flush(): bool
+{
+    if (count(ob_list_handlers()) < 2) {
+        trigger_error('ob_end_flush(): Failed to delete and flush buffer. No buffer to delete or flush', E_USER_NOTICE);
+        return false;
+    }
+    return ob_get_flush() !== false;
+}
+
+// A session's id is that of the cookie of its name, and PHP looks for it only once in the life of a process.
+
+function ini_set(string $option, string|int|float|bool|null $value): string|false
+{
+    $before = ini_alter($option, $value);
+    if ($option === 'session.name' && $before !== false) {
+        Keepwarm\Session::adopt();
+    }
+    return $before;
+}
+
+function session_name(?string $name = null): string|false
+{
+    $before = ini_get('session.name');
+    if ($name !== null && $name !== $before) {
+        ini_set('session.name', $name);
+    }
+    return $before;
+}

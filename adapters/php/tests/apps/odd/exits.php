@@ -1,0 +1,1 @@
+<?php echo "goodbye"; exit(0);

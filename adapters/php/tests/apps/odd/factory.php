@@ -1,0 +1,1 @@
+<?php return function (array $context) { return "no app"; };

@@ -1,0 +1,1 @@
+<?php return function (PDO $database) { return "x"; };

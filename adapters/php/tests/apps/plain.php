@@ -1,0 +1,175 @@
+<?php
+
+// A plain callable that does a bit of everything: one function for each path.
+
+use Keepwarm\Request;
+
+final class State
+{
+    public static int $count = 0;
+    public static array $kept = [];
+    public static ?string $wait = null;
+}
+
+function wait_for_line(): string
+{
+    file_put_contents(getenv('TEST_FIFO_OUT'), "here\n");
+    return trim((string) file_get_contents(getenv('TEST_FIFO_IN')));
+}
+
+$routes = [
+    '/' => fn () => 'hello',
+    '/server' => fn () => json_encode($_SERVER, JSON_PARTIAL_OUTPUT_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE),
+    '/request' => fn (Request $r) => json_encode([
+        'method' => $r->method, 'path' => $r->path, 'raw' => $r->rawPath, 'query' => $r->query, 'fields' => $r->fields, 'get' => $_GET,
+        'post' => $_POST, 'cookies' => $_COOKIE, 'files' => $_FILES, 'request' => $_REQUEST, 'uri' => $r->uri(),
+    ], JSON_INVALID_UTF8_SUBSTITUTE),
+    '/array' => fn () => [201, ['X-One' => ['1', '2'], 'Content-Type' => 'text/plain'], 'made'],
+    '/echo' => function () {
+        header('X-Echo: yes');
+        header('Set-Cookie: a=1');
+        header('Set-Cookie: b=2', false);
+        http_response_code(203);
+        echo 'printed', ' and more';
+    },
+    '/redirect' => function () { header('Location: /elsewhere'); },
+    '/cookie' => function () {
+        setcookie('name', 'a value', ['expires' => 2000000000, 'path' => '/', 'httponly' => true, 'samesite' => 'Lax']);
+        setrawcookie('raw', 'x%20y');
+        setcookie('gone', '');
+        return implode("\n", headers_list());
+    },
+    '/flushing' => function () {
+        header('X-Flush: 1');
+        foreach (['one ', 'two ', 'three'] as $piece) {
+            echo $piece;
+            flush();
+        }
+        return headers_sent() ? ' sent' : ' not sent';
+    },
+    '/large-echo' => function () { for ($i = 0; $i < 300; $i++) { echo str_repeat(chr(97 + $i % 26), 1000); } },
+    '/buffers' => function () {
+        ob_start();
+        echo 'inner ';
+        ob_start();
+        echo 'innermost ';
+        return 'returned';
+    },
+    '/end-buffers' => function () {
+        ob_start();
+        echo 'lost';
+        while (ob_get_level() > 0) { ob_end_clean(); }
+        echo 'level ' . ob_get_level();
+    },
+    '/pieces' => fn () => [200, [], (function () { yield 'a'; yield ''; yield 'b'; yield 'c'; })()],
+    '/resource' => function () { $f = fopen('php://temp', 'w+'); fwrite($f, str_repeat('z', 200000)); rewind($f); return [200, [], $f]; },
+    '/short' => fn () => [200, ['Content-Length' => '10'], 'short'],
+    '/long' => fn () => [200, ['Content-Length' => '4'], 'longer'],
+    '/hop' => fn () => [200, ['Connection' => 'X-Private, keep-alive', 'X-Private' => '1', 'Keep-Alive' => 'timeout=5', 'X-Kept' => '1'], ''],
+    '/close' => fn () => [200, ['Connection' => 'close'], ''],
+    '/bad-value' => fn () => [200, ['X-Bad' => "a\r\nb"], ''],
+    '/nul-value' => fn () => [200, ['X-Bad' => "a\0b"], ''],
+    '/bad-name' => fn () => [200, ['X Bad' => 'b'], ''],
+    '/bad-status' => fn () => [99, [], ''],
+    '/bad-return' => fn () => new stdClass(),
+    '/no-content' => fn () => [204, [], 'not to be sent'],
+    '/not-modified' => fn () => [304, ['Content-Length' => '500'], ''],
+    '/throws' => function () { echo 'half'; throw new RuntimeException('a failure'); },
+    '/throws-late' => function () { echo 'begun'; flush(); throw new RuntimeException('a late failure'); },
+    '/body' => fn (Request $r) => strlen($b = $r->body()) . ' ' . md5($b),
+    '/body-stream' => function (Request $r) {
+        $stream = $r->stream();
+        $first = md5((string) stream_get_contents($stream));
+        rewind($stream);
+        return "$first " . md5((string) stream_get_contents($stream)) . ' ' . (feof($stream) ? 'end' : 'more');
+    },
+    '/body-catch' => function (Request $r) {
+        try {
+            return $r->body();
+        } catch (Keepwarm\ClientDisconnected $gone) {
+            error_log('caught: ' . $gone->getMessage());
+            throw $gone;
+        }
+    },
+    '/continue' => function (Request $r) { Keepwarm\send_continue(); return $r->body(); },
+    '/hints' => function () { Keepwarm\early_hints(['</a.css>; rel=preload', '</b.js>; rel=preload']); return 'ok'; },
+    '/hints-symfony' => function () {
+        header('Link: </a.css>; rel=preload');
+        headers_send(103);
+        return 'ok';
+    },
+    '/prints-on' => function () { try { while (true) { echo str_repeat('x', 10_000); flush(); } } finally { error_log('finally'); } },
+    '/endless' => function () { ignore_user_abort(true); for ($i = 0; !Keepwarm\client_gone(); $i++) { echo str_repeat('x', 10_000); flush(); } error_log('saw that it was gone'); },
+    '/finish' => function () { echo 'first'; fastcgi_finish_request(); echo 'unseen'; error_log('after the answer'); },
+    '/exit' => function () { header('X-Exit: 1'); echo 'before exit'; exit(3); },
+    '/exit-late' => function () { echo 'begun '; flush(); echo 'and ended'; exit; },
+    '/exit-status' => function () { http_response_code(418); exit('a teapot'); },
+    '/fatal' => function () { eval('class Twice {} class Twice {}'); },
+    '/fatal-printed' => function () { echo 'printed before'; eval('function again() {} function again() {}'); },
+    '/fatal-late' => function () { echo 'begun'; flush(); eval('class Late {} class Late {}'); },
+    '/memory' => function () { $all = []; while (true) { $all[] = str_repeat('m', 1 << 20); } },
+    '/upload' => function (Request $r) {
+        $out = [];
+        array_walk_recursive($_FILES, function ($value, $key) use (&$out) {
+            if (is_string($value) && is_file($value)) { $out[] = [md5_file($value), is_uploaded_file($value)]; }
+        });
+        return json_encode(['files' => $_FILES, 'post' => $_POST, 'sums' => $out]);
+    },
+    '/move' => function () {
+        $to = tempnam(sys_get_temp_dir(), 'moved');
+        $moved = move_uploaded_file($_FILES['file']['tmp_name'], $to);
+        $text = file_get_contents($to);
+        unlink($to);
+        return json_encode([$moved, $text, is_uploaded_file($_FILES['file']['tmp_name']), move_uploaded_file('/etc/passwd', $to)]);
+    },
+    '/session' => function () {
+        session_start();
+        $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
+        return session_id() . ' ' . $_SESSION['n'];
+    },
+    '/session-new-id' => function () { session_start(); session_regenerate_id(true); return session_id(); },
+    '/session-other' => function () { session_name('OTHER'); session_start(); $_SESSION['o'] = ($_SESSION['o'] ?? 0) + 1; return session_id() . ' ' . $_SESSION['o']; },
+    '/session-none' => fn () => json_encode([session_id(), isset($_SESSION), session_status() === PHP_SESSION_NONE]),
+    '/place' => fn () => json_encode(array_slice([
+        getcwd(), umask(), date_default_timezone_get(), setlocale(LC_ALL, '0'), ini_get('precision'), ini_get('memory_limit'), ob_get_level(),
+        mb_internal_encoding(), set_error_handler(null), error_get_last(), $_ENV['LEAK'] ?? null, libxml_use_internal_errors(), restore_error_handler(),
+    ], 0, 12)),
+    '/leak' => function () {
+        chdir('/');
+        umask(0);
+        date_default_timezone_set('Asia/Tokyo');
+        setlocale(LC_ALL, 'C.UTF-8');
+        ini_set('precision', '5');
+        ini_set('memory_limit', '1G');
+        set_time_limit(1000);
+        ob_start();
+        mb_internal_encoding('ISO-8859-1');
+        set_error_handler(fn () => true);
+        set_error_handler(fn () => false);
+        $_ENV['LEAK'] = 'leaked';
+        libxml_use_internal_errors(true);
+        @file_get_contents('/nonexistent');
+        return 'leaked';
+    },
+    '/keep' => function () { State::$count++; State::$kept[] = str_repeat('k', 10_000 + State::$count); putenv('LEAKED=' . State::$count); ini_set('precision', '7'); $GLOBALS['grown'] = State::$count; return 'kept'; },
+    '/log' => function () { error_log('to the error log'); fwrite(STDERR, "to stderr\n"); trigger_error('a warning', E_USER_WARNING); return 'logged'; },
+    '/pid' => fn () => (string) getmypid(),
+    '/fork' => function () {
+        $pid = pcntl_fork();
+        if ($pid === 0) {
+            echo 'by the child';
+            return 'by the child';
+        }
+        pcntl_waitpid($pid, $status);
+        return 'by the parent';
+    },
+    '/descriptors' => fn () => (string) shell_exec('for f in /proc/self/fd/*; do readlink $f; done'),
+    '/wait' => fn () => wait_for_line(),
+    '/spin' => function () { file_put_contents(getenv('TEST_FIFO_OUT'), "here\n"); while (State::$wait === null) { if (is_file(getenv('TEST_GO'))) { return 'went on'; } } },
+    '/die' => function () { posix_kill(getmypid(), SIGKILL); },
+];
+
+return function (Request $request) use ($routes) {
+    $route = $routes[$request->path] ?? null;
+    return $route === null ? [404, [], 'no such path'] : $route($request);
+};

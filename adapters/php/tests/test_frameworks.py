@@ -1,0 +1,289 @@
+"""Symfony, PSR-15 with three implementations of PSR-7, Slim 3: from Debian's packages."""
+
+import hashlib
+import json
+import os
+import tempfile
+import unittest
+
+from tests import driver
+from tests.driver import END, PATIENCE, Worker
+from tests.test_forms import BOUNDARY, fields, multipart, part
+
+
+class Symfony(unittest.TestCase):
+    entry = "symfony.php"
+    env = {"APP_ENV": "prod", "APP_DEBUG": "0"}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.file = os.path.join(cls.folder.name, "file.txt")
+        with open(cls.file, "wb") as file:
+            file.write(bytes(range(256)) * 2_000)
+        cls.cache = {"TEST_CACHE": os.path.join(cls.folder.name, "cache"), "TEST_FILE": cls.file}
+        cls.worker = cls.start()
+
+    @classmethod
+    def start(cls, **env):
+        return Worker(cls.entry, "-d", f"session.save_path={cls.folder.name}", env={**cls.env, **cls.cache, **env})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.worker.stop()
+        cls.folder.cleanup()
+
+    def get(self, path, **more):
+        return self.worker.get(path, **more)
+
+    def test_a_page(self):
+        answer = self.get("/hello")
+        self.assertEqual((answer.status, answer.body, answer.names), (200, b"hello", ["RESPONSE"]), self.worker.log())
+
+    def test_the_request(self):
+        found = json.loads(
+            self.get("/about", query="a[]=1", fields=[("host", "shop.example"), ("cookie", "c=2"), ("x-one", "1")], scheme="https", script="/app").body
+        )
+        self.assertEqual((found["uri"], found["base"], found["path"]), ("https://shop.example/app/about?a%5B0%5D=1", "/app", "/about"))
+        self.assertEqual((found["query"], found["cookies"], found["header"], found["secure"]), ({"a": ["1"]}, {"c": "2"}, "1", True))
+        self.assertEqual((found["ip"], found["context"]), ("192.0.2.7", ["web=1&worker=1", False, self.env["APP_ENV"]]))
+
+    def test_forms_and_bodies(self):
+        self.assertEqual(json.loads(self.worker.post("/about", {"a[b]": "1"}).body)["form"], {"a": {"b": "1"}})
+        form = [("content-type", "application/x-www-form-urlencoded"), ("content-length", "3")]
+        self.assertEqual(json.loads(self.get("/put", method="PUT", body=b"x=1", fields=form).body), {"x": "1"})
+        answer = self.get("/json", method="POST", body=b'{"k":[1]}', fields=[("content-type", "application/json")])
+        self.assertEqual(json.loads(answer.body), {"k": [1]})
+        stream = self.worker.request("/about", method="POST", length=driver.CHUNKED, flags=0)
+        self.worker.data(stream, b"part ")
+        self.worker.data(stream, b"after part", end=True)
+        self.assertEqual(json.loads(self.worker.answer(stream).body)["content"], "part after part")
+
+    def test_uploads(self):
+        body = multipart(part("a", "1"), part("one", "content", "one.txt", "text/plain"), part("many[x][]", "more", "more.txt"))
+        form, files = json.loads(self.get("/upload", method="POST", body=body, fields=fields(body)).body)
+        self.assertEqual(form, {"a": "1"})
+        self.assertEqual(files, [[name, True, hashlib.md5(text).hexdigest()] for name, text in (("one.txt", b"content"), ("more.txt", b"more"))])
+
+    def test_streams_leave_as_they_come(self):
+        answer = self.get("/stream")
+        self.assertEqual((answer.body, answer.names), (b"one two three", ["RESPONSE", "DATA", "DATA", "DATA"]))
+
+    def test_files_are_streamed_with_ranges(self):
+        answer = self.get("/file")
+        self.assertEqual(answer.body, bytes(range(256)) * 2_000)
+        self.assertGreater(len(answer.frames), 3)
+        answer = self.get("/file", fields=[("range", "bytes=1-3")])
+        self.assertEqual((answer.status, answer.body), (206, b"\1\2\3"))
+        self.assertEqual(self.get("/file", method="HEAD").field("content-length"), ["512000"])
+
+    def test_cookies_stay_apart(self):
+        self.assertEqual(len(self.get("/cookies").field("set-cookie")), 2)
+
+    def test_sessions(self):
+        def visit(cookie=None, path="/session"):
+            answer = self.get(path, fields=[("cookie", cookie)] if cookie else [])
+            self.assertLessEqual(len(answer.field("set-cookie")), 1)
+            return answer.body.decode().split(), [one.split(";")[0] for one in answer.field("set-cookie")]
+
+        (first, count), (cookie,) = visit()
+        self.assertEqual((count, cookie), ("1", "PHPSESSID=" + first))
+        (other, count), (second,) = visit()
+        self.assertEqual(count, "1")
+        self.assertNotEqual(other, first)
+        self.assertEqual(visit(cookie)[0], [first, "2"])
+        self.assertEqual(visit(second)[0], [other, "2"])
+        (renewed,), (cookie,) = visit(cookie, "/invalidate")
+        self.assertNotEqual(renewed, first)
+        self.assertEqual(visit(cookie)[0], [renewed, "3"])
+
+    def test_services_are_reset(self):
+        self.assertEqual([self.get("/count").body for _ in range(3)], [b"1"] * 3)
+
+    def test_errors_that_the_kernel_answers(self):
+        self.assertEqual((self.get("/fails").status, self.get("/nothing-here").status), (500, 404))
+        self.assertEqual(self.get("/hello").status, 200)
+
+    def test_what_was_printed_goes_before(self):
+        self.assertEqual(self.get("/echo").body, b"printed returned")
+
+    def test_a_kernel_that_threw_is_made_again(self):
+        with self.start() as worker:
+            self.assertEqual(json.loads(worker.get("/about").body)["made"], 1)
+            self.assertEqual(worker.get("/hello", query="throw").reset[0], 3)
+            self.assertIn("LogicException: the kernel itself", worker.log())
+            self.assertEqual(json.loads(worker.get("/about").body)["made"], 2)
+
+    def test_exit_in_a_controller(self):
+        with self.start() as worker:
+            answer = worker.get("/exit")
+            self.assertEqual((answer.status, answer.body), (200, b"produced"))
+            self.assertEqual(worker.drain(), 0)
+
+    def test_terminate_comes_after_the_answer(self):
+        go = os.path.join(self.folder.name, "go")
+        os.mkfifo(go)
+        self.addCleanup(os.unlink, go)
+        with self.start(TEST_FIFO_IN=go) as worker:
+            answer = worker.get("/hello", query="terminate")
+            self.assertEqual(answer.body, b"hello")
+            self.assertNotIn("terminated", worker.log())
+            with open(go, "w") as line:
+                line.write("go\n")
+            self.assertEqual(worker.get("/hello").status, 200)
+            self.assertIn("terminated", worker.log())
+
+
+class Runtime(Symfony):
+    """The same application as a project of composer's has it: its entry includes autoload_runtime.php."""
+
+    TEMPLATE = "/usr/share/php/Symfony/Component/Runtime/Internal/autoload_runtime.template"
+
+    @classmethod
+    def setUpClass(cls):
+        project = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(project.cleanup)
+        for folder in ("public", "vendor"):
+            os.mkdir(os.path.join(project.name, folder))
+        with open(cls.TEMPLATE) as template:
+            runtime = template.read().replace("%runtime_class%", "'Symfony\\\\Component\\\\Runtime\\\\SymfonyRuntime'").replace("%runtime_options%", "['project_dir' => dirname(__DIR__)]")
+        cls.entry = os.path.join(project.name, "public", "index.php")
+        for path, text in (
+            ("vendor/autoload.php", "<?php require_once 'Symfony/Component/Runtime/autoload.php'; require_once 'Symfony/Component/HttpKernel/autoload.php';"),
+            ("vendor/autoload_runtime.php", runtime),
+            ("public/index.php", f"<?php require_once dirname(__DIR__).'/vendor/autoload_runtime.php';\nreturn require '{driver.APPS}/symfony.php';\n"),
+        ):  # fmt: skip
+            with open(os.path.join(project.name, path), "w") as file:
+                file.write(text)
+        super().setUpClass()
+
+    def test_a_runtime_of_somebody_else_is_named(self):
+        env = {**self.env, **self.cache, "APP_RUNTIME": "Symfony\\Component\\Runtime\\SymfonyRuntime"}
+        with Worker(self.entry, env=env, hello=False) as worker:
+            self.assertIsNone(worker.read())
+            self.assertEqual(worker.process.wait(PATIENCE), 1)
+            self.assertIn("APP_RUNTIME is Symfony\\Component\\Runtime\\SymfonyRuntime; for a worker it has to be Keepwarm\\SymfonyRuntime", worker.log())
+
+
+class Psr15:
+    def setUp(self):
+        self.worker = Worker("psr15.php", env={"TEST_PSR7": self.implementation})
+        self.addCleanup(self.worker.stop)
+
+    def about(self, path="/", **more):
+        answer = self.worker.get(path, **more)
+        self.assertEqual(answer.status, 200, self.worker.log())
+        return json.loads(answer.body)
+
+    def test_the_request(self):
+        sent = [("host", "shop.example:8080"), ("x-many", "1"), ("x-many", "2"), ("cookie", "c=1; d[x]=2"), ("123", "numeric")]
+        found = self.about("/a b", raw_path="/a%20b", query="q[]=1&r=2", fields=sent, flags=END | driver.REPEATS)
+        self.assertEqual(found["class"], self.name)
+        self.assertEqual((found["method"], found["version"], found["host"], found["numeric"]), ("GET", "1.1", "shop.example:8080", "numeric"))
+        self.assertEqual((found["target"], found["uri"]), ("/a%20b?q%5B%5D=1&r=2", "http://shop.example:8080/a%20b?q%5B%5D=1&r=2"))
+        headers = {name.lower(): value for name, value in found["headers"].items()}
+        self.assertEqual(headers["x-many"], ["1", "2"])
+        self.assertEqual((found["query"], found["cookies"], found["parsed"]), ({"q": ["1"], "r": "2"}, {"c": "1", "d": {"x": "2"}}, None))
+        server = found["server"]
+        self.assertEqual((server["SERVER_PROTOCOL"], server["SERVER_NAME"], server["SERVER_PORT"], server["QUERY_STRING"]), ("HTTP/1.1", "shop.example", "8080", "q[]=1&r=2"))
+        self.assertEqual((server["SCRIPT_NAME"], server["REQUEST_URI"]), ("/psr15.php", "/a%20b?q[]=1&r=2"))
+        self.assertEqual(set(server) & {"argv", "HTTPS", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"}, set())
+
+    def test_https_and_the_asterisk(self):
+        self.assertEqual(self.about(scheme="https")["server"]["HTTPS"], "on")
+        self.assertEqual(self.about("*", method="OPTIONS", raw_path="*")["target"], "*")
+
+    def test_forms_and_bodies(self):
+        found = json.loads(self.worker.post("/", {"a[b]": "1"}).body)
+        self.assertEqual((found["parsed"], found["body"]), ({"a": {"b": "1"}}, "a%5Bb%5D=1"))
+        self.assertEqual((found["server"]["CONTENT_TYPE"], found["server"]["CONTENT_LENGTH"]), ("application/x-www-form-urlencoded", "10"))
+        found = self.about(method="POST", body=b'{"a":1}', fields=[("content-type", "application/json")])
+        self.assertEqual((found["parsed"], found["body"]), (None, '{"a":1}'))
+        stream = self.worker.request("/body", method="POST", length=driver.CHUNKED, flags=driver.EXPECT)
+        self.worker.take(stream, lambda answer: answer.wants)
+        for _ in range(3):
+            self.worker.data(stream, b"p" * 60_000)
+        self.worker.data(stream, b"", end=True)
+        self.assertEqual(self.worker.answer(stream).body.decode(), f"180000 {hashlib.md5(b'p' * 180_000).hexdigest()}")
+
+    def test_nested_uploads(self):
+        body = multipart(part("a", "1"), part("one", "content", "one.txt", "text/plain"), part("many[x][]", "more", "more.txt"), part("none", "", ""))
+        found = self.about(method="POST", body=body, fields=fields(body))
+        one = ["one.txt", "text/plain", 7, 0, hashlib.md5(b"content").hexdigest()]
+        more = ["more.txt", "", 4, 0, hashlib.md5(b"more").hexdigest()]
+        self.assertEqual((found["parsed"], found["files"]["one"], found["files"]["many"]), ({"a": "1"}, one, {"x": [more]}))
+        self.assertEqual(found["files"]["none"][3], 4)
+
+    def test_answers(self):
+        answer = self.worker.get("/many")
+        self.assertEqual((answer.status, answer.body, answer.field("x-many"), answer.field("set-cookie")), (418, b"many", ["1", "2"], ["a=1", "b=2"]))
+        answer = self.worker.get("/large")
+        self.assertEqual(len(answer.body), 300_000)
+
+    def test_streams_are_read_in_pieces(self):
+        answer = self.worker.get("/stream")
+        self.assertEqual((len(answer.body), answer.names), (5_000, ["RESPONSE"] + ["DATA"] * 5))
+        self.assertEqual(self.worker.get("/stream", method="HEAD").body, b"")
+
+    def test_a_stream_whose_client_goes(self):
+        stream = self.worker.request("/endless")
+        self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+        self.worker.reset(stream)
+        self.assertEqual(self.worker.answer(stream).reset[0], 1)
+        self.assertEqual(self.worker.get("/").status, 200)
+        self.assertRegex(self.worker.log(), r"^closed after \d+ pieces\n$")
+
+    def test_exceptions(self):
+        self.assertEqual(self.worker.get("/throws").reset[0], 3)
+        self.assertIn("DomainException: a failure", self.worker.log())
+        self.assertEqual(self.worker.get("/").status, 200)
+
+
+class Nyholm(Psr15, unittest.TestCase):
+    implementation, name = "nyholm", "Nyholm\\Psr7\\ServerRequest"
+
+
+class Guzzle(Psr15, unittest.TestCase):
+    implementation, name = "guzzle", "GuzzleHttp\\Psr7\\ServerRequest"
+
+
+class SlimPsr7(Psr15, unittest.TestCase):
+    implementation, name = "slim", "Slim\\Psr7\\Request"
+
+
+class SlimThree(unittest.TestCase):
+    def setUp(self):
+        self.worker = Worker("slim3.php")
+        self.addCleanup(self.worker.stop)
+
+    def test_pages(self):
+        for name in ("world", "again"):
+            answer = self.worker.get(f"/hello/{name}")
+            self.assertEqual((answer.status, answer.body), (200, f"hello {name}".encode()), self.worker.log())
+        self.assertEqual(answer.field("content-length"), ["11"])
+
+    def test_the_request(self):
+        sent = [("host", "shop.example"), ("cookie", "c=1"), ("x-one", "1")]
+        found = json.loads(self.worker.get("/about", query="q=1", fields=sent, script="/app").body)
+        self.assertEqual((found["uri"], found["container"]), ("http://shop.example/app/about?q=1",) * 2)
+        self.assertEqual((found["query"], found["cookies"], found["header"]), ({"q": "1"}, {"c": "1"}, "1"))
+        self.assertEqual(json.loads(self.worker.post("/about", {"a[b]": "1"}).body)["parsed"], {"a": {"b": "1"}})
+        answer = self.worker.get("/about", method="POST", body=b'{"k":1}', fields=[("content-type", "application/json")])
+        self.assertEqual((json.loads(answer.body)["parsed"], json.loads(answer.body)["body"]), ({"k": 1}, '{"k":1}'))
+        body = multipart(part("file", "content", "x.txt"))
+        found = json.loads(self.worker.get("/about", method="POST", body=body, fields=fields(body)).body)
+        self.assertEqual(found["files"], {"file": ["x.txt", 7, hashlib.md5(b"content").hexdigest()]})
+
+    def test_answers(self):
+        self.assertEqual(self.worker.get("/echo").body, b"writtenprinted ")  # Slim's own setting: appended
+        self.assertEqual((self.worker.get("/redirect").status, self.worker.get("/none").status, self.worker.get("/nothing").status), (301, 204, 404))
+
+    def test_errors_and_exit(self):
+        self.assertEqual(self.worker.get("/throws").status, 500)
+        self.assertEqual(self.worker.get("/hello/x").status, 200)
+        self.assertEqual(self.worker.get("/exit").body, b"produced")
+        self.assertEqual(self.worker.drain(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

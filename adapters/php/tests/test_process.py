@@ -1,0 +1,255 @@
+"""The worker as a process: its start and end, signals, children, exits and fatal errors, what it puts back, what it reports."""
+
+import json
+import os
+import struct
+import tempfile
+import unittest
+
+from tests import driver
+from tests.driver import PATIENCE, Worker, pack
+
+REFUSED = 6
+
+
+class Process(unittest.TestCase):
+    def start(self, entry="plain.php", *options, **more):
+        worker = Worker(entry, *options, **more)
+        self.addCleanup(worker.stop)
+        return worker
+
+    def fifos(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        here, go = os.path.join(folder.name, "here"), os.path.join(folder.name, "go")
+        os.mkfifo(here)
+        os.mkfifo(go)
+        return here, go, {"TEST_FIFO_OUT": here, "TEST_FIFO_IN": go}
+
+    def test_hello(self):
+        worker = self.start()
+        version, streams, stream_credit, connection_credit = struct.unpack_from(">HIII", worker.hello.payload)
+        self.assertEqual((worker.hello.name, version, streams), ("HELLO", 1, 1))
+        self.assertGreaterEqual(min(stream_credit, connection_credit), 65_536)
+        about = dict(driver.pairs(driver.unblock(worker.hello.payload[14:])[0]))
+        self.assertEqual((about["kind"], about["ahead"]), ("php", "3"))
+        self.assertTrue(about["adapter"].startswith("php/") and about["language"].startswith("PHP 8."), about)
+
+    def test_drain_ends_it_with_status_0(self):
+        worker = self.start()
+        worker.get("/")
+        self.assertEqual(worker.drain(), 0)
+        self.assertEqual(worker.log(), "")
+
+    def test_drain_after_the_open_request(self):
+        worker = self.start()
+        stream = worker.request("/body", method="POST", length=3, flags=0)
+        worker.data(stream, b"abc", end=True)
+        worker.send(pack("DRAIN"))
+        self.assertEqual(worker.answer(stream).status, 200)
+        self.assertEqual(worker.process.wait(PATIENCE), 0)
+
+    def test_the_end_of_the_wire_ends_it(self):
+        worker = self.start()
+        worker.mine.close()
+        self.assertEqual(worker.process.wait(PATIENCE), 0)
+        self.assertEqual(worker.log(), "")
+
+    def test_the_end_of_the_wire_within_a_request(self):
+        worker = self.start()
+        stream = worker.request("/endless")
+        worker.take(stream, lambda answer: len(answer.frames) > 1)
+        worker.mine.close()
+        self.assertEqual(worker.process.wait(PATIENCE), 0)
+
+    def test_ping(self):
+        worker = self.start()
+        worker.send(pack("PING", payload=b"12345678"))
+        pong = worker.read()
+        self.assertEqual((pong.name, pong.payload), ("PONG", b"12345678"))
+
+    def test_frames_byte_by_byte_and_several_at_once(self):
+        worker = self.start()
+        _, one = worker.request("/", send=False)
+        for place in range(len(one)):
+            worker.send(one[place : place + 1])
+        self.assertEqual(worker.answer(1).status, 200)
+        _, two = worker.request("/", send=False)
+        worker.send(pack("PING", payload=b"abcdefgh") + two + pack("PING", payload=b"hgfedcba") + pack("DRAIN"))
+        self.assertEqual(worker.answer(2).status, 200)
+        self.assertEqual(worker.process.wait(PATIENCE), 0)
+
+    def test_a_fault_ends_it_with_status_1(self):
+        for bad in (
+            b"\xff" * 10, pack("DATA", 0, b"x"), pack("PING", 0, b"1"), pack("HELLO"), pack("REQUEST", 0, b""), pack("CREDIT", 0, b"\0" * 4),
+            pack("REQUEST", 1, b"\0" * 14, 1), pack("DRAIN", 0, b"x"), pack("WELCOME", 0, b""), pack("TEXT", 1, b"x"),
+        ):  # fmt: skip
+            with Worker("plain.php") as worker:
+                worker.send(bad)
+                self.assertIsNone(worker.read(), bad)
+                self.assertEqual(worker.process.wait(PATIENCE), 1)
+                self.assertIn("fault on the wire", worker.log())
+
+    def test_stream_ids_never_come_twice(self):
+        worker = self.start()
+        worker.get("/")
+        worker.stream = 0
+        worker.request("/")
+        self.assertIsNone(worker.read())
+        self.assertIn("stream 1 after stream 1", worker.log())
+
+    def test_entries_that_are_none(self):
+        for entry, message in (
+            ("odd/number.php", "odd/number.php returned int 42; expected is a closure `function (array $context)`"),
+            ("odd/object.php", "odd/object.php returned an object of stdClass; expected is"),
+            ("odd/script.php", "returned nothing; expected is"),
+            ("odd/factory.php", "odd/factory.php returned gave string 'no app'; expected is"),
+            ("odd/exits.php", "odd/exits.php ended before it returned an application."),
+            ("odd/throws.php", "RuntimeException: cannot start in"),
+            ("odd/syntax.php", "syntax error"),
+            ("odd/parameter.php", "takes PDO; it can be given one: a Psr"),
+            ("odd/missing.php", 'There is no file "odd/missing.php" in'),
+        ):
+            with Worker(entry, hello=False) as worker:
+                self.assertIsNone(worker.read(), entry)
+                self.assertEqual(worker.process.wait(PATIENCE), 1, entry)
+                self.assertIn(message, worker.log(), entry)
+        with Worker("odd/script.php", hello=False) as worker:
+            worker.process.wait(PATIENCE)
+            self.assertIn('served with kind = "fastcgi"', worker.log())
+            self.assertIn("a script\n", worker.log())
+
+    def test_functions_of_the_web_that_an_option_takes_back(self):
+        worker = self.start("plain.php", "-d", "disable_functions=")
+        self.assertIn("header(), setcookie() and other functions of the web have no effect", worker.log())
+        self.assertEqual(worker.get("/").body, b"hello")
+        self.assertEqual(worker.get("/large-echo").status, 200)
+
+    def test_exit_delivers_what_there_is(self):
+        for path, status, body in (("/exit", 200, b"before exit"), ("/exit-status", 418, b"a teapot"), ("/exit-late", 200, b"begun and ended")):
+            with Worker("plain.php") as worker:
+                first, second = worker.request(path, send=False), worker.request("/", send=False)
+                worker.send(first[1] + second[1])
+                answer = worker.answer(first[0])
+                self.assertEqual((answer.status, answer.body, answer.reset), (status, body, None))
+                self.assertEqual(worker.answer(second[0]).reset[0], REFUSED)
+                asked = worker.held[0] if worker.held else worker.read()
+                self.assertEqual(asked.name, "DRAIN")
+                self.assertEqual(worker.get("/").reset[0], REFUSED)  # one that crossed
+                self.assertEqual(worker.drain(), 0)
+                self.assertIn(f"the application called exit() in GET {path}", worker.log())
+
+    def test_fatal_errors(self):
+        for path, status, body, reset in (
+            ("/fatal", None, b"", 3), ("/fatal-printed", 500, b"printed before", None), ("/fatal-late", 200, b"begun", 3),
+        ):  # fmt: skip
+            with Worker("plain.php") as worker:
+                answer = worker.get(path)
+                self.assertEqual((answer.status, answer.body, answer.reset and answer.reset[0]), (status, body, reset), path)
+                self.assertEqual(worker.process.wait(PATIENCE), 255)
+                self.assertIn("PHP Fatal error:", worker.log())
+                self.assertIn(f"a fatal error ended this worker in GET {path}", worker.log())
+
+    def test_out_of_memory(self):
+        worker = self.start("plain.php", "-d", "memory_limit=32M")
+        self.assertEqual(worker.get("/memory").reset[0], 3)
+        self.assertEqual(worker.process.wait(PATIENCE), 255)
+        self.assertIn("Allowed memory size of 33554432 bytes exhausted", worker.log())
+
+    def test_a_kill_closes_the_wire(self):
+        worker = self.start()
+        worker.request("/die")
+        self.assertIsNone(worker.read())
+        self.assertEqual(worker.process.wait(PATIENCE), -9)
+
+    def test_sigterm_asks_to_drain_with_the_next_frame(self):
+        worker = self.start()
+        worker.get("/")
+        worker.process.terminate()
+        worker.send(pack("PING", payload=b"12345678"))
+        names = {worker.read().name, worker.read().name}
+        self.assertEqual(names, {"PONG", "DRAIN"})
+        self.assertEqual(worker.get("/").status, 200)
+        self.assertEqual(worker.drain(), 0)
+
+    def test_sigterm_within_a_request_asks_after_it(self):
+        here, go, env = self.fifos()
+        worker = self.start(env=env)
+        stream = worker.request("/wait")
+        with open(here) as line:
+            line.readline()
+        worker.process.terminate()
+        with open(go, "w") as line:
+            line.write("went on\n")
+        self.assertEqual(worker.answer(stream).status, 200)
+        frame = worker.held[0] if worker.held else worker.read()
+        self.assertEqual(frame.name, "DRAIN")
+        self.assertEqual(worker.drain(), 0)
+
+    def test_sigint_is_not_for_the_worker(self):
+        worker = self.start()
+        worker.get("/")
+        worker.process.send_signal(2)
+        self.assertEqual(worker.get("/").status, 200)
+        self.assertEqual(worker.drain(), 0)
+
+    def test_a_stuck_worker_shows_its_stack(self):
+        here, go, env = self.fifos()
+        worker = self.start(env={**env, "TEST_GO": go + ".now"})
+        stream = worker.request("/spin")
+        with open(here) as line:
+            line.readline()
+        worker.process.send_signal(3)
+        while "plain.php(" not in worker.log():
+            pass
+        with open(go + ".now", "w"):
+            pass
+        self.assertEqual(worker.answer(stream).body, b"went on")
+        self.assertIn("the stack of this worker, in GET /spin:", worker.log())
+
+    def test_a_forked_child_never_writes_to_the_wire(self):
+        worker = self.start()
+        self.assertEqual(worker.get("/fork").body, b"by the parent")
+        self.assertEqual(worker.get("/").body, b"hello")
+
+    def test_a_grandchild_does_not_get_the_descriptor(self):
+        worker = self.start()
+        self.assertNotIn(b"socket:", worker.get("/descriptors").body)
+
+    def test_what_a_request_leaks_is_put_back(self):
+        worker = self.start()
+        before = json.loads(worker.get("/place").body)
+        log = worker.log_of(lambda: (worker.get("/leak"), worker.get("/leak")))
+        self.assertEqual(json.loads(worker.get("/place").body), before)
+        for what in ("working directory", "umask", "time zone", "error handler", "setting memory_limit"):
+            self.assertEqual(log.count(f"changed the {what}"), 1, what)
+
+    def test_a_watched_worker_reports_what_leaks(self):
+        worker = self.start(env={"KEEPWARM_WATCH": "1"})
+        for _ in range(50):
+            worker.get("/keep")
+        worker.get("/")
+        log = worker.log()
+        for what in ("State::$count was", "State::$kept was an array of", "the environment variable LEAKED", "the setting precision was", "the global $grown"):
+            self.assertIn(f"leak: after GET /keep, {what}", log)
+        self.assertRegex(log, r"memory: the process grows by about \d{5} bytes with each GET /keep")
+        self.assertNotIn("GET /,", log)
+
+    def test_memory_does_not_grow(self):
+        worker = self.start()
+
+        def resident():
+            with open(f"/proc/{worker.process.pid}/statm") as numbers:
+                return int(numbers.read().split()[1]) * 4_096
+
+        paths = ("/", "/echo", "/request", "/flushing", "/buffers", "/pieces", "/leak", "/cookie")
+        for count in range(400):
+            worker.get(paths[count % len(paths)])
+        before = resident()
+        for count in range(2_000):
+            worker.get(paths[count % len(paths)])
+        self.assertLess(resident() - before, 600_000)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,345 @@
+"""Requests and answers of a plain callable: what it is given, what it may answer, how bodies travel."""
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+import unittest
+
+from tests import driver
+from tests.driver import CHUNKED, EARLY_HINTS, END, EXPECT, REPEATS, Worker, pack
+
+
+class Shared(unittest.TestCase):
+    """One worker for the tests of a class: what one leaves behind must not disturb the next."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.worker = Worker("plain.php")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.worker.stop()
+
+    def get(self, path="/", **more):
+        return self.worker.get(path, **more)
+
+    def json(self, path, **more):
+        answer = self.get(path, **more)
+        self.assertEqual(answer.status, 200, (answer, self.worker.log()))
+        return json.loads(answer.body)
+
+    def quiet(self, action):
+        self.assertEqual(self.worker.log_of(action), "")
+
+
+class Requests(Shared):
+    def test_server_variables(self):
+        fields = [("host", "shop.example:8080"), ("x-one-two", "1"), ("content-type", "text/plain"), ("content-length", "3"), ("123", "numeric")]
+        server = self.json("/server", method="PUT", query="a=1&b=2", raw_path="/ser%76er", fields=fields, body=b"abc")
+        self.assertEqual(
+            {name: server[name] for name in (
+                "REQUEST_METHOD", "SERVER_PROTOCOL", "SERVER_NAME", "SERVER_PORT", "QUERY_STRING", "REQUEST_URI", "SCRIPT_NAME", "PHP_SELF", "REMOTE_ADDR",
+                "REMOTE_PORT", "HTTP_HOST", "HTTP_X_ONE_TWO", "CONTENT_TYPE", "CONTENT_LENGTH", "HTTP_123", "GATEWAY_INTERFACE", "SERVER_SOFTWARE",
+            )},
+            {
+                "REQUEST_METHOD": "PUT", "SERVER_PROTOCOL": "HTTP/1.1", "SERVER_NAME": "shop.example", "SERVER_PORT": "8080", "QUERY_STRING": "a=1&b=2",
+                "REQUEST_URI": "/ser%76er?a=1&b=2", "SCRIPT_NAME": "/plain.php", "PHP_SELF": "/plain.php", "REMOTE_ADDR": "192.0.2.7", "REMOTE_PORT": "52144",
+                "HTTP_HOST": "shop.example:8080", "HTTP_X_ONE_TWO": "1", "CONTENT_TYPE": "text/plain", "CONTENT_LENGTH": "3", "HTTP_123": "numeric",
+                "GATEWAY_INTERFACE": "CGI/1.1", "SERVER_SOFTWARE": "keepwarm/0.0.1",
+            },
+        )  # fmt: skip
+        for name in ("HTTPS", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH", "argv", "argc", "KEEPWARM_FD"):
+            self.assertNotIn(name, server)
+        self.assertIn("REQUEST_TIME_FLOAT", server)
+
+    def test_https_and_a_script_name(self):
+        server = self.json("/server", scheme="https", script="/app", server=("", ""))
+        self.assertEqual((server["HTTPS"], server["REQUEST_SCHEME"], server["SERVER_PORT"]), ("on", "https", "443"))
+        self.assertEqual((server["SCRIPT_NAME"], server["REQUEST_URI"], server["SERVER_NAME"]), ("/app/plain.php", "/app/server", "localhost"))
+        self.assertNotIn("HTTPS", self.json("/server"))
+
+    def test_nothing_of_a_request_is_in_the_next(self):
+        self.json("/server", fields=[("x-secret", "1"), ("cookie", "a=1")], query="q=1")
+        request = self.json("/request")
+        self.assertEqual((request["get"], request["cookies"], request["fields"], request["post"], request["request"]), ([], [], [], [], []))
+        self.assertNotIn("HTTP_X_SECRET", self.json("/server"))
+
+    def test_repeated_fields(self):
+        fields = [("x-many", "1"), ("cookie", "a=1"), ("x-many", "2"), ("cookie", "b=2")]
+        request = self.json("/request", fields=fields, flags=END | REPEATS)
+        self.assertEqual(request["fields"], {"x-many": ["1", "2"], "cookie": ["a=1", "b=2"]})
+        self.assertEqual(request["cookies"], {"a": "1", "b": "2"})
+        self.assertEqual(self.json("/server", fields=fields, flags=END | REPEATS)["HTTP_X_MANY"], "1, 2")
+
+    def test_queries_and_cookies_nest_as_in_php(self):
+        request = self.json("/request", query="a[]=1&a[]=2&b[x][y]=3&c.d=4", fields=[("cookie", "x[k]=1; y=%41+b; y=second; z=a&b=c")])
+        self.assertEqual(request["get"], {"a": ["1", "2"], "b": {"x": {"y": "3"}}, "c_d": "4"})
+        self.assertEqual(request["cookies"], {"x": {"k": "1"}, "y": "A b", "z": "a&b=c"})
+
+    def test_credentials(self):
+        server = self.json("/server", fields=[("authorization", "Basic dXNlcjpwYXNz")])
+        self.assertEqual((server["PHP_AUTH_USER"], server["PHP_AUTH_PW"], server["AUTH_TYPE"]), ("user", "pass", "Basic"))
+
+    def test_bytes_that_are_no_utf_8(self):
+        self.assertIn("HTTP_X_BYTES", self.json("/server", fields=[("x-bytes", "\xff\xfe")]))
+
+
+class Answers(Shared):
+    def test_a_string(self):
+        answer = self.get("/")
+        self.assertEqual((answer.status, answer.body, answer.names), (200, b"hello", ["RESPONSE"]))
+        self.assertEqual(answer.field("content-type"), ["text/html; charset=UTF-8"])
+
+    def test_an_array(self):
+        answer = self.get("/array")
+        self.assertEqual((answer.status, answer.body, answer.field("x-one")), (201, b"made", ["1", "2"]))
+
+    def test_what_is_printed_with_header_and_status(self):
+        answer = self.get("/echo")
+        self.assertEqual((answer.status, answer.body), (203, b"printed and more"))
+        self.assertEqual((answer.field("x-echo"), answer.field("set-cookie")), (["yes"], ["a=1", "b=2"]))
+        self.assertEqual(self.get("/").field("x-echo"), [])
+
+    def test_location_means_302(self):
+        self.assertEqual(self.get("/redirect").status, 302)
+
+    def test_cookies(self):
+        answer = self.get("/cookie")
+        first, raw, gone = answer.field("set-cookie")
+        self.assertRegex(first, r"^name=a%20value; expires=Wed, 18 May 2033 03:33:20 GMT; Max-Age=\d+; path=/; HttpOnly; SameSite=Lax$")
+        self.assertEqual(raw, "raw=x%20y")
+        self.assertTrue(gone.startswith("gone=deleted; expires=Thu, 01-Jan-1970"))
+
+    def test_flush_sends_what_there_is(self):
+        answer = self.get("/flushing")
+        self.assertEqual((answer.body, answer.names), (b"one two three sent", ["RESPONSE", "DATA", "DATA", "DATA", "DATA"]))
+
+    def test_much_output_leaves_in_pieces(self):
+        answer = self.get("/large-echo")
+        self.assertEqual(len(answer.body), 300_000)
+        self.assertGreater(len(answer.frames), 4)
+
+    def test_buffers_that_are_left_open_are_sent(self):
+        self.assertEqual(self.get("/buffers").body, b"inner innermost returned")
+        self.assertEqual(self.get("/end-buffers").body, b"level 0")
+        self.assertEqual(self.get("/").body, b"hello")
+
+    def test_pieces(self):
+        self.assertEqual(self.get("/pieces").body, b"abc")
+        self.assertEqual(self.get("/resource").body, b"z" * 200_000)
+
+    def test_lengths_that_are_wrong(self):
+        answer = self.get("/short")
+        self.assertEqual(answer.reset[0], 4)
+        self.assertEqual(self.get("/long").body, b"long")
+
+    def test_hop_by_hop_fields_are_dropped_with_one_warning(self):
+        log = self.worker.log_of(lambda: (self.get("/hop"), self.get("/hop")))
+        self.assertEqual(log.count("field Connection"), 1)
+        self.assertEqual(self.get("/hop").fields, [("X-Kept", "1")])
+
+    def test_close_is_honoured(self):
+        self.assertTrue(self.get("/close").close_after)
+        self.assertFalse(self.get("/").close_after)
+
+    def test_what_cannot_travel_is_the_applications_error(self):
+        for path in ("/bad-value", "/nul-value", "/bad-name", "/bad-status", "/bad-return"):
+            answer = self.get(path)
+            self.assertEqual((answer.status, answer.reset[0]), (None, 3), path)
+            self.assertEqual(self.get("/").status, 200)
+
+    def test_answers_without_a_body(self):
+        self.assertEqual((self.get("/no-content").body, self.get("/not-modified").body), (b"", b""))
+        answer = self.get("/", method="HEAD")
+        self.assertEqual((answer.status, answer.body, answer.names), (200, b"", ["RESPONSE"]))
+        self.assertEqual(self.get("/large-echo", method="HEAD").body, b"")
+
+    def test_exceptions(self):
+        log = self.worker.log_of(lambda: self.assertEqual(self.get("/throws").reset[0], 3))
+        self.assertIn("RuntimeException: a failure in", log)
+        self.assertIn("plain.php", log)
+        answer = self.get("/throws-late")
+        self.assertEqual((answer.body, answer.reset[0]), (b"begun", 3))
+
+    def test_early_hints(self):
+        answer = self.get("/hints", flags=END | EARLY_HINTS)
+        self.assertEqual(answer.informs, [(103, [("link", "</a.css>; rel=preload"), ("link", "</b.js>; rel=preload")])])
+        self.assertEqual(self.get("/hints-symfony", flags=END | EARLY_HINTS).informs, [(103, [("Link", "</a.css>; rel=preload")])])
+        self.assertEqual(self.get("/hints").informs, [])
+
+    def test_finishing_early(self):
+        def action():
+            answer = self.get("/finish")
+            self.assertEqual((answer.body, answer.names), (b"first", ["RESPONSE"]))
+
+        self.assertEqual(self.worker.log_of(action), "after the answer\n")
+
+    def test_logs_are_not_the_answer(self):
+        log = self.worker.log_of(lambda: self.assertEqual(self.get("/log").body, b"logged"))
+        for line in ("to the error log\n", "to stderr\n", "PHP Warning:  a warning in"):
+            self.assertIn(line, log)
+
+
+class Bodies(Shared):
+    def sum(self, body):
+        return f"{len(body)} {hashlib.md5(body).hexdigest()}".encode()
+
+    def test_whole(self):
+        self.assertEqual(self.get("/body", method="POST", body=b"abc").body, self.sum(b"abc"))
+
+    def test_in_pieces_larger_than_the_credit(self):
+        body = os.urandom(1) * 100 + bytes(range(256)) * 8_000
+        stream = self.worker.request("/body", method="POST", length=len(body), flags=0)
+        for start in range(0, len(body), 60_000):
+            part = body[start : start + 60_000]
+            self.worker.data(stream, part, end=start + 60_000 >= len(body))
+            if start and start % 180_000 == 0 and start + 60_000 < len(body):
+                self.worker.take(stream, lambda answer, n=start // 180_000: len([f for f in answer.frames if f.name == "CREDIT"]) >= n)
+        self.assertEqual(self.worker.answer(stream).body, self.sum(body))
+
+    def test_as_a_stream_that_can_be_read_again(self):
+        body = b"0123456789abcdef" * 130_000  # more than is kept in memory
+        digest = hashlib.md5(body).hexdigest()
+        stream = self.worker.request("/body-stream", method="POST", length=CHUNKED, flags=0)
+        credit = 262_144
+        for start in range(0, len(body), 65_536):
+            part = body[start : start + 65_536]
+            while credit < len(part):
+                frame = self.worker.read()
+                if frame.name == "CREDIT" and frame.stream == stream:
+                    credit += struct.unpack(">I", frame.payload)[0]
+            credit -= len(part)
+            self.worker.data(stream, part, end=start + 65_536 >= len(body))
+        self.assertEqual(self.worker.answer(stream).body.decode(), f"{digest} {digest} end")
+
+    def test_nothing_is_read_unless_it_is_asked_for(self):
+        answer = self.get("/", method="POST", length=1_000_000, flags=EXPECT)
+        self.assertEqual((answer.status, answer.wants), (200, 0))
+        self.assertEqual(self.get("/").status, 200)
+
+    def test_expect_reading_asks_once(self):
+        stream = self.worker.request("/body", method="POST", length=6, flags=EXPECT)
+        answer = self.worker.take(stream, lambda answer: answer.wants)
+        self.worker.data(stream, b"abc")
+        self.worker.data(stream, b"def", end=True)
+        self.worker.answer(stream)
+        self.assertEqual((answer.body, answer.wants), (self.sum(b"abcdef"), 1))
+
+    def test_the_explicit_call(self):
+        stream = self.worker.request("/continue", method="POST", length=3, flags=EXPECT)
+        answer = self.worker.take(stream, lambda answer: answer.wants)
+        self.worker.data(stream, b"abc", end=True)
+        self.worker.answer(stream)
+        self.assertEqual((answer.body, answer.wants), (b"abc", 1))
+
+    def test_trailers_end_a_body(self):
+        stream = self.worker.request("/body", method="POST", length=CHUNKED, flags=0)
+        self.worker.data(stream, b"abc")
+        self.worker.send(pack("TRAILERS", stream, driver.block(["x-sum", "1"])))
+        self.assertEqual(self.worker.answer(stream).body, self.sum(b"abc"))
+
+    def test_a_client_that_breaks_off(self):
+        def action():
+            stream = self.worker.request("/body-catch", method="POST", length=100, flags=0)
+            self.worker.data(stream, b"part")
+            self.worker.reset(stream, 5, "the client went away")
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+
+        self.assertEqual(self.worker.log_of(action), "caught: the client went away before its body was complete\n")
+
+    def test_the_connection_gets_its_credit_back_for_unread_bodies(self):
+        for _ in range(6):
+            stream = self.worker.request("/", method="POST", length=CHUNKED, flags=0)
+            self.worker.answer(stream)
+            for _ in range(2):
+                self.worker.data(stream, b"z" * 60_000)
+            self.worker.get("/")
+        self.assertEqual(self.get("/").status, 200)
+
+
+class LostClients(Shared):
+    def test_an_application_that_looks(self):
+        def action():
+            stream = self.worker.request("/endless")
+            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.reset(stream)
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+
+        self.assertEqual(self.worker.log_of(action), "saw that it was gone\n")
+
+    def test_one_that_only_prints_is_ended(self):
+        def action():
+            stream = self.worker.request("/prints-on")
+            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.reset(stream)
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+
+        self.assertEqual(self.worker.log_of(action), "finally\n")
+
+    def test_one_that_waits_for_credit(self):
+        self.worker.auto_credit = False
+        self.addCleanup(setattr, self.worker, "auto_credit", True)
+
+        def action():
+            stream = self.worker.request("/endless")
+            self.worker.take(stream, lambda answer: len(answer.body) >= 65_536)
+            self.worker.reset(stream)
+            answer = self.worker.answer(stream)
+            self.assertEqual(answer.reset[0], 1)
+            self.worker.credit(0, len(answer.body))
+
+        self.worker.log_of(action)
+
+    def test_a_reset_that_crosses_the_answer_is_ignored(self):
+        stream = self.worker.request("/")
+        self.worker.answer(stream)
+        self.worker.reset(stream)
+        self.assertEqual(self.get("/").status, 200)
+
+
+class Ahead(Shared):
+    def together(self, *paths):
+        sent = [self.worker.request(path, send=False) for path in paths]
+        self.worker.send(b"".join(data for _, data in sent))
+        return [stream for stream, _ in sent]
+
+    def test_requests_of_one_read_are_answered_in_order(self):
+        streams = self.together("/", "/request", "/flushing", "/")
+        bodies = [self.worker.answer(stream).body for stream in streams]
+        self.assertEqual((bodies[0], bodies[2], bodies[3]), (b"hello", b"one two three sent", b"hello"))
+        self.assertEqual(json.loads(bodies[1])["path"], "/request")
+
+    def test_an_error_in_one_does_not_reach_the_next(self):
+        first, second = self.together("/throws", "/")
+        self.assertIsNotNone(self.worker.answer(first).reset)
+        self.assertEqual(self.worker.answer(second).body, b"hello")
+
+    def test_cut_anywhere_they_are_the_same(self):
+        sent = [self.worker.request("/", send=False) for _ in range(3)]
+        data = b"".join(part for _, part in sent)
+        for cut in range(0, len(data), 37):
+            self.worker.send(data[cut : cut + 37])
+        for stream, _ in sent:
+            self.assertEqual(self.worker.answer(stream).body, b"hello")
+
+    def test_one_that_waits_can_be_withdrawn(self):
+        with tempfile.TemporaryDirectory() as folder:
+            here, go = os.path.join(folder, "here"), os.path.join(folder, "go")
+            os.mkfifo(here)
+            os.mkfifo(go)
+            with Worker("plain.php", env={"TEST_FIFO_OUT": here, "TEST_FIFO_IN": go}) as worker:
+                first = worker.request("/wait")
+                with open(here) as line:
+                    line.readline()
+                second = worker.request("/")
+                worker.reset(second)
+                with open(go, "w") as line:
+                    line.write("go\n")
+                self.assertEqual(worker.answer(first).body, b"go")
+                self.assertIn(worker.answer(second).reset, (None, (1, "")))
+
+
+if __name__ == "__main__":
+    unittest.main()

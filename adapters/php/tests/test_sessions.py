@@ -1,0 +1,66 @@
+"""PHP's own sessions: the id from the cookie, the cookie with the answer, nothing left for the next request."""
+
+import json
+import tempfile
+import unittest
+
+from tests.driver import Worker
+
+
+class Sessions(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.worker = Worker("plain.php", "-d", f"session.save_path={self.folder.name}", "-d", "session.use_strict_mode=1")
+        self.addCleanup(self.worker.stop)
+
+    def visit(self, path="/session", cookie=None):
+        answer = self.worker.get(path, fields=[("cookie", cookie)] if cookie else [])
+        cookies = answer.field("set-cookie")
+        return answer.body.decode(), cookies[0].split(";")[0] if cookies else None, answer
+
+    def test_a_visitor_comes_back(self):
+        first, cookie, answer = self.visit()
+        self.assertEqual(cookie, "PHPSESSID=" + first.split()[0])
+        self.assertEqual(answer.field("cache-control"), ["no-store, no-cache, must-revalidate"])
+        self.assertEqual(first.split()[1], "1")
+        for count in ("2", "3"):
+            again, set_again, _ = self.visit(cookie=cookie)
+            self.assertEqual((again, set_again), (f"{first.split()[0]} {count}", None))
+
+    def test_visitors_are_kept_apart(self):
+        (first, one, _), (second, two, _) = self.visit(), self.visit()
+        self.assertNotEqual(one, two)
+        self.assertEqual(self.visit(cookie=one)[0].split()[1], "2")
+        self.assertEqual(self.visit(cookie=two)[0].split()[1], "2")
+        self.assertEqual(self.visit()[0].split()[1], "1")
+
+    def test_nothing_is_left_for_a_request_without_a_session(self):
+        _, cookie, _ = self.visit()
+        self.assertEqual(json.loads(self.visit("/session-none")[0]), ["", False, True])
+        body, set_cookie, answer = self.visit("/", cookie=cookie)
+        self.assertEqual((body, set_cookie, answer.field("cache-control")), ("hello", None, []))
+
+    def test_a_new_id_is_sent(self):
+        _, cookie, _ = self.visit()
+        body, renewed, _ = self.visit("/session-new-id", cookie=cookie)
+        self.assertEqual(renewed, "PHPSESSID=" + body)
+        self.assertNotEqual(renewed, cookie)
+        self.assertEqual(self.visit(cookie=renewed)[0], f"{body} 2")
+
+    def test_strict_mode_and_ids_that_are_none(self):
+        for bad in ("PHPSESSID=chosenbytheclient", "PHPSESSID=../../etc/passwd", "PHPSESSID=", "PHPSESSID[]=x"):
+            self.visit()
+            body, cookie, _ = self.visit(cookie=bad)
+            self.assertEqual(cookie, "PHPSESSID=" + body.split()[0], bad)
+            self.assertEqual(body.split()[1], "1")
+
+    def test_two_names_are_two_sessions(self):
+        _, one, _ = self.visit()
+        body, two, _ = self.visit("/session-other", cookie=one)
+        self.assertEqual(two, "OTHER=" + body.split()[0])
+        self.assertEqual(self.visit("/session-other", cookie=f"{one}; {two}")[0], f"{body.split()[0]} 2")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,175 @@
+<?php
+
+// The vectors of spec/vectors with the adapter's own codec. Says what differs, and ends with status 1 when something does.
+
+declare(strict_types=1);
+
+use Keepwarm\Fault;
+use Keepwarm\Wire;
+
+require __DIR__ . '/../src/autoload.php';
+
+const FLAGS = ['END', 'EXPECT', 'REPEATS', 'EARLY_HINTS', 'WEBSOCKET', 'TRAILERS'];
+const FIXED = ['method', 'protocol', 'scheme', 'path', 'raw_path', 'query', 'script_name', 'server_name', 'server_port', 'client_address', 'client_port'];
+
+$faults = 0;
+$checks = 0;
+
+function cases(string $file): array
+{
+    return json_decode(file_get_contents(__DIR__ . "/../../../spec/vectors/$file"), true, 512, JSON_THROW_ON_ERROR);
+}
+
+function raw(array $case): string
+{
+    return hex2bin($case['hex']) . str_repeat(hex2bin($case['pad']['hex'] ?? ''), $case['pad']['times'] ?? 0);
+}
+
+/** The vectors' strings are bytes, one a character. */
+function bytes(string $text): string
+{
+    return mb_convert_encoding($text, 'ISO-8859-1', 'UTF-8');
+}
+
+function text(string $bytes): string
+{
+    return mb_convert_encoding($bytes, 'UTF-8', 'ISO-8859-1');
+}
+
+function pairs_of(array $pairs): array
+{
+    return array_map(fn (array $pair): array => array_map('text', $pair), $pairs);
+}
+
+function body(mixed $body): string
+{
+    return is_array($body) ? str_repeat(bytes($body['repeat']), $body['times']) : bytes($body);
+}
+
+function expected(array $frame): array
+{
+    if (array_key_exists('body', $frame)) {
+        $frame['body'] = body($frame['body']);
+    }
+    ksort($frame);
+    return $frame;
+}
+
+function described(int $kind, int $flags, int $stream, string $payload): array
+{
+    $name = array_flip(array_intersect_key((new ReflectionClass(Wire::class))->getConstants(), array_flip(
+        ['WELCOME', 'REQUEST', 'DATA', 'TRAILERS', 'CREDIT', 'RESET', 'TEXT', 'BINARY', 'CLOSE', 'PING', 'DRAIN']
+    )))[$kind];
+    $frame = ['type' => $name, 'stream' => $stream];
+    switch ($kind) {
+        case Wire::WELCOME:
+            [$frame['version_min'], $frame['version_max'], $frame['stream_credit'], $frame['connection_credit'], $about] = Wire::decodeWelcome($payload);
+            $frame['about'] = pairs_of($about);
+            break;
+        case Wire::REQUEST:
+            [$length, $strings, $frame['body']] = Wire::requestParts($payload);
+            $frame['flags'] = array_values(array_filter(FLAGS, fn (int $place): bool => ($flags >> $place & 1) === 1, ARRAY_FILTER_USE_KEY));
+            $frame['content_length'] = $length === Wire::UNKNOWN_LENGTH ? null : $length;
+            $strings = array_map('text', $strings);
+            $frame += array_combine(FIXED, array_slice($strings, 0, 11));
+            $frame['fields'] = array_chunk(array_slice($strings, 11), 2);
+            break;
+        case Wire::DATA:
+        case Wire::TEXT:
+        case Wire::BINARY:
+            $frame += ['flags' => $flags !== 0 ? ['END'] : [], 'body' => $payload];
+            break;
+        case Wire::TRAILERS:
+            $frame['fields'] = pairs_of(Wire::decodeTrailers($payload));
+            break;
+        case Wire::CREDIT:
+            $frame['amount'] = Wire::decodeCredit($payload);
+            break;
+        case Wire::RESET:
+        case Wire::CLOSE:
+            [$frame['code'], $frame['reason']] = Wire::decodeReason($payload);
+            break;
+        case Wire::PING:
+            $frame['payload'] = bin2hex($payload);
+    }
+    ksort($frame);
+    return $frame;
+}
+
+function encoded(array $frame): string
+{
+    $stream = $frame['stream'];
+    $flat = array_map('bytes', array_merge(...($frame['fields'] ?? $frame['about'] ?? []) ?: [[]]));
+    $block = [count($flat), implode("\0", $flat)];
+    $flags = $frame['flags'] ?? [];
+    switch ($frame['type']) {
+        case 'HELLO':
+            $hello = Wire::hello($frame['streams'], $frame['stream_credit'], $frame['connection_credit'], $flat);
+            return substr_replace($hello, pack('n', $frame['version']), 10, 2); // the adapter speaks one version only
+        case 'RESPONSE':
+            $bits = (in_array('END', $flags, true) ? Wire::END : 0) | (in_array('CLOSE', $flags, true) ? Wire::CLOSE_AFTER : 0);
+            return Wire::response($stream, $bits, $frame['status'], $block[0], $block[1], body($frame['body']));
+        case 'INFORM':
+            return Wire::inform($stream, $frame['status'], ...$block);
+        case 'TRAILERS':
+            return Wire::trailers($stream, ...$block);
+        case 'CREDIT':
+            return Wire::credit($stream, $frame['amount']);
+        case 'RESET':
+            return Wire::reset($stream, $frame['code'], $frame['reason']);
+        case 'CLOSE':
+            return Wire::close($stream, $frame['code'], $frame['reason']);
+    }
+    $payload = $frame['type'] === 'PONG' ? hex2bin($frame['payload']) : body($frame['body'] ?? '');
+    return Wire::frame(constant(Wire::class . '::' . $frame['type']), in_array('END', $flags, true) ? Wire::END : 0, $stream, $payload);
+}
+
+function check(string $what, mixed $wanted, mixed $found): void
+{
+    global $faults, $checks;
+    $checks++;
+    if ($wanted !== $found) {
+        $faults++;
+        echo "$what:\n  wanted ", substr(json_encode($wanted, JSON_INVALID_UTF8_SUBSTITUTE), 0, 400), "\n  found  ", substr(json_encode($found, JSON_INVALID_UTF8_SUBSTITUTE), 0, 400), "\n";
+    }
+}
+
+/** Every frame at the front of `$buffer`, and the name of the fault that ends them. */
+function frames(string &$buffer): array
+{
+    $frames = [];
+    try {
+        while (($frame = Wire::takeFrame($buffer)) !== null) {
+            $frames[] = described(...$frame);
+        }
+    } catch (Fault $fault) {
+        return [$frames, $fault->name];
+    }
+    return [$frames, null];
+}
+
+foreach (cases('frames.json') as $case) {
+    $bytes = raw($case);
+    if ($case['from'] === 'worker') {
+        check("frames: {$case['name']}", bin2hex($bytes), bin2hex(encoded($case['frame'])));
+        continue;
+    }
+    $buffer = $bytes . 'behind';
+    $frame = Wire::takeFrame($buffer);
+    check("frames: {$case['name']}", [expected($case['frame']), 'behind'], [described(...$frame), $buffer]);
+    $lengths = strlen($bytes) < 300 ? range(0, strlen($bytes) - 1) : [...range(0, 150), intdiv(strlen($bytes), 2), strlen($bytes) - 1];
+    foreach ($lengths as $length) {
+        $piece = substr($bytes, 0, $length);
+        check("frames: {$case['name']}, its first $length bytes", null, Wire::takeFrame($piece));
+    }
+}
+foreach (['partials.json', 'faults.json'] as $file) {
+    foreach (cases($file) as $case) {
+        if ($case['from'] === 'keepwarm') {
+            $buffer = raw($case);
+            check("$file: {$case['name']}", [array_map('expected', $case['frames'] ?? []), $case['fault'] ?? null], frames($buffer));
+        }
+    }
+}
+echo "$checks checks, $faults faults\n";
+exit($faults === 0 && $checks > 500 ? 0 : 1);

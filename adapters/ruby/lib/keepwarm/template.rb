@@ -1,0 +1,134 @@
+# frozen_string_literal: true
+
+require "socket"
+require "keepwarm/hooks"
+require "keepwarm/log"
+require "keepwarm/worker_process"
+
+module Keepwarm
+  # The template of `preload`: loads the application once, and forks a worker for each order (spec/wire.md §9).
+  class Template
+    LINE = 4_096
+    DESCRIPTORS = 3 # beside a fork: wire, standard output, standard error
+    private_constant :LINE, :DESCRIPTORS
+
+    # Forks workers on order. Returns only in each of them, with its wire's socket; the template itself exits.
+    def self.serve(control)
+      new(control).serve
+    end
+
+    # Why this process is not to be forked, in words; nil when it may be.
+    def self.threads
+      others = Thread.list - [Thread.main]
+      return if others.empty?
+
+      names = others.map { |thread| thread.name || thread.inspect }.sort
+      "the application has started the thread#{"s" if names.size > 1} #{names.join(", ")} while it was loaded."
+    end
+
+    def initialize(control)
+      @control = control
+      @buffer = +""
+      @descriptors = []
+    end
+
+    def serve
+      refuse_threads
+      WorkerProcess.settle_memory
+      say("ready")
+      loop do
+        receive
+        while (line = @buffer.slice!(/\A[^\n]*\n/))
+          wire = obey(line.chomp)
+          return wire if wire
+        end
+      end
+    end
+
+    private
+
+    def refuse_threads
+      reason = Template.threads
+      return unless reason
+
+      Log.write("keepwarm: preload is not possible: #{reason} A fork copies one thread only. " \
+                "Start it in a `Keepwarm.after_fork` block, or turn `preload` off.")
+      exit!(1)
+    end
+
+    def receive
+      data, _, _, *controls = @control.recvmsg(LINE, 0, nil, scm_rights: true)
+      leave if data.nil? || data.empty?
+      @buffer << data
+      controls.each { |control| @descriptors.concat(control.unix_rights || []) }
+    rescue SystemCallError
+      leave
+    end
+
+    # The wire's socket in a new worker, nil in the template.
+    def obey(line)
+      word, number = line.split(" ", 2)
+      case word
+      when "fork" then fork_worker(Integer(number, 10), @descriptors.shift(DESCRIPTORS))
+      when "reap" then say(status_of(Integer(number, 10)))
+      else
+        Log.write("fault on the template's socket: #{line.inspect}")
+        exit!(1)
+      end
+    end
+
+    def fork_worker(number, given)
+      pid = forked
+      return enter(number, given) if pid&.zero?
+
+      given.each(&:close)
+      say("forked #{pid}") if pid
+      nil
+    end
+
+    # The new worker's id, 0 in it, nil when there is none.
+    def forked
+      Hooks.before_fork
+      reason = Template.threads
+      raise "preload: #{reason}" if reason
+
+      [$stdout, $stderr].each(&:flush)
+      Process.fork || 0
+    rescue StandardError, NotImplementedError => error
+      Log.exception(error)
+      say("refused #{error.class}: #{error.message}".scrub.tr("\n", " ").byteslice(0, LINE - 1).scrub(""))
+      nil
+    end
+
+    def enter(number, given)
+      Process.setsid
+      @control.close
+      wire, stdout, stderr = given
+      STDOUT.reopen(stdout)
+      STDERR.reopen(stderr)
+      [stdout, stderr].each(&:close)
+      Log.prepare_streams
+      ENV["KEEPWARM_WORKER"] = number.to_s
+      wire.autoclose = false
+      UNIXSocket.for_fd(wire.fileno).tap { |socket| socket.close_on_exec = true }
+    end
+
+    def status_of(pid)
+      _, status = Process.wait2(pid)
+      return "ended #{pid} exit #{status.exitstatus}" unless status.signaled?
+
+      "ended #{pid} signal #{status.termsig}#{" core" if status.coredump?}"
+    end
+
+    def say(line)
+      @control.write("#{line}\n")
+    rescue SystemCallError
+      leave
+    end
+
+    # Keepwarm has gone, or needs this process no more. What the application registered for its end belongs to its workers.
+    def leave
+      exit!(0)
+    end
+  end
+end

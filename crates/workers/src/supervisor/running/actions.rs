@@ -1,0 +1,98 @@
+//! What has been decided about a worker is done, and said in the log.
+
+use std::time::Instant;
+
+use super::{Context, GivenUp, Running};
+use crate::supervisor::app::{Action, StopSignal, WorkerId};
+use crate::supervisor::{Death, Reason, Verdict};
+
+impl Running {
+    pub(super) fn perform(&mut self, action: Action, context: &Context, now: Instant) -> Option<GivenUp> {
+        match action {
+            Action::Spawn { id, number, quiet } => self.spawn(id, number, quiet, context, now),
+            Action::Recycle { id, why, detail } => {
+                let reason = why.name();
+                self.record(id, &format!("the worker is to be replaced ({reason}): {detail}"));
+            }
+            Action::NoRoom { id, own, available } => {
+                let number = self.processes.get(&id).map(|process| process.number);
+                tracing::warn!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, own, available,
+                    "the worker holds more than max_memory, and there is no memory for a replacement: it goes on"
+                );
+            }
+            Action::Keep { id, number, reason } => {
+                tracing::error!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    "the worker's replacement {reason}, as those before it: the worker goes on, and is tried to be replaced later"
+                );
+            }
+            Action::Retire { id } => {
+                self.record(id, "the worker takes no more requests");
+                if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
+                    link.retire();
+                }
+            }
+            Action::Signal { id, signal, why } => {
+                self.condemn(id);
+                self.record(id, &format!("the worker {why}: {}", signal.name()));
+                match signal {
+                    StopSignal::Quit => self.see_stack(id, context),
+                    StopSignal::Term => {
+                        if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
+                            // What it still holds has the time until the kill to end in order.
+                            link.say_goodbye();
+                        }
+                        self.signal(id, signal);
+                    }
+                    StopSignal::Kill => self.signal(id, signal),
+                }
+            }
+            Action::Restart { id, number, reason, wait } => {
+                tracing::warn!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    wait_ms = wait.as_millis(), "the worker {reason}; another is started"
+                );
+            }
+            Action::Lost { id, number, reason } => {
+                tracing::warn!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    "the worker {reason}; another serves in its place"
+                );
+            }
+            Action::GiveUpPlace { id, number, reason } => {
+                tracing::error!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    "the worker {reason}; its place is given up until the next reload, the app goes on with the others"
+                );
+            }
+            Action::GiveUp { id, number, reason, exit } => {
+                tracing::error!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
+                    "the worker {reason}; the app is given up until the next reload"
+                );
+                let process = self.processes.get(&id)?;
+                let source = process.spawned.as_ref().map(|handle| handle.source.clone());
+                return Some(GivenUp { number, reason, exit, kept: process.kept.clone(), source });
+            }
+        }
+        None
+    }
+
+    /// A worker that is killed for what it does is given nothing more.
+    fn condemn(&self, id: WorkerId) {
+        let Some(link) = self.handle(id).and_then(|handle| handle.link.as_ref()) else { return };
+        match self.machine.doom(id) {
+            Some(Death::Timeout) => link.condemn(Verdict::TimedOut),
+            Some(Death::Memory) => link.condemn(Verdict::Memory),
+            Some(_) => link.retire(),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,257 @@
+"""Plays Keepwarm on the other end of a worker's wire, for the tests of the adapters.
+
+Its codec is written from wire.md alone and shares nothing with an adapter's, so that the two check one another.
+"""
+
+import os
+import socket
+import struct
+import subprocess
+import tempfile
+
+PATIENCE = 10.0  # seconds: a worker that says nothing for so long has failed, however slow the machine
+
+TYPES = {
+    0x01: "HELLO", 0x02: "WELCOME", 0x10: "REQUEST", 0x11: "DATA", 0x12: "TRAILERS", 0x13: "RESPONSE", 0x14: "INFORM",
+    0x15: "WANT", 0x16: "CREDIT", 0x17: "RESET", 0x20: "TEXT", 0x21: "BINARY", 0x22: "CLOSE", 0x30: "PING", 0x31: "PONG",
+    0x32: "DRAIN",
+}  # fmt: skip
+NUMBERS = {name: number for number, name in TYPES.items()}
+END, EXPECT, REPEATS, EARLY_HINTS, WEBSOCKET, TRAILERS = 1, 2, 4, 8, 16, 32
+CHUNKED = 2**64 - 1
+
+
+def pack(name, stream=0, payload=b"", flags=0):
+    """A frame."""
+    return struct.pack(">IBBI", len(payload), NUMBERS[name], flags, stream) + payload
+
+
+def block(strings):
+    """A string block."""
+    raw = [one if isinstance(one, bytes) else one.encode("latin-1") for one in strings]
+    text = b"\0".join(raw)
+    return struct.pack(">HI", len(raw), len(text)) + text
+
+
+def unblock(payload):
+    """The strings of a block, and what follows it."""
+    count, length = struct.unpack_from(">HI", payload)
+    text, rest = payload[6 : 6 + length], payload[6 + length :]
+    assert len(text) == length, "a string block longer than its frame"
+    strings = text.split(b"\0") if count else []
+    assert len(strings) == count, "a string block with another number of strings"
+    return [one.decode("latin-1") for one in strings], rest
+
+
+def pairs(strings):
+    """Name and value in turn, as a list of pairs."""
+    assert len(strings) % 2 == 0
+    return list(zip(strings[::2], strings[1::2]))
+
+
+class Frame:
+    """A frame from the worker: `name`, `flags`, `stream`, `payload`."""
+
+    def __init__(self, number, flags, stream, payload):
+        self.name = TYPES[number]
+        self.flags, self.stream, self.payload = flags, stream, payload
+
+    def __repr__(self):
+        return f"<{self.name} flags={self.flags} stream={self.stream} {self.payload[:60]!r}>"
+
+    @property
+    def end(self):
+        return bool(self.flags & END)
+
+
+class Answer:
+    """What a worker said on one stream, until it ended it."""
+
+    def __init__(self):
+        self.status = None
+        self.fields = []
+        self.body = b""
+        self.frames = []
+        self.informs = []
+        self.trailers = None
+        self.reset = None  # (code, reason)
+        self.close_after = False
+        self.wants = 0
+
+    def __repr__(self):
+        return f"<Answer {self.status} {self.fields} {self.body[:80]!r} reset={self.reset}>"
+
+    def field(self, name):
+        """The values of a field."""
+        return [value for one, value in self.fields if one.lower() == name.lower()]
+
+    @property
+    def names(self):
+        """The types of the frames, in order."""
+        return [frame.name for frame in self.frames]
+
+
+class Worker:
+    """A worker process on a wire that the test holds the other end of. Use it in a `with`, or call `stop`."""
+
+    def __init__(
+        self, command, *, cwd, env=None, hello=True, stream_credit=65_536, connection_credit=1 << 20, workers=1,
+    ):  # fmt: skip
+        self.mine, theirs = socket.socketpair()
+        self.mine.settimeout(PATIENCE)
+        self.log_file = tempfile.TemporaryFile()
+        environment = dict(os.environ, KEEPWARM_FD=str(theirs.fileno()), **(env or {}))
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=self.log_file, cwd=str(cwd), env=environment,
+            pass_fds=[theirs.fileno()], start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        self.buffer = b""
+        self.stream = 0
+        self.answers = {}
+        self.held = []  # frames read while waiting for others
+        self.auto_credit = True
+        about = block(["app", "test", "worker", "0", "workers", str(workers), "software", "keepwarm/0.0.1"])
+        self.send(pack("WELCOME", payload=struct.pack(">HHII", 1, 1, stream_credit, connection_credit) + about))
+        self.hello = self.read() if hello else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.stop()
+
+    # -- the wire -----------------------------------------------------------------------------------------------------
+
+    def send(self, data):
+        """Bytes as they are."""
+        self.mine.sendall(data)
+
+    def read(self):
+        """The next frame; None at the wire's end."""
+        while True:
+            if len(self.buffer) >= 10:
+                length, number, flags, stream = struct.unpack_from(">IBBI", self.buffer)
+                if len(self.buffer) >= 10 + length:
+                    payload, self.buffer = self.buffer[10 : 10 + length], self.buffer[10 + length :]
+                    return Frame(number, flags, stream, payload)
+            try:
+                data = self.mine.recv(1 << 18)
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                return None
+            self.buffer += data
+
+    def request(
+        self, path="/", method="GET", fields=(), body=b"", flags=END, length=None, query="", protocol="HTTP/1.1",
+        scheme="http", script="", raw_path=None, server=("shop.example", "8080"), client=("192.0.2.7", "52144"), send=True,
+    ):  # fmt: skip
+        """Sends a REQUEST; gives its stream. `length` None: that of `body`."""
+        self.stream += 1
+        strings = [
+            method, protocol, scheme, path, raw_path if raw_path is not None else script + path, query, script, *server, *client,
+            *(part for pair in fields for part in pair),
+        ]  # fmt: skip
+        payload = struct.pack(">Q", len(body) if length is None else length) + block(strings) + body
+        data = pack("REQUEST", self.stream, payload, flags)
+        if send:
+            self.send(data)
+            return self.stream
+        return self.stream, data
+
+    def data(self, stream, body=b"", end=False):
+        """Sends DATA."""
+        self.send(pack("DATA", stream, body, END if end else 0))
+
+    def reset(self, stream, code=1, reason=""):
+        """Sends RESET."""
+        self.send(pack("RESET", stream, struct.pack(">H", code) + reason.encode()))
+
+    def credit(self, stream, amount):
+        """Sends CREDIT."""
+        self.send(pack("CREDIT", stream, struct.pack(">I", amount)))
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def take(self, stream, until):
+        """Reads frames, filing each with its stream, until `until(answer)` holds for `stream`; gives that answer."""
+        answer = self.answers.setdefault(stream, Answer())
+        while not until(answer):
+            frame = self.read()
+            if frame is None:
+                raise AssertionError(f"the worker closed the wire; its log:\n{self.log()}")
+            self.file(frame)
+        return answer
+
+    def answer(self, stream):
+        """The whole answer on `stream`."""
+        return self.take(stream, is_over)
+
+    def get(self, path="/", **more):
+        """A request and its whole answer."""
+        return self.answer(self.request(path, **more))
+
+    def file(self, frame):
+        """Adds a frame to the answer that it is part of."""
+        if frame.stream == 0:
+            self.held.append(frame)
+            return
+        answer = self.answers.setdefault(frame.stream, Answer())
+        answer.frames.append(frame)
+        if frame.name == "RESPONSE":
+            assert answer.status is None, "a second RESPONSE"
+            (answer.status,) = struct.unpack_from(">H", frame.payload)
+            strings, answer.body = unblock(frame.payload[2:])
+            answer.fields = pairs(strings)
+            answer.close_after = bool(frame.flags & 2)
+            assert len(answer.body) <= 65_536
+        elif frame.name == "DATA":
+            assert len(frame.payload) <= 65_536
+            answer.body += frame.payload
+            if self.auto_credit and frame.payload:
+                self.credit(0, len(frame.payload))
+                if not frame.end:
+                    self.credit(frame.stream, len(frame.payload))
+        elif frame.name == "INFORM":
+            (status,) = struct.unpack_from(">H", frame.payload)
+            answer.informs.append((status, pairs(unblock(frame.payload[2:])[0])))
+        elif frame.name == "TRAILERS":
+            answer.trailers = pairs(unblock(frame.payload)[0])
+        elif frame.name == "RESET":
+            answer.reset = (struct.unpack_from(">H", frame.payload)[0], frame.payload[2:].decode())
+        elif frame.name == "WANT":
+            answer.wants += 1
+
+    # -- the process --------------------------------------------------------------------------------------------------
+
+    def log(self):
+        """What the worker has printed so far."""
+        return os.pread(self.log_file.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+
+    def log_of(self, action):
+        """What the worker prints while `action()` runs and until it has served one more request."""
+        before = len(self.log())
+        action()
+        self.get("/")
+        return self.log()[before:]
+
+    def drain(self):
+        """Sends DRAIN and waits for the end; gives the exit status."""
+        self.send(pack("DRAIN"))
+        return self.process.wait(PATIENCE)
+
+    def stop(self):
+        """Ends the worker, whatever it does."""
+        self.mine.close()
+        self.process.kill()
+        self.process.wait()
+        self.log_file.close()
+
+
+def is_over(answer):
+    """Whether the worker has ended the stream."""
+    if not answer.frames:
+        return False
+    last = answer.frames[-1]
+    return last.name in ("RESET", "TRAILERS", "CLOSE") or (last.name in ("RESPONSE", "DATA") and last.end)

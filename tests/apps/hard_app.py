@@ -1,0 +1,106 @@
+"""What goes wrong in a WSGI application, one path for each. `DIR` is the server's folder: `count` there gets a line for each request that was
+begun, `PID ID`; a file of a given name there opens a gate."""
+
+import ctypes
+import hashlib
+import json
+import os
+import signal
+import threading
+import time
+from urllib.parse import parse_qsl
+
+DIR = os.environ["DIR"]
+meeting = threading.Condition()
+met = 0
+
+
+def application(environ, start_response):
+    asked = dict(parse_qsl(environ.get("QUERY_STRING", "")))
+    if "id" in asked:
+        count(asked["id"])
+    return ANSWERS[environ["PATH_INFO"]](environ, start_response, asked)
+
+
+def count(line):
+    handle = os.open(f"{DIR}/count", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, f"{os.getpid()} {line}\n".encode())
+    finally:
+        os.close(handle)
+
+
+def text(start_response, said):
+    body = said.encode()
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def who(environ, start_response, asked):
+    """Who answers."""
+    said = {"pid": os.getpid(), "thread": threading.current_thread().name, "multithread": environ["wsgi.multithread"]}
+    return text(start_response, json.dumps(said))
+
+
+def hang(environ, start_response, asked):
+    time.sleep(600)
+
+
+def hold_the_lock(environ, start_response, asked):
+    """Stands in C and holds the interpreter's lock."""
+    ctypes.PyDLL(None).sleep(600)
+
+
+def die(environ, start_response, asked):
+    """Dies, until the file `mended` is there."""
+    if not os.path.exists(f"{DIR}/mended"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return who(environ, start_response, asked)
+
+
+def gate(environ, start_response, asked):
+    """Answers once the file `name` is there."""
+    while not os.path.exists(f"{DIR}/{asked['name']}"):
+        time.sleep(0.005)
+    return who(environ, start_response, asked)
+
+
+def meet(environ, start_response, asked):
+    """Answers when so many are here at once."""
+    global met
+    with meeting:
+        met += 1
+        meeting.notify_all()
+        if not meeting.wait_for(lambda: met >= int(asked["n"]), 20):
+            raise TimeoutError("nobody came")
+    return who(environ, start_response, asked)
+
+
+def grow(environ, start_response, asked):
+    """Takes memory, and does not give it back."""
+    held = [bytearray(os.urandom(1 << 20)) for _ in range(int(asked["mib"]))]
+    time.sleep(600)
+    return held
+
+
+def digest(environ, start_response, asked):
+    body = environ["wsgi.input"].read()
+    return text(start_response, f"{len(body)} {hashlib.sha256(body).hexdigest()}")
+
+
+def work(environ, start_response, asked):
+    time.sleep(float(asked.get("ms", 1)) / 1000)
+    return text(start_response, asked["id"])
+
+
+ANSWERS = {
+    "/who": who,
+    "/hang": hang,
+    "/hold": hold_the_lock,
+    "/die": die,
+    "/gate": gate,
+    "/meet": meet,
+    "/grow": grow,
+    "/digest": digest,
+    "/work": work,
+}

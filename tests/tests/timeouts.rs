@@ -1,0 +1,203 @@
+//! Requests that take too long, or long: who is asked where it stands, who is killed, and what becomes of those beside it.
+
+use std::time::Duration;
+
+use keepwarm_tests::process::wait_until;
+use keepwarm_tests::{Client, Server, get};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn config(entry: &str, workers: u32, more: &str) -> String {
+    format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\naccess_log = \"text\"\n[[listen.main.route]]\npath = \"/hang\"\napp = \"app\"\n\
+         [[listen.main.route]]\napp = \"app\"\n\
+         [app.app]\nentry = \"{entry}:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = {workers}\n\
+         env = {{ DIR = \"@DIR@\" }}\nqueue_timeout = \"20s\"\nstart_retries = 20\n{more}\n"
+    )
+}
+
+fn start(entry: &str, workers: u32, more: &str) -> Server {
+    Server::start(&config(entry, workers, more)).warm("/who")
+}
+
+/// Sends, and leaves the answer for later.
+fn sent(server: &Server, request: &str) -> Client {
+    let mut client = server.client().patient(LONG);
+    client.send(request);
+    client
+}
+
+fn patient(server: &Server, path: &str) -> u16 {
+    server.client().patient(LONG).ask(get(path)).status
+}
+
+/// How often a request with this id was begun.
+fn begun(server: &Server, id: &str) -> usize {
+    let lines = std::fs::read_to_string(server.folder().join("count")).unwrap_or_default();
+    lines.lines().filter(|line| line.split(' ').nth(1) == Some(id)).count()
+}
+
+#[track_caller]
+fn wait_begun(server: &Server, id: &str) {
+    wait_until(&format!("{id} is in work"), LONG, || begun(server, id) > 0);
+}
+
+fn open_gate(server: &Server, name: &str) {
+    std::fs::write(server.folder().join(name), "").expect("a gate");
+}
+
+#[track_caller]
+fn pid(client: &mut Client) -> u64 {
+    let response = client.response("GET");
+    assert_eq!(response.status, 200, "{client}");
+    response.json()["pid"].as_u64().expect("a pid")
+}
+
+/// When the first line with this part was logged. The order of lines says less: several threads write them.
+#[track_caller]
+fn time(server: &Server, part: &str) -> String {
+    let line = server.wait_for_log(part, LONG);
+    line.split(' ').next().expect("a time").to_owned()
+}
+
+#[test]
+fn a_stuck_worker_is_asked_where_it_stands_and_then_killed() {
+    // Asleep, and in C with the interpreter's lock in its hand: neither runs a line of Python.
+    for (path, function) in [("/hang", "in hang"), ("/hold", "in hold_the_lock")] {
+        let server = start("hard_app", 1, "request_timeout = \"2s\"");
+        let before = server.workers();
+        let mut client = sent(
+            &server,
+            &format!("GET {path}?id=x HTTP/1.1\r\nHost: a\r\nAccept: application/json\r\n\r\n"),
+        );
+        let response = client.response("GET");
+        assert_eq!(response.status, 504, "{client}");
+        assert_eq!(response.json()["reason"], "request_timeout", "{client}");
+        let stack = time(&server, function);
+        let killed = time(&server, "killed by signal 9");
+        assert!(stack <= killed, "the stack comes first\n{}", server.log());
+        server.wait_for_log("request timed out", LONG);
+        assert_eq!(patient(&server, "/who"), 200);
+        assert!(server.workers().iter().all(|pid| !before.contains(pid)), "another worker");
+        assert_eq!(begun(&server, "x"), 1, "never given again, though its method is safe");
+    }
+}
+
+#[test]
+fn a_time_out_ends_only_the_request_in_a_worker_of_many() {
+    let server = start("hard_asgi_app", 1, "request_timeout = \"2s\"");
+    let before = server.workers();
+    let mut hanging = sent(&server, &get("/hang"));
+    assert_eq!(hanging.response("GET").status, 504, "{hanging}");
+    // What it was waiting for is in the log, down to the last await.
+    server.wait_for_log("GET /hang timed out; it is cancelled here", LONG);
+    server.wait_for_log("in deeper", LONG);
+    assert_eq!(patient(&server, "/who"), 200);
+    assert_eq!(server.workers(), before);
+}
+
+#[test]
+fn a_worker_of_many_that_does_not_turn_any_more_is_killed() {
+    let server = start("hard_asgi_app", 1, "request_timeout = \"2s\"");
+    let before = server.workers();
+    let mut blocking = sent(&server, &get("/block"));
+    assert_eq!(blocking.response("GET").status, 504, "{blocking}");
+    let stack = time(&server, "in block");
+    assert!(stack <= time(&server, "killed by signal 9"), "{}", server.log());
+    server.wait_for_log("says nothing any more", LONG);
+    wait_until("another worker serves", LONG, || {
+        server.client().patient(LONG).ask(get("/who")).status == 200
+    });
+    assert!(server.workers().iter().all(|pid| !before.contains(pid)), "another worker");
+}
+
+#[test]
+fn a_time_out_in_one_thread_costs_the_others_no_more_than_a_death() {
+    let server = start("hard_app", 2, "threads = 4\nrequest_timeout = \"10s\"");
+    let mut hanging = sent(&server, &get("/hang?id=hangs"));
+    wait_begun(&server, "hangs");
+    // The others begin later, so that their own time is not over with it.
+    std::thread::sleep(Duration::from_secs(5));
+    let mut safe = beside(&server, "GET", "hangs");
+    let mut others = beside(&server, "POST", "hangs");
+    assert_eq!(hanging.response("GET").status, 504, "{hanging}");
+    server.wait_for_log("killed by signal 9", LONG);
+    open_gate(&server, "gate");
+    // Not begun to be answered, and safe: given again.
+    let (id, client) = &mut safe;
+    assert_ne!(pid(client).to_string(), worker_of(&server, "hangs"));
+    assert_eq!(begun(&server, id), 2);
+    // Not safe: the truth.
+    let (id, client) = &mut others;
+    assert_eq!(client.response("POST").status, 502, "{client}");
+    assert_eq!(begun(&server, id), 1);
+    server.wait_for_log("reason=worker_timed_out", LONG);
+}
+
+/// A request that waits at the gate, in the worker that has the other one.
+#[track_caller]
+fn beside(server: &Server, method: &str, other: &str) -> (String, Client) {
+    let mut elsewhere = Vec::new();
+    for number in 0..8 {
+        let id = format!("{method}{number}");
+        let line =
+            format!("{method} /gate?name=gate&id={id} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        let client = sent(server, &line);
+        wait_begun(server, &id);
+        if worker_of(server, &id) == worker_of(server, other) {
+            return (id, client);
+        }
+        elsewhere.push(client);
+    }
+    panic!("the workers are chosen in turn\n{}", server.log());
+}
+
+/// The process that began the request of this id first.
+#[track_caller]
+fn worker_of(server: &Server, id: &str) -> String {
+    let lines = std::fs::read_to_string(server.folder().join("count")).expect("counted");
+    let line = lines.lines().find(|line| line.split(' ').nth(1) == Some(id)).expect("it has begun");
+    line.split(' ').next().expect("a pid").to_owned()
+}
+
+#[test]
+fn a_slow_request_has_its_workers_stack_in_the_log_and_goes_on() {
+    let server = start("hard_app", 1, "slow_log = \"300ms\"");
+    let mut slow = sent(&server, &get("/gate?name=gate&id=slow"));
+    let line = server.wait_for_log("the request is slow", LONG);
+    for part in ["app=app", "worker=1", "route=\"GET /*\"", "id="] {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    server.wait_for_log("in gate", LONG);
+    // Once for a request, however long it goes on.
+    let ticks = get("/who");
+    std::thread::sleep(Duration::from_millis(900));
+    open_gate(&server, "gate");
+    assert_eq!(slow.response("GET").status, 200, "{slow}");
+    assert_eq!(server.ask(ticks).status, 200);
+    assert_eq!(server.log().matches("the request is slow").count(), 1, "{}", server.log());
+    assert_eq!(begun(&server, "slow"), 1);
+}
+
+#[test]
+fn the_clients_time_makes_no_request_slow() {
+    let server = start("hard_app", 1, "slow_log = \"200ms\"");
+    let mut client = server.client();
+    client.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    std::thread::sleep(Duration::from_millis(700));
+    client.send("56789");
+    assert_eq!(client.response("POST").status, 200, "{client}");
+    assert!(!server.log().contains("the request is slow"), "{}", server.log());
+}
+
+#[test]
+fn a_worker_that_was_killed_over_memory_takes_its_requests_with_it() {
+    let server = start("hard_app", 2, "kill_memory = \"150MiB\"");
+    // A safe one, too: it may be what takes the memory, and would take it again.
+    let mut client = sent(&server, &get("/grow?mib=200&id=grows"));
+    let response = client.response("GET");
+    assert_eq!(response.status, 502, "{client}");
+    assert_eq!(begun(&server, "grows"), 1);
+    server.wait_for_log("worker_memory", LONG);
+    assert_eq!(patient(&server, "/who"), 200);
+}
