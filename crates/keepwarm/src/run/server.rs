@@ -185,12 +185,7 @@ impl Server {
             supervisor.stop(Duration::ZERO).await;
             return Err(message.into());
         }
-        let booted = tokio::select! {
-            booted = supervisor.wait_first_ready() => booted.map_err(Failure::App).map(|()| true),
-            _ = signals.ends.next() => Ok(false),
-            () = old_is_gone(takeover) => Err(Failure::Message(takeover::gone().to_string())),
-        };
-        let served = match booted {
+        let served = match boot(&supervisor, takeover, signals).await {
             Ok(true) => listeners.apply(&config, opened, &links).map(|()| true).map_err(Failure::from),
             other => other,
         };
@@ -368,6 +363,19 @@ impl Server {
         self.admin.hand_over(&successor.taken);
         successor.go();
         Ending::HandedOver(successor.taken.clone())
+    }
+}
+
+/// Waits until every worker is ready. `false`: the process was told to end before.
+async fn boot(
+    supervisor: &Supervisor,
+    takeover: Option<&Takeover>,
+    signals: &mut Signals,
+) -> Result<bool, Failure> {
+    tokio::select! {
+        booted = supervisor.wait_first_ready() => booted.map_err(Failure::App).map(|()| true),
+        _ = signals.ends.next() => Ok(false),
+        () = old_is_gone(takeover) => Err(Failure::Message(takeover::gone().to_string())),
     }
 }
 
