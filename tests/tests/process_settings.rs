@@ -231,7 +231,7 @@ fn as_nobody(folder: &Path, config: &str) -> String {
     let file = folder.join("keepwarm.toml");
     std::fs::write(&file, config).expect("the configuration");
     let binary = folder.join("keepwarm");
-    std::fs::copy(keepwarm_tests::keepwarm(), &binary).expect("a copy");
+    tools::copy_executable(keepwarm_tests::keepwarm(), &binary);
     let script = format!(
         "ulimit -n 500; exec setpriv --reuid=nobody --regid=nogroup --clear-groups {} run --dry-run --config {}",
         binary.display(),

@@ -1,11 +1,11 @@
 //! SIGUSR2: another binary takes over the listening sockets, and nobody who connects notices; what cannot take over leaves the old one as it was.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keepwarm_tests::load::{self, Load, all_answered_once};
 use keepwarm_tests::process::{self, alive, wait_until};
+use keepwarm_tests::tools::{self, script};
 use keepwarm_tests::{Client, Server, admin, get};
 use rustix::process::Signal;
 
@@ -109,19 +109,9 @@ fn processes(binary: &Path) -> Vec<u32> {
 }
 
 fn copy_binary(to: &Path) {
-    let draft = to.with_extension("draft");
-    std::fs::copy(keepwarm_tests::keepwarm(), &draft).expect("a copy of the binary");
-    std::fs::rename(draft, to).expect("in its place");
+    tools::copy_executable(keepwarm_tests::keepwarm(), to);
 }
 
-fn script(to: &Path, text: &str) {
-    let draft = to.with_extension("draft");
-    std::fs::write(&draft, text).expect("a script");
-    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).expect("executable");
-    std::fs::rename(draft, to).expect("in its place");
-}
-
-/// Health, metrics and status go over with the service: on the same sockets, and nobody answers for both.
 #[test]
 fn the_admin_address_is_that_of_the_process_that_serves() {
     let service = Service::start("[admin]\nbind = [\"127.0.0.1:0\", \"unix:@DIR@/admin.sock\"]");
@@ -206,7 +196,7 @@ fn the_new_process_reloads_and_is_found_by_the_reload_command() {
     assert!(service.server.wait_for_exit(LONG).success());
     let mut command = std::process::Command::new(keepwarm_tests::keepwarm());
     command.args(["reload", "--pid-file"]).arg(service.server.folder().join("pid"));
-    keepwarm_tests::tools::run_ok(&mut command, LONG);
+    tools::run_ok(&mut command, LONG);
     assert_eq!(service.pid(), Some(new));
     service.end();
 }

@@ -166,12 +166,12 @@ impl Server {
         let watch = watch::start(&config);
         let specs =
             assemble::specs(&config).map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
-        let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, Options::default())
+        // Guarded from the first moment: also a start that is killed leaves nothing.
+        let made = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
+        let options = Options { files: made.map(absolute).collect(), ..Options::default() };
+        let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, options)
             .await
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
-        // From the first moment: also a start that is killed leaves nothing.
-        let made = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
-        made.for_each(|file| supervisor.guard_file(&absolute(file)));
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(Served { apps: app_names(&config), listeners: Vec::new() });

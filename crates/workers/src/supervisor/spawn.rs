@@ -19,12 +19,12 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-use super::AppSpec;
 use super::children;
 use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::Quiet;
 use super::template::Parent;
+use super::{AppSpec, Options};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
@@ -108,13 +108,14 @@ pub(super) struct Spawner {
 }
 
 /// Starts the thread and the guardian.
-pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
+pub(super) async fn start(options: Options) -> io::Result<Spawner> {
+    let Options { executable, files } = options;
     let (orders, receiver) = mpsc::channel();
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
         let mut thread =
-            Thread { executable, guardian: None, groups: HashSet::new(), files: BTreeSet::new() };
+            Thread { executable, guardian: None, groups: HashSet::new(), files: files.into_iter().collect() };
         let pidfd = thread.start_guardian();
         let failed = pidfd.is_err();
         if started.send(pidfd).is_ok() && !failed {
