@@ -12,7 +12,7 @@ use keepwarm_tests::{Server, get, tools};
 use rustix::process::Signal;
 use serde_json::Value;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 const APP: &str = r#"
 import grp, json, os, resource, subprocess, sys

@@ -9,7 +9,7 @@ use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, WSGI, get};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A service manager that listens.
 struct Manager {

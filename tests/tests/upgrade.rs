@@ -9,7 +9,7 @@ use keepwarm_tests::tools::{self, script};
 use keepwarm_tests::{Client, Server, admin, get};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 fn config(more: &str) -> String {
     format!(
