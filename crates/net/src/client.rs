@@ -149,6 +149,10 @@ struct Exchange {
     /// A byte of the answer came.
     heard: bool,
     answer_ended: bool,
+    /// Reads since the last event.
+    reads: usize,
+    /// The event that came last was a head, and took several reads.
+    head_in_pieces: bool,
     /// The server has shut its side.
     eof: bool,
     /// Bytes at the front of the buffer that were given out.
@@ -256,6 +260,8 @@ impl<C: Codec> Client<C> {
                 }
                 event => {
                     self.read.consume(decoded.consumed);
+                    self.exchange.head_in_pieces = event == Event::Head && self.exchange.reads > 1;
+                    self.exchange.reads = 0;
                     self.exchange.answer_ended = event == Event::End;
                     return Poll::Ready(Ok(event));
                 }
@@ -265,7 +271,10 @@ impl<C: Codec> Client<C> {
             }
             match ready!(self.poll_fill(cx)) {
                 Ok(0) => self.exchange.eof = true,
-                Ok(_) => self.exchange.heard = true,
+                Ok(_) => {
+                    self.exchange.heard = true;
+                    self.exchange.reads += 1;
+                }
                 Err(error) => return Poll::Ready(self.handle_eof(Some(error))),
             }
         }
@@ -323,6 +332,11 @@ impl<C: Codec> Client<C> {
     /// Sends FIN into a tunnel.
     pub fn shutdown_write(&self) {
         self.io.shutdown_write();
+    }
+
+    /// Whether the head that has just come took several reads: the server wrote it in pieces.
+    pub fn head_came_in_pieces(&self) -> bool {
+        self.exchange.head_in_pieces
     }
 
     /// The head that came last.
