@@ -22,7 +22,7 @@ use keepwarm_policy::Jitter;
 pub(super) use self::view::Tally;
 use self::worker::{Fate, Place, Worker};
 use super::stack::STACK_TIME;
-use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState};
+use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState, priority};
 
 /// From SIGTERM to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
@@ -103,6 +103,8 @@ pub(super) struct Generation {
     hang_timeout: Option<Duration>,
     /// So many are started at once beside a generation that serves.
     quiet_starts: usize,
+    /// What starts later beside a generation that serves is in a hurry.
+    quiet_until: Instant,
     jitter: Jitter,
     places: Vec<Place>,
     workers: BTreeMap<WorkerId, Worker>,
@@ -133,6 +135,7 @@ impl Generation {
             hang_timeout: spec.hang_timeout,
             // Half of the processors stay with those that serve.
             quiet_starts: (around.cores / 2).max(1),
+            quiet_until: now + priority::LONGEST,
             jitter: Jitter::new(around.seed),
             places: (1..=places).map(|number| Place::new(number, now)).collect(),
             workers: BTreeMap::new(),
@@ -340,7 +343,10 @@ impl Generation {
             let number = place.number;
             let id = WorkerId(self.next_id);
             self.next_id += 1;
-            let quiet = self.phase == Phase::Trial || self.workers.values().any(Worker::is_ready);
+            let quiet = match self.phase {
+                Phase::Trial => now < self.quiet_until,
+                _ => self.workers.values().any(Worker::is_ready),
+            };
             let requests = self.recycling.max_requests.map(|most| self.jitter.lower(most));
             self.workers.insert(id, Worker::new(number, requests, now, self.boot_timeout));
             self.actions.push_back(Action::Spawn { id, number, quiet });

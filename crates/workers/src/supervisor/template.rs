@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::app::End;
 use super::output::{Kept, Source};
-use super::priority::Quiet;
+use super::priority::{self, Quiet};
 use super::running::Context;
 use super::spawn::{Launch, Order, Spawned, WorkerPipes};
 use super::{AppSpec, Exit, reap};
@@ -107,7 +107,7 @@ impl Template {
                 reaps: Parent(reaps),
                 awaited: HashMap::new(),
             };
-            keeper.run(wire, queue, to_reap, last_words, spec.boot_timeout / 2).await;
+            keeper.run(wire, queue, to_reap, last_words, priority::LONGEST.min(spec.boot_timeout / 2)).await;
         });
         Self { asks, kept, quiet: quiet.is_some() }
     }
@@ -169,7 +169,6 @@ impl Keeper {
         last_words: oneshot::Receiver<()>,
         long: Duration,
     ) {
-        // One that takes long is in need of the processor more than it disturbs.
         let mut long = Box::pin(tokio::time::sleep(long));
         let mut ended = Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.clone(), None));
         let Ok(mut socket) = Socket::new(socket) else {

@@ -8,7 +8,7 @@ use keepwarm_policy::scale::Load;
 use super::{Context, Process, Running};
 use crate::supervisor::app::{Phase, WorkerId};
 use crate::supervisor::look::{PING_LOOKS, Subject};
-use crate::supervisor::{Memory, WorkerState};
+use crate::supervisor::{Memory, WorkerState, priority};
 
 impl Running {
     /// Looks at signs of life and priorities; gives the processes whose memory is to be looked at.
@@ -23,9 +23,9 @@ impl Running {
             if self.machine.state(id) == WorkerState::Ready && self.spec.hang_timeout.is_some() {
                 self.look_for_life(id, looks, now);
             }
-            // One that takes long is in need of the processor more than it disturbs.
             let is_slow = |process: &Process| {
-                now.saturating_duration_since(process.started) > self.spec.boot_timeout / 2
+                let most = priority::LONGEST.min(self.spec.boot_timeout / 2);
+                now.saturating_duration_since(process.started) > most
             };
             let starts = self.machine.state(id) == WorkerState::Starting;
             if !starts || self.processes.get(&id).is_some_and(is_slow) {
