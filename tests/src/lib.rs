@@ -3,9 +3,11 @@
 //!
 //! Every wait here is bounded, and every failure prints the transcript of the connection and the log of the server.
 
+pub mod admin;
 mod binary;
 mod client;
 pub mod load;
+pub mod marked;
 pub mod process;
 mod response;
 mod server;

@@ -215,7 +215,7 @@ class SessionsTest < Minitest::Test
 
   def play(one)
     mine, theirs = UNIXSocket.pair
-    connection = Connection.new(theirs)
+    connection = Connection.new(theirs, 1)
     welcomed = greeted = drained = false
     one["steps"].each do |step|
       frame = step["frame"]

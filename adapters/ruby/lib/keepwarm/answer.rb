@@ -64,7 +64,7 @@ module Keepwarm
     def abort(code, reason)
       return if @over
 
-      @over = true
+      ends
       @connection.send(Wire.reset(@stream.id, code, reason))
     end
 
@@ -95,11 +95,16 @@ module Keepwarm
       return too_short if @length && (@begun ? @sent : 0) < @length
       return first("", true) unless @begun
 
-      @over = true
+      ends
       @connection.send(Wire.frame(Wire::DATA, Wire::END_BODY, @stream.id))
     end
 
     private
+
+    # The stream's end leaves next.
+    def ends
+      @over = @stream.answered = true
+    end
 
     # A body that is all here.
     def whole(parts)
@@ -107,7 +112,7 @@ module Keepwarm
 
       body = parts.size == 1 ? parts[0] : joined(parts)
       if body.instance_of?(String) && body.bytesize <= Wire::MAX_CHUNK && (@length.nil? || @length == body.bytesize)
-        @begun = @over = true
+        @begun = @over = @stream.answered = true
         return @connection.send_now(response(body, Wire::END_BODY))
       end
       first(body, true) if @length.nil? && body.is_a?(String)
@@ -188,7 +193,7 @@ module Keepwarm
       @sent = size
       return rest(body, last) if size > Wire::MAX_CHUNK
 
-      @over = last ? true : false
+      ends if last
       @connection.send(response(body, last ? Wire::END_BODY : 0))
     end
 
@@ -228,10 +233,11 @@ module Keepwarm
 
     # More of the body, under credit.
     def more(block, last)
+      @stream.answered = last
       if @stream.gone || !@connection.send_data(@stream, block, last)
         abort(Wire::CANCELLED, "")
-      elsif last
-        @over = true
+      else
+        @over = last
       end
     end
 

@@ -27,7 +27,8 @@ module Keepwarm
       @lost = @leaving = @faulty = @drain_asked = @drain_said = false
       @last_stream = 0
       @first_credit = @credit = 0 # what this worker may send
-      @allowance = Allowance.new(RECEIVE_CREDIT)
+      @received = RECEIVE_CREDIT # how much may wait here, of all streams together
+      @allowance = Allowance.new(@received)
     end
 
     # Waits for WELCOME; gives its names. Raises `Fault` or `Lost`.
@@ -41,7 +42,7 @@ module Keepwarm
 
     # Tells Keepwarm that the application is ready.
     def say_hello(streams, about)
-      send(Wire.hello(streams, RECEIVE_CREDIT, RECEIVE_CREDIT, about))
+      send(Wire.hello(streams, RECEIVE_CREDIT, @received, about))
     end
 
     # Whether this process is a forked child, to which the wire does not belong.

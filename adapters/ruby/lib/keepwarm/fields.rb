@@ -130,7 +130,7 @@ module Keepwarm
     def without_named(headers, status)
       named = @named - ["content-length"]
       close = @close
-      kept = headers.each.reject { |name, _| named.include?(name.downcase) || KINDS[name.downcase] == CONNECTION }
+      kept = pairs(headers).reject { |name, _| named.include?(name.downcase) || KINDS[name.downcase] == CONNECTION }
       take(kept, status)
       @close = close
     end
@@ -138,7 +138,7 @@ module Keepwarm
     # Lines of a value are values of their own in Rack 2; anything else that ends a line or a string is refused.
     def take_lines(headers, status)
       split = false
-      split_up = headers.each.flat_map do |name, value|
+      split_up = pairs(headers).flat_map do |name, value|
         next [[name, value]] if name.downcase.start_with?("rack.")
 
         Array(value).flat_map do |one|
@@ -153,6 +153,13 @@ module Keepwarm
       raise ArgumentError, "CR, LF or NUL in a field's value" unless split
 
       take(split_up, status)
+    end
+
+    # All that headers can be relied on for is an `each` with a block.
+    def pairs(headers)
+      all = []
+      headers.each { |name, value| all << [name, value] }
+      all
     end
   end
 end

@@ -5,18 +5,19 @@ require "keepwarm/allowance"
 module Keepwarm
   # A request on the wire for as long as it is open: what may be sent for it, and what of its body has come.
   #
-  # `id` is 0 when it is over. `gone`: nobody waits for its answer any more.
+  # `id` is 0 when it is over. `gone`: nobody waits for its answer any more. `answered`: the end of the answer is on its way, so
+  # that another request may come.
   class Stream
     # Bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536 at least.
     RECEIVE_CREDIT = 262_144
 
     attr_reader :id, :parts, :allowance
-    attr_accessor :credit, :gone, :body_ended, :body_lost
+    attr_accessor :credit, :gone, :answered, :body_ended, :body_lost
 
     def initialize
       @id = 0
       @credit = 0
-      @gone = @body_lost = false
+      @gone = @answered = @body_lost = false
       @body_ended = true
       @parts = nil # payloads of DATA that the application has not read
       @allowance = nil
@@ -26,7 +27,7 @@ module Keepwarm
     def open(id, credit)
       @id = id
       @credit = credit
-      @gone = @body_lost = false
+      @gone = @answered = @body_lost = false
       @body_ended = true
     end
 

@@ -7,17 +7,15 @@ module Keepwarm
   #
   # What threads share is changed under one lock, which waiting lets go of; frames leave under another, taken last.
   class Threaded < Connection
-    def initialize(sock)
-      super
+    def initialize(sock, threads)
+      super(sock)
+      # A request whose body nobody reads must not hold up the others.
+      @received = [RECEIVE_CREDIT * threads, Wire::MAX_CREDIT].min
+      @allowance = Allowance.new(@received)
+      @limit = threads
       @changed = @lock.new_cond
       @writing = Monitor.new
       @streams = {} # open ones, by id
-      @limit = 0
-    end
-
-    def say_hello(streams, about)
-      @limit = streams
-      super
     end
 
     # Reads until Keepwarm goes or a fault ends it. Yields `flags, stream, payload` of each REQUEST.
@@ -84,7 +82,9 @@ module Keepwarm
 
     def begin_stream(id, whole)
       check_order(id)
-      raise Fault.new("stream_limit", "a REQUEST beyond the #{@limit} that were asked for") if @streams.size >= @limit
+      if @streams.size >= @limit && @streams.each_value.count { |stream| !stream.answered } >= @limit
+        raise Fault.new("stream_limit", "a REQUEST beyond the #{@limit} that were asked for")
+      end
 
       stream = Stream.new
       stream.open(id, @first_credit)

@@ -34,7 +34,7 @@ module Keepwarm
 
     # Answers requests until Keepwarm wants no more; gives the exit status.
     def serve(socket, threads)
-      connection = threads == 1 ? Serial.new(socket) : Threaded.new(socket)
+      connection = threads == 1 ? Serial.new(socket) : Threaded.new(socket, threads)
       WorkerProcess.keep_from_children(connection)
       environment = environment(connection.read_welcome, threads)
       worker = worker(connection, environment, threads)

@@ -135,6 +135,16 @@ ROUTES = {
   "/read-late" => ->(env) { $late = env["rack.input"] and Routes.text("kept") },
   "/read-later" => ->(_) { Routes.text((begin $late.read; rescue IOError => error; error.class.name; end).to_s) },
   "/two-cookies" => ->(_) { [200, { "set-cookie" => %w[a=1 b=2], "x-between" => "x" }, ["ok"]] },
+  # Rack 2's own headers have no `each` without a block.
+  "/each-only" => lambda do |_|
+    fields = Object.new
+    def fields.each
+      yield "set-cookie", "a=1\nb=2"
+      yield "connection", "x-named"
+      yield "x-named", "1"
+    end
+    [200, fields, ["ok"]]
+  end,
   "/lines" => ->(_) { [200, { "set-cookie" => "a=1\nb=2" }, ["ok"]] },
   "/no-length" => ->(_) { [200, {}, ["one ", "two"]] },
   "/empty" => ->(_) { [200, {}, []] },

@@ -6,13 +6,15 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_policy::scale::{self, Scaler};
+use keepwarm_telemetry::stalls::{self, Stall};
 use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::app::{End, Generation, Phase, StopSignal, Surroundings, WorkerId};
+use super::boots::Boots;
 use super::output::{Kept, Output, Source};
 use super::priority::Quiet;
-use super::spawn::{Launch, Order, Spawned};
+use super::spawn::{Launch, Line, Order, Spawned};
 use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot, WorkerState,
@@ -75,6 +77,7 @@ pub(super) struct Running {
     scaler: Option<Scaler>,
     /// It was said that there is no memory for another worker.
     told_no_room: bool,
+    boots: Boots,
 }
 
 struct Process {
@@ -119,6 +122,7 @@ impl Running {
             processes,
             scaler,
             told_no_room: false,
+            boots: Boots::default(),
             template: None,
         }
     }
@@ -155,6 +159,7 @@ impl Running {
                 {
                     self.record(id, &format!("the worker has ended: {exit}"));
                 }
+                self.note_boots(id);
                 self.machine.handle_end(id, &end, now, random);
                 let given_up = self.drive(context, now);
                 if let Some(process) = self.processes.remove(&id) {
@@ -165,6 +170,15 @@ impl Running {
                 }
                 given_up
             }
+        }
+    }
+
+    /// A worker ends; what that says of the way the app lives. A reload that ends it says nothing.
+    fn note_boots(&mut self, id: WorkerId) {
+        let link = self.handle(id).and_then(|handle| handle.link.as_ref());
+        let requests = link.map_or(0, |link| link.requests().given());
+        if *self.machine.phase() == Phase::Serving && self.boots.handle_end(requests) {
+            stalls::note(&self.spec.name, Stall::BootPerRequest);
         }
     }
 
@@ -187,6 +201,7 @@ impl Running {
             LinkEvent::Closed { reason, .. } => self.machine.handle_closed(id, reason, now),
             LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, Death::Wire, reason, now),
             LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, Death::Timeout, reason, now),
+            LinkEvent::Drained { .. } => self.machine.handle_drained(id, now),
             LinkEvent::Slow { .. } => drop(self.ask_for_stack(id)),
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
             LinkEvent::RequestsReached { .. } => self.machine.handle_requests_reached(id, now),
@@ -279,7 +294,7 @@ impl Running {
     }
 
     fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
-        let Spawned { pid, pidfd, wire, pipes, parent } = spawned;
+        let Spawned { pid, pidfd, line, pipes, parent } = spawned;
         let pidfd = Arc::new(pidfd);
         let hold = *self.machine.phase() == Phase::First;
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -296,7 +311,11 @@ impl Running {
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
             let key = WorkerKey { app, number, generation, pid: raw_pid };
-            context.links.adopt(key, wire, context.link_events.clone())
+            let events = context.link_events.clone();
+            match line {
+                Line::Wire(wire) => context.links.adopt(key, wire, events),
+                Line::Server(addresses) => context.links.adopt_server(key, addresses, events),
+            }
         });
         if let (Some(link), Some(most)) = (&link, self.machine.max_requests(id)) {
             link.requests().set_limit(most);

@@ -1,0 +1,120 @@
+# frozen_string_literal: true
+
+require "driver"
+require "test_rack"
+
+# Everything that holds for one request at a time holds for several, too.
+[AnswersTest, ErrorsTest, BodiesTest, LostClientsTest].each do |suite|
+  threaded = Class.new(suite) do
+    def self.options
+      ["--threads", "3"]
+    end
+
+    def self.name
+      "Threaded#{superclass.name}"
+    end
+  end
+  Object.const_set("Threaded#{suite.name}", threaded)
+end
+
+class ThreadsTest < Minitest::Test
+  include Driver
+
+  def with(threads = 3, **more, &block)
+    Worker.with("app.rb", "--threads", threads.to_s, **more, &block)
+  end
+
+  def test_hello_and_the_environment_say_so
+    with(7) do |worker|
+      assert_equal 7, worker.hello.payload.unpack("nN")[1]
+      refute_includes worker.hello.payload, "ahead"
+      assert_equal true, worker.get("/environ").json["rack.multithread"]
+    end
+  end
+
+  def test_requests_are_served_at_once
+    with do |worker|
+      waiting = Array.new(2) { worker.request("/digest", method: "POST", length: 3, flags: 0) }
+      assert_equal "hello", worker.get("/").body
+      waiting.reverse_each { |stream| worker.data(stream, "abc", last: true) }
+      waiting.each { |stream| assert_equal 3, worker.answer(stream).json[0] }
+    end
+  end
+
+  def test_big_bodies_side_by_side_do_not_mix
+    with(4) do |worker|
+      streams = Array.new(4) { |number| [worker.request("/digest", method: "POST", length: CHUNKED, flags: 0), number.to_s] }
+      5.times { streams.each { |stream, digit| worker.data(stream, digit * 40_000) } }
+      streams.each { |stream, _| worker.data(stream, last: true) }
+      streams.each { |stream, digit| assert_equal [200_000, Digest::SHA256.hexdigest(digit * 200_000)], worker.answer(stream).json }
+      streams = Array.new(4) { worker.request("/big", query: "400000") }
+      streams.each { |stream| assert_equal 400_000, worker.answer(stream).body.bytesize }
+    end
+  end
+
+  def test_more_requests_than_were_asked_for_are_a_fault
+    with(2) do |worker|
+      3.times { worker.request("/digest", method: "POST", length: 3, flags: 0) }
+      loop { break if worker.read.nil? }
+      assert_equal 1, worker.wait
+      assert_includes worker.log, "beyond the 2"
+    end
+  end
+
+  def test_drain_waits_for_all
+    with do |worker|
+      streams = Array.new(2) { worker.request("/digest", method: "POST", length: 3, flags: 0) }
+      worker.send(Driver.pack(:DRAIN))
+      streams.each { |stream| worker.data(stream, "abc", last: true) }
+      streams.each { |stream| assert_equal 3, worker.answer(stream).json[0] }
+      assert_equal 0, worker.wait
+    end
+  end
+
+  def test_exit_in_one_lets_the_others_finish
+    with do |worker|
+      other = worker.request("/digest", method: "POST", length: 3, flags: 0)
+      assert_equal 3, worker.get("/exit").reset[0]
+      assert_equal :DRAIN, (worker.held.first || worker.read).name
+      worker.data(other, "abc", last: true)
+      assert_equal 3, worker.answer(other).json[0]
+      assert_equal 7, worker.drain
+    end
+  end
+
+  def test_a_thread_that_ends_itself_is_replaced
+    with(1 + 1) do |worker|
+      5.times { assert_equal 3, worker.get("/kill-thread").reset[0] }
+      assert_equal "hello", worker.get("/").body
+      assert_equal 0, worker.drain
+    end
+  end
+
+  def test_sigterm_asks_to_drain
+    with do |worker|
+      worker.get("/")
+      worker.signal("TERM")
+      assert_equal :DRAIN, worker.read.name
+      assert_equal 200, worker.get("/").status
+      assert_equal 0, worker.drain
+    end
+  end
+
+  def test_the_end_of_the_wire_ends_it
+    with do |worker|
+      stream = worker.request("/endless")
+      worker.take(stream) { |answer| answer.frames.size > 1 }
+      worker.mine.close
+      assert_equal 0, worker.wait
+      assert_equal "", worker.log
+    end
+  end
+
+  def test_a_forked_child_never_writes_to_the_wire
+    with do |worker|
+      assert_equal "by the parent", worker.get("/fork").body
+      assert_equal "hello", worker.get("/").body
+      assert_equal "", worker.log
+    end
+  end
+end

@@ -1,0 +1,11 @@
+# frozen_string_literal: true
+
+require "rack/lint"
+require "uri" # lint needs it, and does not say so
+require_relative "continue"
+require_relative "shop"
+
+use Continue
+use Rack::Lint if ENV["LINT"]
+map("/exit") { run ->(_) { exit 3 } } # Sinatra itself makes an answer of that
+run Shop

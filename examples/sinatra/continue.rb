@@ -1,0 +1,18 @@
+# frozen_string_literal: true
+
+# The convention of Unicorn: who answers 100 is called again, without `HTTP_EXPECT`, and with the body on its way.
+#
+# Under Unicorn an application needs this for clients that wait for `100 Continue`. Under Keepwarm reading the body is enough,
+# but what relies on it goes on working.
+class Continue
+  def initialize(app)
+    @app = app
+  end
+
+  def call(env)
+    return [100, {}, []] if env["PATH_INFO"] == "/unicorn" && /\A100-continue\z/i.match?(env["HTTP_EXPECT"].to_s)
+    return @app.call(env) unless env["PATH_INFO"] == "/unicorn"
+
+    [200, { "content-type" => "text/plain" }, ["read #{env["rack.input"].read.bytesize}, expect #{env["HTTP_EXPECT"].inspect}\n"]]
+  end
+end
