@@ -3,6 +3,7 @@
 //!
 //! Every wait here is bounded, and every failure prints the transcript of the connection and the log of the server.
 
+pub mod admin;
 mod binary;
 mod client;
 pub mod load;

@@ -44,16 +44,30 @@ fn quarantined(workers: u32, more: &str) -> Server {
     server
 }
 
+/// The refusal of a request, which no worker has seen. A machine that slept for longer than the refusal lasts sees a trial first, and then a longer one.
+#[track_caller]
+fn refused(server: &Server, target: &str) -> Response {
+    for _ in 0..4 {
+        let before = begun(server);
+        let response = ask(server, "POST", target);
+        if response.status == 503 {
+            assert_eq!(begun(server), before, "no worker has seen it");
+            return response;
+        }
+        assert!(matches!(response.status, 502 | 504), "{}", response.status);
+    }
+    panic!("it is not refused\n{}", server.log());
+}
+
 #[test]
 fn after_three_deaths_it_is_503_and_says_until_when() {
     let server = quarantined(2, "");
-    let response = ask(&server, "POST", "/die?id=x");
-    assert_eq!(response.status, 503);
+    let response = refused(&server, "/die?id=x");
     assert_eq!(response.json()["reason"], "route_quarantined");
     let after: u32 = response.field("retry-after").expect("Retry-After").parse().expect("seconds");
-    assert!((1..=5).contains(&after), "{after}");
-    assert_eq!(begun(&server), 3, "no worker has seen it");
-    server.wait_for_log("the route kills workers", LONG);
+    assert!(after >= 1, "{after}");
+    let line = server.wait_for_log("the route kills workers", LONG);
+    assert!(line.contains("seconds=5") && line.contains("route=\"POST /die\""), "{line}");
     // Another method, and another path, of the same app.
     std::fs::write(server.folder().join("mended"), "").expect("a file");
     assert_eq!(ask(&server, "GET", "/die").status, 200);
@@ -75,11 +89,8 @@ fn it_is_tried_again_and_opened_by_an_answer() {
 fn a_trial_that_dies_is_the_only_one() {
     let server = quarantined(2, "");
     wait_until("one is tried, and dies", LONG, || ask(&server, "POST", "/die?id=x").status == 502);
-    let response = ask(&server, "POST", "/die?id=x");
-    assert_eq!(response.status, 503);
-    let after: u32 = response.field("retry-after").expect("Retry-After").parse().expect("seconds");
-    assert!((6..=10).contains(&after), "twice as long: {after}");
-    assert_eq!(begun(&server), 4);
+    server.wait_for_log("seconds=10", LONG);
+    refused(&server, "/die?id=x");
 }
 
 #[test]
@@ -105,13 +116,13 @@ fn a_safe_request_that_kills_twice_is_no_longer_given() {
     // The third death: not given once more.
     assert_eq!(ask(&server, "GET", "/die?id=x").status, 502);
     assert_eq!(begun(&server), 3);
-    assert_eq!(ask(&server, "GET", "/die?id=x").status, 503);
+    server.wait_for_log("the route kills workers", LONG);
 }
 
 #[test]
 fn a_reload_brings_other_code_and_opens_it() {
     let server = quarantined(1, "");
-    assert_eq!(ask(&server, "POST", "/die").status, 503);
+    refused(&server, "/die?id=x");
     std::fs::write(server.folder().join("mended"), "").expect("a file");
     let mark = server.mark();
     server.signal(Signal::HUP);
@@ -121,7 +132,7 @@ fn a_reload_brings_other_code_and_opens_it() {
 
 #[test]
 fn time_outs_in_a_row_count_and_answers_between_them_clear() {
-    let server = start(2, "request_timeout = \"300ms\"");
+    let server = start(2, "request_timeout = \"1500ms\"");
     for _ in 0..2 {
         assert_eq!(ask(&server, "POST", "/hang").status, 504);
     }
@@ -131,6 +142,6 @@ fn time_outs_in_a_row_count_and_answers_between_them_clear() {
     }
     // The client has its answer before the worker is dead.
     wait_until("it is refused", LONG, || server.log().contains("the route kills workers"));
-    assert_eq!(ask(&server, "POST", "/hang").status, 503);
-    assert_eq!(server.ask(get("/who")).status, 200, "another method");
+    refused(&server, "/hang?id=x");
+    assert_eq!(ask(&server, "GET", "/who").status, 200, "another method");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use keepwarm_tests::load::{self, Load, all_answered_once};
 use keepwarm_tests::process::{self, alive, wait_until};
-use keepwarm_tests::{Client, Server, get};
+use keepwarm_tests::{Client, Server, admin, get};
 use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -119,6 +119,29 @@ fn script(to: &Path, text: &str) {
     std::fs::write(&draft, text).expect("a script");
     std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).expect("executable");
     std::fs::rename(draft, to).expect("in its place");
+}
+
+/// Health, metrics and status go over with the service: on the same sockets, and nobody answers for both.
+#[test]
+fn the_admin_address_is_that_of_the_process_that_serves() {
+    let service = Service::start("[admin]\nbind = [\"127.0.0.1:0\", \"unix:@DIR@/admin.sock\"]");
+    let address = admin::address(&service.server);
+    let socket = service.server.folder().join("admin.sock");
+    for _ in 0..2 {
+        let new = service.upgrade();
+        wait_until("the new process answers, and is ready", LONG, || {
+            let status = admin::ask_unix(&socket, "GET", "/status").1;
+            let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+            status["pid"] == new && status["ready"] == true
+        });
+        let request = "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        wait_until("over TCP, too", LONG, || {
+            let ready = Client::connect(address).patient(LONG).ask(request);
+            (ready.status, ready.text().as_str()) == (200, "ok\n")
+        });
+    }
+    service.end();
+    assert!(!socket.exists(), "the admin socket");
 }
 
 #[test]

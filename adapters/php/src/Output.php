@@ -46,9 +46,7 @@ final class Output
         if (self::$mode === self::HOLD) {
             self::$held .= $output;
         } elseif (self::$mode === self::PASS) {
-            if (self::$answer !== null && !self::$answer->over) {
-                self::$answer->write($output);
-            }
+            self::$answer?->write($output);
         } else {
             Log::write($output);
         }
@@ -102,6 +100,10 @@ final class Output
     {
         if (self::level() === 1) {
             ob_flush();
+        }
+        if (self::$mode === self::PASS && Web::$connection?->gone && !ignore_user_abort()) {
+            // As PHP ends a script that prints for nobody. (Not from the buffer's callback: PHP switches off one that throws.)
+            throw new ClientDisconnected('the client went away before its answer was complete');
         }
     }
 

@@ -24,6 +24,12 @@ final class Reply
      */
     public function whole(int $status, array $flat, string $body): void
     {
+        if ($this->answer->begun && $status >= 500) {
+            // An error in the middle of what it printed: the page about it is no end of that answer.
+            Output::discard();
+            $this->answer->abort(Wire::APP_ERROR, 'an error after the answer had begun');
+            return;
+        }
         if ($this->answer->begun) {
             $this->finishPrinted($body); // the application has printed before, and sent that
             return;

@@ -30,6 +30,7 @@ final class Reset
     private bool $libxmlErrors = false;
     /** @var array<string, mixed> */
     private array $env = [];
+    private int $ignoreAbort = 0;
     private int $requests = 0;
 
     public function settle(): void
@@ -52,6 +53,7 @@ final class Reset
             $this->libxmlErrors = libxml_use_internal_errors();
         }
         $this->env = $_ENV;
+        $this->ignoreAbort = ignore_user_abort();
         error_clear_last();
         gc_collect_cycles();
     }
@@ -91,6 +93,9 @@ final class Reset
                 libxml_use_internal_errors($this->libxmlErrors);
             }
             libxml_clear_errors();
+        }
+        if (ignore_user_abort() !== $this->ignoreAbort) {
+            ignore_user_abort((bool) $this->ignoreAbort);
         }
         if ($_ENV !== $this->env) {
             $_ENV = $this->env;

@@ -12,7 +12,8 @@ namespace Keepwarm;
  */
 final class Temporary
 {
-    private const PREFIX = 'keepwarm-php-';
+    private const PREFIX = 'keepwarm-uploads-';
+    private const NAME = '/^keepwarm-uploads-\d+-[0-9a-f]{12}$/D';
 
     private static ?string $folder = null;
     /** @var resource|null */
@@ -45,10 +46,10 @@ final class Temporary
     public static function sweep(): void
     {
         foreach (glob(self::place() . '/' . self::PREFIX . '*', \GLOB_ONLYDIR | \GLOB_NOSORT) ?: [] as $folder) {
-            if ($folder === self::$folder || @fileowner($folder) !== self::user()) {
+            if ($folder === self::$folder || preg_match(self::NAME, basename($folder)) !== 1 || @fileowner($folder) !== self::user()) {
                 continue;
             }
-            $lock = @fopen("$folder/.lock", 'cb');
+            $lock = @fopen("$folder/.lock", 'rb'); // one without a lock is not ours
             if ($lock !== false && flock($lock, \LOCK_EX | \LOCK_NB)) {
                 self::remove($folder);
             }
@@ -84,9 +85,10 @@ final class Temporary
 
     private static function remove(string $folder): void
     {
-        foreach (array_diff(scandir($folder) ?: [], ['.', '..']) as $name) {
+        foreach (array_diff(scandir($folder) ?: [], ['.', '..', '.lock']) as $name) {
             @unlink("$folder/$name");
         }
+        @unlink("$folder/.lock");
         @rmdir($folder);
     }
 

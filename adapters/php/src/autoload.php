@@ -3,8 +3,7 @@
 declare(strict_types=1);
 
 /*
- * Loads the classes of this package by PSR-4, with or without composer; and, in a worker, gives the functions of the web
- * that the command line's PHP lacks (see functions.php).
+ * Loads the classes of this package by PSR-4, with or without composer.
  */
 
 spl_autoload_register(static function (string $class): void {

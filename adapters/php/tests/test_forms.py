@@ -142,7 +142,7 @@ class Forms(unittest.TestCase):
         self.assertEqual(self.upload(part("file", "content", "x"), path="/move"), [True, "content", False, False])
 
     def uploads(self):
-        return [one for one in glob.glob(self.folder.name + "/keepwarm-php-*/*")]
+        return [one for one in glob.glob(self.folder.name + "/keepwarm-uploads-*/*")]
 
     def test_files_go_with_the_request(self):
         self.upload(part("file", "content", "x"))
@@ -171,19 +171,19 @@ class Crash(unittest.TestCase):
                 worker.request("/wait", method="POST", body=body, fields=fields(body))
                 with open(here) as line:
                     line.readline()
-                self.assertEqual(len(glob.glob(folder + "/keepwarm-php-*/php*")), 1)
+                self.assertEqual(len(glob.glob(folder + "/keepwarm-uploads-*/php*")), 1)
                 worker.process.kill()
                 worker.process.wait(PATIENCE)
-            self.assertEqual(len(glob.glob(folder + "/keepwarm-php-*")), 1)
+            self.assertEqual(len(glob.glob(folder + "/keepwarm-uploads-*")), 1)
             with Worker("plain.php", *options) as worker:
                 worker.get("/")
-                self.assertEqual(glob.glob(folder + "/keepwarm-php-*"), [])
+                self.assertEqual(glob.glob(folder + "/keepwarm-uploads-*"), [])
                 # A folder in use is left alone.
                 worker.get("/upload", method="POST", body=body, fields=fields(body))
                 with Worker("plain.php", *options):
-                    self.assertEqual(len(glob.glob(folder + "/keepwarm-php-*")), 1)
+                    self.assertEqual(len(glob.glob(folder + "/keepwarm-uploads-*")), 1)
                 self.assertEqual(worker.drain(), 0)
-            self.assertEqual(glob.glob(folder + "/keepwarm-php-*"), [])
+            self.assertEqual(glob.glob(folder + "/keepwarm-uploads-*"), [])
 
 
 if __name__ == "__main__":

@@ -48,9 +48,11 @@ class Mixed(unittest.TestCase):
         weights = [1 if name.endswith("_ends") else 20 for name in dir(self) if name.startswith("try_")]
         for number in range(COUNT):
             kind = self.random.choices(kinds, weights)[0]
-            with self.subTest(kind=kind.__name__, number=number):
+            try:
                 kind()
-        self.assertEqual([one for one in os.listdir(self.folder.name) if one.startswith("keepwarm-php-") and os.listdir(f"{self.folder.name}/{one}") != [".lock"]], [])
+            except AssertionError as error:
+                raise AssertionError(f"request {number}, {kind.__name__}") from error
+        self.assertEqual([one for one in os.listdir(self.folder.name) if one.startswith("keepwarm-uploads-") and os.listdir(f"{self.folder.name}/{one}") != [".lock"]], [])
 
     def try_ok(self):
         request = json.loads(self.get("/request", fields=[("x-token", str(self.token + 1))]).body)
@@ -138,7 +140,8 @@ class Mixed(unittest.TestCase):
     def try_kill_ends(self):
         worker = self.fresh()
         worker.request("/die")
-        self.assertIsNone(worker.read())
+        while worker.read() is not None:
+            pass  # credit of bodies that nobody read
         self.ended(-9)
 
 

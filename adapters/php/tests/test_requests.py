@@ -269,6 +269,15 @@ class LostClients(Shared):
 
         self.assertEqual(self.worker.log_of(action), "saw that it was gone\n")
 
+    def test_one_that_only_prints_is_ended(self):
+        def action():
+            stream = self.worker.request("/prints-on")
+            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.reset(stream)
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+
+        self.assertEqual(self.worker.log_of(action), "finally\n")
+
     def test_one_that_waits_for_credit(self):
         self.worker.auto_credit = False
         self.addCleanup(setattr, self.worker, "auto_credit", True)

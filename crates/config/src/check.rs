@@ -3,15 +3,15 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::checker::Checker;
-use crate::model::{Action, App, Bind, Config, Listen, PathPattern, Route};
+use crate::model::{Action, Admin, App, Bind, Config, Listen, PathPattern, Route};
 use crate::nearest::{nearest, or_list};
 use crate::raw::{Span, Table};
 use crate::report::Problem;
-use crate::sections::{ListenDraft, Root, RouteDraft};
+use crate::sections::{AdminDraft, ListenDraft, Root, RouteDraft};
 
 /// The configuration, good only if `cx` has no problem afterwards. `file` is what to name when something is missing.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
-    let Root { server, listens, apps, .. } = root;
+    let Root { server, admin, listens, apps, .. } = root;
     if table.entry("listen").is_none() {
         let mut problem = Problem::new("nothing listens: there is no [listen.NAME]")
             .key("listen")
@@ -21,11 +21,15 @@ pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Che
         }
         cx.push(problem);
     }
-    check_addresses(&listens, cx);
+    check_addresses(&listens, admin.as_ref(), cx);
     let apps: Vec<(App, Span)> = apps.into_iter().map(|draft| (draft.app, draft.span)).collect();
     let listens: Vec<Listen> = listens.into_iter().map(|listen| settle(listen, &apps, cx)).collect();
     warn_of_unused(&listens, &apps, cx);
-    Config { server, listens, apps: apps.into_iter().map(|(app, _)| app).collect() }
+    let admin = admin.map(|draft| Admin {
+        bind: draft.bind.into_iter().map(|(bind, _)| bind).collect(),
+        token: draft.token,
+    });
+    Config { server, admin, listens, apps: apps.into_iter().map(|(app, _)| app).collect() }
 }
 
 fn settle(draft: ListenDraft, apps: &[(App, Span)], cx: &mut Checker<'_>) -> Listen {
@@ -112,17 +116,19 @@ fn check_app(name: &str, span: Span, route: &str, apps: &[(App, Span)], cx: &mut
 
 /// No two listeners on one address: with `SO_REUSEPORT` the kernel would let both in, and deal connections out among
 /// them.
-fn check_addresses(listens: &[ListenDraft], cx: &mut Checker<'_>) {
-    let all: Vec<(&str, &Bind, Span)> = listens
-        .iter()
-        .flat_map(|listen| listen.bind.iter().map(|(bind, span)| (listen.name.as_str(), bind, *span)))
-        .collect();
+fn check_addresses(listens: &[ListenDraft], admin: Option<&AdminDraft>, cx: &mut Checker<'_>) {
+    let of = |name: String, binds: &'_ [(Bind, Span)]| -> Vec<(String, Bind, Span)> {
+        binds.iter().map(|(bind, span)| (name.clone(), bind.clone(), *span)).collect()
+    };
+    let mut all: Vec<(String, Bind, Span)> =
+        listens.iter().flat_map(|listen| of(format!("listen.{}", listen.name), &listen.bind)).collect();
+    all.extend(admin.into_iter().flat_map(|admin| of("admin".to_owned(), &admin.bind)));
     for (index, (name, bind, span)) in all.iter().enumerate() {
         let earlier = all.iter().take(index).find(|(_, other, _)| clash(bind, other));
         let Some((other_name, other, other_span)) = earlier else { continue };
         let shared = if bind == other { "is the address of" } else { "overlaps with an address of" };
-        let problem = Problem::new(format!("`{bind}` of `listen.{name}` {shared} `listen.{other_name}`"))
-            .key("listen.NAME.bind")
+        let problem = Problem::new(format!("`{bind}` of `{name}` {shared} `{other_name}`"))
+            .key(if name == "admin" { "admin.bind" } else { "listen.NAME.bind" })
             .at(cx.texts.place(*span))
             .related(cx.texts.place(*other_span), format!("`{other}`"))
             .expected("an address of its own for each listener");

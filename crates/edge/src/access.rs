@@ -1,10 +1,12 @@
-//! One line of the access log for each request.
+//! What is kept of each request: a line of the access log, and its part in the counts.
 
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use keepwarm_http1::Version;
-use keepwarm_net::{Fate, Outcome, Request};
-use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink};
+use keepwarm_net::{Fate, Outcome, Request, thread_index};
+use keepwarm_telemetry::meters::{self, Finished, Parts, RouteMeter};
+use keepwarm_telemetry::{AccessRecord, Format, RequestId, Sink, stalls};
 
 /// Where and how requests are recorded.
 #[derive(Debug, Clone)]
@@ -38,6 +40,23 @@ impl AccessLog {
             user_agent: head.fields.first("user-agent"),
         };
         self.sink.append(|out| record.write(self.format, out));
+    }
+}
+
+/// Counts a request: a few stores to cells of this thread.
+pub(crate) fn measure(request: &Request, outcome: &Outcome) {
+    static UNROUTED: LazyLock<&'static RouteMeter> = LazyLock::new(|| meters::route("", ""));
+    let parts = request.times.map(|times| Parts {
+        queue: times.queue,
+        app: times.app,
+        write: outcome.elapsed.saturating_sub(times.read + times.queue + times.app),
+    });
+    let finished = Finished { status: outcome.status, elapsed: outcome.elapsed, parts };
+    let meter = request.meter.unwrap_or(*UNROUTED);
+    meter.count(thread_index(), &finished);
+    // Only what an app has answered says anything about the app.
+    if !request.stalls.is_empty() && request.times.is_some() && request.reason.is_none() {
+        request.stalls.iter().for_each(|stall| stalls::note(&meter.app, stall));
     }
 }
 

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, normalize_path};
 use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error};
-use keepwarm_telemetry::counters;
 
+use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
 use crate::pattern::host_of;
 use crate::route::{Found, Route, Target, find};
@@ -48,8 +48,7 @@ impl Handler for Edge {
     }
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
-        counters::REQUESTS.count(outcome.status);
-        counters::ANSWER_BYTES.add(outcome.body_bytes);
+        measure(request, outcome);
         if let Some(log) = self.site.load().access_log() {
             log.record(request, outcome);
         }
@@ -123,6 +122,7 @@ impl Site {
         let request = exchange.request_mut();
         request.target = Some(Arc::clone(route.label()));
         request.route = Some(Arc::clone(&route.pattern));
+        request.meter = route.meter;
         if let Some((status, name, detail)) = refused(route, request) {
             request.answer_edits.clone_from(&route.edits);
             if status == 413 {

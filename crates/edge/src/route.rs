@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use http::Method;
 use keepwarm_net::{FieldEdits, Handler, Passing};
+use keepwarm_telemetry::meters::{self, RouteMeter};
 
 use crate::cidr::Cidr;
 use crate::pattern::{HostPattern, PathPattern};
@@ -37,6 +38,8 @@ pub struct Route {
     pub passing: Passing,
     /// What logs and metrics call it: hosts and path as configured (`shop.example/assets/*`). [`crate::Site::new`] fills it in.
     pub pattern: Arc<str>,
+    /// What counts its requests. [`crate::Site::new`] fills it in.
+    pub meter: Option<&'static RouteMeter>,
 }
 
 /// Where a route ends.
@@ -86,12 +89,18 @@ impl Route {
             abort_on_half_close: false,
             passing: Passing::default(),
             pattern: Arc::default(),
+            meter: None,
         }
     }
 
     /// Makes what is known beforehand: its name, and the edits as part of fixed answers.
     pub(crate) fn bake(&mut self) {
         self.pattern = self.described().into();
+        let app = match &self.target {
+            Target::App { name, .. } => name,
+            Target::Files(_) | Target::Respond(_) | Target::Redirect(_) => "",
+        };
+        self.meter = Some(meters::route(app, &self.pattern));
         let Some(edits) = &self.edits else { return };
         match &mut self.target {
             Target::App { .. } | Target::Files(_) => {}

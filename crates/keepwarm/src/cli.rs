@@ -15,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
                   keepwarm run                                  serve what keepwarm.toml says\n  \
                   keepwarm run --dry-run                        only check the configuration\n  \
                   keepwarm reload                               new configuration, new workers, no request lost\n  \
+                  keepwarm status                               what runs, and what it does\n  \
                   keepwarm explain app.workers                  what a key of the configuration means",
     disable_help_subcommand = true
 )]
@@ -28,7 +29,11 @@ pub(crate) enum Command {
     /// Serve an application
     Run(Run),
     /// Have the running Keepwarm read its configuration again and replace its workers, losing no request
-    Reload(Reload),
+    Reload(Which),
+    /// Show what the running Keepwarm does: apps, workers, listeners
+    Status(Status),
+    /// Show where a worker stands: the stack of its threads, which also goes to the log
+    Stack(Stack),
     /// Explain a key of the configuration, or list the keys of a section
     Explain {
         /// The key, for example `app.workers`, `queue_timeout` or `listen`
@@ -77,7 +82,28 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Reload {
+pub(crate) struct Status {
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Again each second, until q or Ctrl-C
+    #[arg(long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stack {
+    /// The worker: APP/NUMBER as `keepwarm status` shows it, or its process id
+    pub(crate) worker: String,
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+/// Which of the running Keepwarms is meant.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
     /// The configuration file of the Keepwarm that is meant
     #[arg(
         long,

@@ -1,17 +1,21 @@
 //! How a running Keepwarm is spoken to by another process of the same user: an abstract Unix socket, which leaves no file behind.
 //!
-//! The name says whose it is, what it serves and which process it is: `keepwarm/UID/HASH/PID`. One line comes in (`reload`), one line of JSON
-//! goes out.
+//! The name says whose it is, what it serves and which process it is: `keepwarm/UID/HASH/PID`. One line comes in (`reload`, `status`, `stack
+//! WORKER`), one line of JSON goes out.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
+
+use crate::view::View;
+use crate::{stack, status};
 
 /// A request to reload, and where its outcome goes.
 pub(crate) type ReloadRequest = oneshot::Sender<Result<String, String>>;
@@ -52,7 +56,11 @@ impl Drop for Door {
 ///
 /// # Errors
 /// The socket cannot be made.
-pub(crate) fn listen(identity: Identity, reloads: mpsc::UnboundedSender<ReloadRequest>) -> io::Result<Door> {
+pub(crate) fn listen(
+    identity: Identity,
+    reloads: mpsc::UnboundedSender<ReloadRequest>,
+    view: Arc<View>,
+) -> io::Result<Door> {
     let name = format!("{}{:016x}/{}", prefix(), identity.0, std::process::id());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     listener.set_nonblocking(true)?;
@@ -62,20 +70,27 @@ pub(crate) fn listen(identity: Identity, reloads: mpsc::UnboundedSender<ReloadRe
             // An abstract socket has no permissions: look who it is.
             let user = stream.peer_cred().map(|peer| peer.uid());
             if user.is_ok_and(|user| user == 0 || user == rustix::process::geteuid().as_raw()) {
-                tokio::spawn(serve(stream, reloads.clone()));
+                tokio::spawn(serve(stream, reloads.clone(), Arc::clone(&view)));
             }
         }
     });
     Ok(Door(task.abort_handle()))
 }
 
-async fn serve(stream: tokio::net::UnixStream, reloads: mpsc::UnboundedSender<ReloadRequest>) {
+async fn serve(
+    stream: tokio::net::UnixStream,
+    reloads: mpsc::UnboundedSender<ReloadRequest>,
+    view: Arc<View>,
+) {
     let mut stream = tokio::io::BufReader::new(stream);
     let mut line = String::new();
     if stream.read_line(&mut line).await.is_err() {
         return;
     }
-    let answer = match line.trim_end() {
+    let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
+    let answer = match word {
+        "status" => status::json(&view.look().await),
+        "stack" => stack::answer(&view, rest).await,
         "reload" => {
             let (reply, outcome) = oneshot::channel();
             let _ = reloads.send(reply);
@@ -109,15 +124,16 @@ pub(crate) fn find(identity: Option<Identity>, pid: Option<u32>) -> io::Result<V
     Ok(found)
 }
 
-/// Asks one of them to reload; the outcome in words.
-pub(crate) fn ask_to_reload(name: &str) -> io::Result<Result<String, String>> {
+/// Asks one of them.
+pub(crate) fn ask(name: &str, request: &str) -> io::Result<Value> {
     let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    stream.write_all(b"reload\n")?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
-    let answer: Value = serde_json::from_str(&line).map_err(io::Error::other)?;
-    let message = answer.get("message").and_then(Value::as_str).unwrap_or_default().to_owned();
-    Ok(if answer.get("ok") == Some(&Value::Bool(true)) { Ok(message) } else { Err(message) })
+    match line.is_empty() {
+        true => Err(io::ErrorKind::UnexpectedEof.into()),
+        false => serde_json::from_str(&line).map_err(io::Error::other),
+    }
 }
 
 fn prefix() -> String {

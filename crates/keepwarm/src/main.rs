@@ -1,16 +1,23 @@
 //! Keepwarm: the server in front of and behind an application.
 
 mod adapter;
+mod admin;
 mod assemble;
 mod cli;
 mod control;
+mod find;
 mod language;
 mod readiness;
 mod reload;
 mod run;
 mod service_manager;
 mod sources;
+mod stack;
+mod status;
+mod status_command;
+mod table;
 mod users;
+mod view;
 mod watch;
 
 use std::io::{IsTerminal, Write};
@@ -38,7 +45,9 @@ fn main() -> ExitCode {
     }
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
-        Command::Reload(options) => reload::reload(&options),
+        Command::Reload(which) => reload::reload(&which),
+        Command::Status(options) => status_command::status(&options),
+        Command::Stack(options) => stack::stack(&options),
         Command::Explain { key } => explain(key.as_deref()),
         Command::Reference { schema } => {
             let text = match schema {
@@ -78,5 +87,10 @@ pub(crate) fn complain(message: &str) {
 
 /// Whether standard error takes colours: a terminal, and no wish against them (`NO_COLOR`).
 pub(crate) fn colours() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    std::io::stderr().is_terminal() && wants_colours()
+}
+
+/// Whether nobody has wished against colours.
+pub(crate) fn wants_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

@@ -14,7 +14,6 @@ impl Readiness {
     }
 
     /// Whether requests are wanted.
-    #[expect(dead_code, reason = "asked by the admin listener")]
     pub(crate) fn is_ready(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

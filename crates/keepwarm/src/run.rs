@@ -11,6 +11,7 @@ mod pid_file;
 mod reloading;
 mod server;
 mod signals;
+pub(crate) mod sockets;
 mod takeover;
 mod upgrade;
 

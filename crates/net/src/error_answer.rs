@@ -50,8 +50,8 @@ pub fn answer_error(
 
 /// One line in the log and one more in the counter: 5xx are for a person to look at, 4xx are the client's.
 fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str) {
-    counters::REFUSALS.count(reason);
     let request = exchange.request();
+    counters::REFUSALS.count(request.meter.map_or("", |meter| &meter.app), reason);
     let id = RequestId::new(request.number);
     let app = request.target.as_deref();
     let client = request.client_address().map(tracing::field::display);

@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use keepwarm_http1::RequestHead;
+use keepwarm_telemetry::meters::RouteMeter;
+use keepwarm_telemetry::stalls::Stalls;
 use tokio::time::Instant;
 
 use crate::{Exchange, Refusal};
@@ -57,15 +59,21 @@ pub struct Request {
     pub target: Option<std::sync::Arc<str>>,
     /// The pattern of its route, as configured; none before it has one.
     pub route: Option<std::sync::Arc<str>>,
+    /// What counts it; none before it has a route.
+    pub meter: Option<&'static RouteMeter>,
+    /// Stalls that were removed on the way.
+    pub stalls: Stalls,
     /// Set by an app's handler: where the time went.
     pub times: Option<Times>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
 }
 
-/// Where the time of a request went, as far as an app had it. What is left of the whole is reading it and writing its answer.
+/// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Times {
+    /// Its body was read, as far as that comes before the app is called; and its head.
+    pub read: Duration,
     /// It waited for a worker.
     pub queue: Duration,
     /// A worker had it: until the app's answer was complete, or it was given up.
@@ -122,6 +130,8 @@ impl Request {
             handed: None,
             target: None,
             route: None,
+            meter: None,
+            stalls: Stalls::default(),
             times: None,
             reason: None,
         }
@@ -140,6 +150,8 @@ impl Request {
         self.handed = None;
         self.target = None;
         self.route = None;
+        self.meter = None;
+        self.stalls = Stalls::default();
         self.times = None;
         self.reason = None;
     }

@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use keepwarm_http1::Limits;
+use keepwarm_telemetry::meters::{ListenerCells, ListenerMeter};
 use rustix::net::SocketFlags;
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, watch};
 
-use crate::{Handler, Io, Peer, Scheme, WebSocketLimits, h1};
+use crate::{Handler, Io, Peer, Scheme, WebSocketLimits, h1, thread_index};
 
 /// What connections of a listener share.
 pub struct ListenerContext {
@@ -30,6 +31,8 @@ pub struct ListenerContext {
     pub draining: Arc<AtomicBool>,
     /// How many connections the process has.
     pub open: Arc<OpenConnections>,
+    /// What counts them.
+    pub meter: &'static ListenerMeter,
 }
 
 /// What a client may do on a connection (`http-rules` §8, which gives the defaults).
@@ -150,18 +153,25 @@ impl OpenConnections {
     }
 
     /// Counts one more of this client, if that is within its limit.
-    fn enter(self: &Arc<Self>, client: Option<IpAddr>, per_client: usize) -> Option<Place> {
+    fn enter(
+        self: &Arc<Self>,
+        client: Option<IpAddr>,
+        per_client: usize,
+        cells: &'static ListenerCells,
+    ) -> Option<Place> {
         let client = client.filter(|_| per_client > 0);
         if let Some(client) = client {
             let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
             let count = by_client.entry(client).or_default();
             if *count >= per_client {
+                cells.refused.add(1);
                 return None;
             }
             *count += 1;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
-        Some(Place { open: Arc::clone(self), client })
+        cells.accepted.add(1);
+        Some(Place { open: Arc::clone(self), client, cells })
     }
 }
 
@@ -169,6 +179,7 @@ impl OpenConnections {
 struct Place {
     open: Arc<OpenConnections>,
     client: Option<IpAddr>,
+    cells: &'static ListenerCells,
 }
 
 impl Drop for Place {
@@ -182,6 +193,7 @@ impl Drop for Place {
                 }
             }
         }
+        self.cells.closed.add(1);
         self.open.count.fetch_sub(1, Ordering::Relaxed);
         self.open.closed.notify_waiters();
     }
@@ -428,7 +440,9 @@ fn accept(fd: &OwnedFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
 }
 
 fn begin(fd: OwnedFd, client: Option<SocketAddr>, local: Option<SocketAddr>, context: &Arc<ListenerContext>) {
-    let Some(place) = context.open.enter(client.map(|client| client.ip()), context.limits.per_client) else {
+    let cells = context.meter.of(thread_index());
+    let client_address = client.map(|client| client.ip());
+    let Some(place) = context.open.enter(client_address, context.limits.per_client, cells) else {
         return;
     };
     let context = Arc::clone(context);

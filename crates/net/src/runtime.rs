@@ -32,12 +32,21 @@ impl DataPlane {
     /// # Errors
     /// The system gives no thread or no reactor.
     pub fn start(threads: usize) -> io::Result<Self> {
+        keepwarm_telemetry::cells::set_threads(threads);
+        Self::start_named("keepwarm-data", threads)
+    }
+
+    /// The same for threads that serve something else beside the data plane, under a name of their own.
+    ///
+    /// # Errors
+    /// The system gives no thread or no reactor.
+    pub fn start_named(name: &str, threads: usize) -> io::Result<Self> {
         let mut plane = Self { remotes: Vec::new(), threads: Vec::new() };
         for index in 0..threads.max(1) {
             let (tasks, queue) = unbounded_channel();
             let runtime = Builder::new_current_thread();
             let thread = std::thread::Builder::new()
-                .name(format!("keepwarm-data-{index}"))
+                .name(format!("{name}-{index}"))
                 .spawn(move || run(runtime, index, queue))?;
             plane.remotes.push(Remote { tasks, index });
             plane.threads.push(thread);

@@ -3,11 +3,14 @@
 //! Nothing here blocks the thread that has something to say: lines go into memory, and a thread of each output writes them ([`Sink`]).
 
 pub mod access;
+pub mod cells;
 pub mod counters;
 pub mod escape;
 pub mod log;
+pub mod meters;
 mod request_id;
 pub mod sink;
+pub mod stalls;
 mod timestamp;
 
 pub use access::AccessRecord;

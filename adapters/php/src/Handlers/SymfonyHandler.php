@@ -7,9 +7,12 @@ namespace Keepwarm\Handlers;
 use Keepwarm\Handler;
 use Keepwarm\Reply;
 use Keepwarm\Request;
+use Symfony\Component\EventDispatcher\EventDispatcherInterface;
 use Symfony\Component\HttpFoundation\Request as SymfonyRequest;
 use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\EventListener\StreamedResponseListener;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
+use Symfony\Component\HttpKernel\KernelEvents;
 use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
 
@@ -22,14 +25,12 @@ final class SymfonyHandler implements Handler
     /** @param \Closure|null $again makes a new kernel */
     public function __construct(private HttpKernelInterface $kernel, private readonly ?\Closure $again = null)
     {
-        if ($kernel instanceof KernelInterface) {
-            $kernel->boot(); // before the first request, so that none waits for it, and so that a worker that cannot boot is never ready
-        }
+        self::boot($kernel);
     }
 
     public function handle(Request $request, Reply $reply): void
     {
-        $reply->prints(); // Symfony 5.4 sends a streamed response from within the kernel, with header() and echo
+        $reply->prints();
         $this->request = self::request($request);
         $this->response = $this->kernel->handle($this->request);
         self::send($this->response, $reply);
@@ -58,8 +59,30 @@ final class SymfonyHandler implements Handler
                 $this->kernel->shutdown();
             }
             $this->kernel = ($this->again)();
+            self::boot($this->kernel);
         } elseif ($this->kernel instanceof KernelInterface) {
-            $this->kernel->shutdown(); // the next request boots it
+            $this->kernel->shutdown();
+            self::boot($this->kernel);
+        }
+    }
+
+    /** Boots a kernel before its first request: none waits for it, and a worker that cannot boot is never ready. */
+    private static function boot(HttpKernelInterface $kernel): void
+    {
+        if (!$kernel instanceof KernelInterface) {
+            return;
+        }
+        $kernel->boot();
+        $container = $kernel->getContainer();
+        $dispatcher = $container->has('event_dispatcher') ? $container->get('event_dispatcher') : null;
+        if (!$dispatcher instanceof EventDispatcherInterface || !class_exists(StreamedResponseListener::class)) {
+            return;
+        }
+        // Symfony 5 sends a streamed response from within the kernel, where an error in it becomes a page behind its beginning.
+        foreach ($dispatcher->getListeners(KernelEvents::RESPONSE) as $listener) {
+            if (\is_array($listener) && $listener[0] instanceof StreamedResponseListener) {
+                $dispatcher->removeListener(KernelEvents::RESPONSE, $listener);
+            }
         }
     }
 

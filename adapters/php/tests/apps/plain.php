@@ -98,7 +98,8 @@ $routes = [
         headers_send(103);
         return 'ok';
     },
-    '/endless' => function () { for ($i = 0; !Keepwarm\client_gone(); $i++) { echo str_repeat('x', 10_000); flush(); } error_log('saw that it was gone'); },
+    '/prints-on' => function () { try { while (true) { echo str_repeat('x', 10_000); flush(); } } finally { error_log('finally'); } },
+    '/endless' => function () { ignore_user_abort(true); for ($i = 0; !Keepwarm\client_gone(); $i++) { echo str_repeat('x', 10_000); flush(); } error_log('saw that it was gone'); },
     '/finish' => function () { echo 'first'; fastcgi_finish_request(); echo 'unseen'; error_log('after the answer'); },
     '/exit' => function () { header('X-Exit: 1'); echo 'before exit'; exit(3); },
     '/exit-late' => function () { echo 'begun '; flush(); echo 'and ended'; exit; },

@@ -3,6 +3,7 @@
 //! Rules of these files: plain public fields, `PartialEq` on everything (a reload compares old and new), no
 //! parsing, no spans. A value that reached one of these structs is inside its range.
 
+mod admin;
 mod app;
 mod limits;
 mod listen;
@@ -10,6 +11,7 @@ mod net;
 mod route;
 mod server;
 
+pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, Workers};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listen, LogFormat};
@@ -26,6 +28,8 @@ pub use server::{Log, LogLevel, Server};
 pub struct Config {
     /// `[server]`: the process.
     pub server: Server,
+    /// `[admin]`. `None`: nothing of the kind is served.
+    pub admin: Option<Admin>,
     /// `[listen.NAME]`: at least one.
     pub listens: Vec<Listen>,
     /// `[app.NAME]`: may be empty, when every route answers or redirects.

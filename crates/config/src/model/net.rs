@@ -19,6 +19,17 @@ pub enum Bind {
     Unix(PathBuf),
 }
 
+impl Bind {
+    /// Whether only this machine can reach it. Of names only `localhost` is known to be so.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Bind::Tcp(address) => address.ip().to_canonical().is_loopback(),
+            Bind::Host { host, .. } => host == "localhost",
+            Bind::Unix(_) => true,
+        }
+    }
+}
+
 impl fmt::Display for Bind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

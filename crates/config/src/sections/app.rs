@@ -49,15 +49,18 @@ impl AppDraft {
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
         self.check_program(table, cx);
+        if let Some((entry, _)) = &self.entry {
+            self.app.kind = self.app.kind.or_else(|| told(entry, &self.app.directory, cx));
+        }
         self.settle_user(table, cx);
         self.check_memory(table, cx);
         self.check_capacity(table, cx);
+        self.check_preload(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
         self.app.env = env;
         if let Some((entry, _)) = self.entry.take() {
-            self.app.kind = self.app.kind.or_else(|| told(&entry, &self.app.directory, cx));
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
             self.app.program = Program::Command(command);
@@ -202,6 +205,16 @@ impl AppDraft {
                 .help("a `command` is the whole command line: put `--threads` into it");
             cx.push(problem);
         }
+    }
+
+    /// PHP cannot fork a process that is ready: its connections and its opcache would be shared.
+    fn check_preload(&self, table: &Table, cx: &mut Checker<'_>) {
+        let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
+        let Some(entry) = table.entry("preload").filter(|_| php && self.app.preload) else { return };
+        let word = self.app.kind.map_or("", AppKind::word);
+        let message = format!("`preload` means nothing to an app of kind \"{word}\"");
+        let problem = cx.problem(entry.key_span, message);
+        cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
     }
 
     fn check_entry(&self, table: &Table, cx: &mut Checker<'_>) {

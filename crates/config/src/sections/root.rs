@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use super::admin::{ADMIN, AdminDraft};
 use super::app::{APP, AppDraft};
 use super::listen::{LISTEN, ListenDraft};
 use super::server::SERVER;
@@ -13,6 +14,7 @@ use crate::shape::Strings;
 /// A file as it was read.
 pub(crate) struct Root {
     pub(crate) server: Server,
+    pub(crate) admin: Option<AdminDraft>,
     pub(crate) listens: Vec<ListenDraft>,
     pub(crate) apps: Vec<AppDraft>,
     /// Where apps live that do not say otherwise.
@@ -85,11 +87,58 @@ pub(crate) static ROOT: Section<Root> = Section {
                 },
             },
         },
-        Key { value: &LaterSection("[admin]"), ..Key::later("admin", "Admin page, metrics and health") },
+        Key {
+            name: "admin",
+            brief: "Health, metrics and status for those who run the process",
+            long: "Serves `/livez`, `/readyz`, `/metrics` and `/status`, and takes `POST /reload`. On a thread of its own: a data plane that is stuck does not keep it from saying so.",
+            default: Preset::Words("nothing of the kind is served"),
+            right: "[admin]\nbind = \"127.0.0.1:9090\"",
+            wrong: "admin = \"127.0.0.1:9090\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &AdminSection,
+        },
         Key { value: &LaterSection("[upstream.*]"), ..Key::later("upstream", "Services the app calls") },
         Key { value: &LaterSection("[rate_limit.*]"), ..Key::later("rate_limit", "Rate limits") },
     ],
 };
+
+/// `[admin]`, which is served only when it is there.
+struct AdminSection;
+
+impl Field<Root> for AdminSection {
+    fn set(&self, root: &mut Root, directive: &Directive, cx: &mut Checker<'_>) {
+        let Some(table) = cx.table(directive) else { return };
+        let mut draft = AdminDraft::default();
+        ADMIN.read(&mut draft, &table, cx);
+        if table.entry("bind").is_none() {
+            let problem = cx
+                .problem(directive.span, "`admin` does not say where to listen")
+                .expected("`bind`, for example bind = \"127.0.0.1:9090\"");
+            cx.push(problem);
+        }
+        if table.entry("token").is_none()
+            && let Some((bind, span)) = draft.bind.iter().find(|(bind, _)| !bind.is_local())
+        {
+            let problem = cx
+                .problem(
+                    *span,
+                    format!("`{bind}` can be reached from other machines, and `admin` has no token"),
+                )
+                .key("admin.bind")
+                .expected("an address of this machine (127.0.0.1, [::1], localhost, unix:), or `token`")
+                .help(
+                    "add token = \"...\" with at least 16 characters, for example from: openssl rand -hex 32",
+                );
+            cx.push(problem);
+        }
+        root.admin = Some(draft);
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        &ADMIN
+    }
+}
 
 /// `include`, which is carried out before anything is checked.
 pub(crate) const INCLUDE: Strings =

@@ -13,6 +13,7 @@ mod process;
 mod quantity;
 mod redirect;
 mod respond;
+mod secret;
 mod text;
 mod workers;
 
@@ -29,5 +30,6 @@ pub(crate) use process::{Groups, Limited, Mask, Seconds, Users};
 pub(crate) use quantity::{Rate, Size, Time};
 pub(crate) use redirect::Redirects;
 pub(crate) use respond::Responses;
+pub(crate) use secret::Token;
 pub(crate) use text::{Strings, Words};
 pub(crate) use workers::WorkerCount;

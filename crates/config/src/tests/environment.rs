@@ -181,6 +181,17 @@ fn php_is_told_apart_by_what_the_entry_does() {
     assert!(kind(Some("<?php echo 1;")).unwrap().contains("fastcgi"));
 }
 
+#[test]
+fn what_means_nothing_to_php_is_refused() {
+    for key in ["preload = true", "threads = 4", "concurrency = 10"] {
+        let mut world = World::of("");
+        let text = WHOLE.replace("workers = 2", key).replace("shop:app", "public/index.php");
+        world.files.insert(ROOT.to_owned(), text);
+        let report = load(&world, ROOT).unwrap_err().to_string();
+        assert!(report.contains("means nothing to an app of kind \"php\""), "{key}: {report}");
+    }
+}
+
 /// Holds a report against `tests/golden/bad/NAME.txt`.
 fn golden(report: &str, name: &str) {
     let mut faults = String::new();

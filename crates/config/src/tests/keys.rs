@@ -23,7 +23,7 @@ fn around(path: &str, line: &str) -> String {
     let Some((section, key)) = path.rsplit_once('.') else {
         let listen = "[listen.public]\nbind = \"127.0.0.1:8080\"\n\n[app.shop]\nentry = \"shop:app\"\n";
         return match path.as_str() {
-            "server" | "include" => format!("{line}\n\n{listen}"),
+            "server" | "admin" | "include" => format!("{line}\n\n{listen}"),
             "app" => format!(
                 "{line}\n\n[listen.public]\nbind = \"127.0.0.1:8080\"\nroute = [{{ respond = 200 }}]\n"
             ),
@@ -33,6 +33,10 @@ fn around(path: &str, line: &str) -> String {
     let mut text = String::new();
     if section.starts_with("server") {
         let _ = write!(text, "[{section}]\n{line}\n\n");
+    }
+    if section == "admin" {
+        let bind = if key == "bind" { "" } else { "bind = \"127.0.0.1:9090\"\n" };
+        let _ = write!(text, "[admin]\n{bind}{line}\n\n");
     }
     text.push_str("[listen.public]\n");
     let in_listen = section == "listen.public";

@@ -30,6 +30,7 @@ impl Server {
             limits: ConnectionLimits::default(),
             draining: Arc::new(AtomicBool::new(false)),
             open: Arc::new(OpenConnections::new(100)),
+            meter: keepwarm_telemetry::meters::listener("main"),
         });
         let bound = bind(BindTo::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
         let address = bound.address.unwrap();

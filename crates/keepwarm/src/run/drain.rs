@@ -42,6 +42,7 @@ impl Server {
         if let Some(file) = &self.pid_file {
             file.remove();
         }
+        self.admin.stop();
         tracing::info!("stopped");
         ExitCode::SUCCESS
     }

@@ -1,19 +1,18 @@
 //! The listening sockets of the process, by address: kept over reloads, so that no connection is lost by one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use keepwarm_config::{Bind, Config, Listen};
 use keepwarm_edge::Edge;
-use keepwarm_net::{BindTo, Bound, ListenerContext, OpenConnections, Remote, StopListening};
+use keepwarm_net::{Bound, ListenerContext, OpenConnections, Remote, StopListening};
 use keepwarm_workers::dispatch::Links;
 
 use super::inherited::{Inherited, Owner};
-use super::occupant;
+use super::sockets::{Opened, Sockets};
+use crate::admin::Admin;
 use crate::assemble;
 
 /// All that listens.
@@ -34,27 +33,6 @@ struct Serving {
     stops: Vec<StopListening>,
 }
 
-/// The sockets of one `bind`.
-struct Sockets {
-    bounds: Vec<Bound>,
-    owner: Owner,
-    /// Bound by another process before this one, which may still serve.
-    inherited: bool,
-}
-
-/// Sockets that are not yet served. Dropped so, those that are this process's own leave nothing behind.
-pub(super) struct Opened(BTreeMap<Bind, Sockets>);
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        for (bind, sockets) in &self.0 {
-            if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
-                let _ = std::fs::remove_file(path);
-            }
-        }
-    }
-}
-
 impl Listeners {
     pub(super) fn new(remotes: &[Remote], connections: usize, inherited: Inherited) -> Self {
         Self {
@@ -68,20 +46,23 @@ impl Listeners {
 
     /// Binds what the configuration has and this does not, unless it was inherited.
     pub(super) fn open(&mut self, config: &Config) -> Result<Opened, String> {
-        let mut opened = Opened(BTreeMap::new());
+        let mut opened = Opened::default();
         for listen in &config.listens {
             for bind in listen.bind.iter().filter(|bind| !self.serving.contains_key(bind)) {
-                let sockets = match self.inherited.take(bind) {
-                    Some((bounds, owner)) => Sockets { bounds, owner, inherited: true },
-                    None => {
-                        let bounds = open(bind).map_err(|error| explain(bind, listen, &error))?;
-                        Sockets { bounds, owner: Owner::Keepwarm, inherited: false }
-                    }
-                };
-                opened.0.insert(bind.clone(), sockets);
+                opened.open(bind, &format!("listen.{}", listen.name), &mut self.inherited)?;
             }
         }
         self.inherited.drop_rest();
+        Ok(opened)
+    }
+
+    /// The same for `[admin]`; to be called before [`open`](Self::open), which closes what nobody has asked for.
+    pub(super) fn open_admin(&mut self, config: &Config, admin: Option<&Admin>) -> Result<Opened, String> {
+        let mut opened = Opened::default();
+        let binds = config.admin.iter().flat_map(|admin| &admin.bind);
+        for bind in binds.filter(|bind| !admin.is_some_and(|admin| admin.serves(bind))) {
+            opened.open(bind, "admin", &mut self.inherited)?;
+        }
         Ok(opened)
     }
 
@@ -92,7 +73,7 @@ impl Listeners {
         for listen in &config.listens {
             for bind in &listen.bind {
                 let site = assemble::site(config, listen, links)?;
-                match (self.serving.remove(bind), opened.0.remove(bind)) {
+                match (self.serving.remove(bind), opened.take(bind)) {
                     (Some(kept), _)
                         if kept.listen.limits == listen.limits
                             && kept.listen.access_log == listen.access_log =>
@@ -130,6 +111,7 @@ impl Listeners {
             limits: assemble::connection_limits(&listen.limits),
             draining: Arc::clone(&self.draining),
             open: Arc::clone(&self.open),
+            meter: keepwarm_telemetry::meters::listener(&listen.name),
         });
         let mut stops = Vec::new();
         for bound in &sockets.bounds {
@@ -193,65 +175,21 @@ impl Listeners {
 
     /// What is listened on, as a person writes it.
     pub(super) fn addresses(&self) -> Vec<String> {
-        let shown = |(bind, serving): (&Bind, &Serving)| match bind {
-            Bind::Unix(path) => vec![format!("unix:{}", path.display())],
-            _ => serving
-                .sockets
-                .bounds
-                .iter()
-                .filter_map(|bound| Some(format!("http://{}", bound.address?)))
-                .collect(),
+        self.serving.iter().flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
+    }
+
+    /// The listeners of the configuration, with the addresses they have.
+    pub(super) fn by_name(&self, config: &Config) -> Vec<(String, Vec<String>)> {
+        let of = |listen: &Listen| {
+            let serving = listen.bind.iter().filter_map(|bind| Some((bind, self.serving.get(bind)?)));
+            serving.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
         };
-        self.serving.iter().flat_map(shown).collect()
+        config.listens.iter().map(|listen| (listen.name.clone(), of(listen))).collect()
     }
 }
 
 impl Serving {
     fn end(&self, bind: &Bind) {
-        if self.sockets.owner == Owner::ServiceManager {
-            // It keeps the socket open, for the next start to accept what comes meanwhile.
-            return self.stops.iter().for_each(StopListening::hand_over);
-        }
-        if let Bind::Unix(path) = bind {
-            // First the name, so that nobody new finds the socket.
-            let _ = std::fs::remove_file(path);
-        }
-        self.sockets.bounds.iter().for_each(Bound::refuse_new);
-        self.stops.iter().for_each(StopListening::accept_rest);
+        self.sockets.end(bind, &self.stops);
     }
-}
-
-/// A host name can have several addresses; each is listened on.
-fn open(bind: &Bind) -> io::Result<Vec<Bound>> {
-    match bind {
-        Bind::Tcp(address) => Ok(vec![keepwarm_net::bind(BindTo::Tcp(*address))?]),
-        Bind::Unix(path) => Ok(vec![keepwarm_net::bind(BindTo::Unix(path))?]),
-        Bind::Host { host, port } => {
-            let addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs()?.collect();
-            addresses.iter().map(|address| keepwarm_net::bind(BindTo::Tcp(*address))).collect()
-        }
-    }
-}
-
-fn explain(bind: &Bind, listen: &Listen, error: &io::Error) -> String {
-    let what = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let occupant = match bind {
-                Bind::Tcp(address) => occupant::of_tcp(*address),
-                Bind::Unix(path) => occupant::of_unix(path),
-                Bind::Host { host, port } => (host.as_str(), *port)
-                    .to_socket_addrs()
-                    .ok()
-                    .and_then(|mut addresses| addresses.find_map(occupant::of_tcp)),
-            };
-            let by = occupant.unwrap_or_else(|| "by another process".to_owned());
-            format!("the address is in use, {by}; stop that one, or choose another address")
-        }
-        io::ErrorKind::PermissionDenied => {
-            "not permitted; ports below 1024 need the right CAP_NET_BIND_SERVICE, a Unix socket a folder that can be written".to_owned()
-        }
-        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
-        _ => error.to_string(),
-    };
-    format!("cannot listen on {bind} (listen.{}): {what}", listen.name)
 }

@@ -30,6 +30,7 @@ impl Server {
     async fn try_reload(&mut self) -> Result<String, String> {
         let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let admin = self.listeners.open_admin(&config, Some(&self.admin))?;
         let opened = self.listeners.open(&config)?;
         // Before the workers load what is watched. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
         let watch = (!watch::is_same(self.watch.as_ref(), &config)).then(|| watch::start(&config));
@@ -41,6 +42,7 @@ impl Server {
         let report = self.supervisor.reload(specs).await.map_err(|failure| told(&failure))?;
         set_apps(&config, &self.links);
         self.listeners.apply(&config, opened, &self.links)?;
+        self.admin.apply(config.admin.as_ref(), admin)?;
         for key in self.config.restart_keys(&config) {
             tracing::warn!("{key} changes with a restart only");
         }
@@ -48,6 +50,7 @@ impl Server {
             self.watch = watch;
         }
         self.config = config;
+        self.show();
         self.guard_files();
         let apps: Vec<&str> = report.apps.iter().map(|app| &**app).collect();
         Ok(format!(

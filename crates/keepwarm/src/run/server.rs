@@ -18,11 +18,14 @@ use super::inherited::Inherited;
 use super::listeners::Listeners;
 use super::pid_file::PidFile;
 use super::signals::Signals;
+use super::sockets::Opened;
 use super::takeover::{self, Takeover};
 use super::upgrade::{self, Successor};
+use crate::admin::Admin;
 use crate::control::{self, Door, ReloadRequest};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
+use crate::view::{Served, View};
 use crate::watch::{self, Watch};
 use crate::{assemble, complain, exit};
 
@@ -127,6 +130,8 @@ pub(super) struct Server {
     pub(super) watch: Option<Watch>,
     pub(super) pid_file: Option<PidFile>,
     pub(super) readiness: Readiness,
+    pub(super) view: Arc<View>,
+    pub(super) admin: Admin,
     pub(super) service_manager: ServiceManager,
     /// Closed as soon as another process has taken over: what is asked of the service is asked of that one then.
     door: Option<Door>,
@@ -155,6 +160,7 @@ impl Server {
         raise_file_limit();
         let links = Arc::new(Links::new(plane.remotes()));
         let mut listeners = Listeners::new(plane.remotes(), connections(&config), inherited);
+        let mut opened_admin = Some(listeners.open_admin(&config, None)?);
         let opened = listeners.open(&config)?;
         set_apps(&config, &links);
         let watch = watch::start(&config);
@@ -163,6 +169,19 @@ impl Server {
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, Options::default())
             .await
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
+        let readiness = Readiness::default();
+        let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
+        view.set_served(Served { apps: app_names(&config), listeners: Vec::new() });
+        let (reload_requests, reloads) = mpsc::unbounded_channel();
+        let mut admin = Admin::new(&view, &reload_requests);
+        // A start that takes long can be looked at; beside another process that one answers until it has gone.
+        if takeover.is_none()
+            && let Some(opened) = opened_admin.take()
+            && let Err(message) = admin.apply(config.admin.as_ref(), opened)
+        {
+            supervisor.stop(Duration::ZERO).await;
+            return Err(message.into());
+        }
         let booted = tokio::select! {
             booted = supervisor.wait_first_ready() => booted.map_err(Failure::App).map(|()| true),
             _ = signals.ends.next() => Ok(false),
@@ -177,7 +196,6 @@ impl Server {
             supervisor.stop(Duration::ZERO).await;
             return served.map(|_| None);
         }
-        let (reload_requests, reloads) = mpsc::unbounded_channel();
         let mut server = Self {
             source,
             config,
@@ -186,13 +204,16 @@ impl Server {
             supervisor,
             watch,
             pid_file: None,
-            readiness: Readiness::default(),
+            readiness,
+            view,
+            admin,
             service_manager: ServiceManager,
             door: None,
             reloads,
             reload_requests,
         };
-        if let Err(failure) = server.become_the_service(takeover).await {
+        server.show();
+        if let Err(failure) = server.become_the_service(takeover, opened_admin).await {
             server.listeners.abandon();
             server.supervisor.stop(Duration::ZERO).await;
             return Err(failure);
@@ -203,12 +224,21 @@ impl Server {
     }
 
     /// Everything is served: says so to whoever waits for it.
-    async fn become_the_service(&mut self, takeover: Option<&Takeover>) -> Result<(), Failure> {
+    async fn become_the_service(
+        &mut self,
+        takeover: Option<&Takeover>,
+        admin: Option<Opened>,
+    ) -> Result<(), Failure> {
         if let Some(file) = &self.config.server.pid_file {
             self.pid_file = Some(PidFile::write(file)?);
         }
         if let Some(takeover) = takeover {
-            takeover.finish(self.listeners.binds()).await.map_err(|error| error.to_string())?;
+            let mut taken = self.listeners.binds();
+            taken.extend(Admin::binds(self.config.admin.as_ref()));
+            takeover.finish(taken).await.map_err(|error| error.to_string())?;
+        }
+        if let Some(admin) = admin {
+            self.admin.apply(self.config.admin.as_ref(), admin)?;
         }
         self.guard_files();
         self.open_door();
@@ -218,7 +248,7 @@ impl Server {
     }
 
     fn open_door(&mut self) {
-        match control::listen(self.source.identity(), self.reload_requests.clone()) {
+        match control::listen(self.source.identity(), self.reload_requests.clone(), Arc::clone(&self.view)) {
             Ok(door) => self.door = Some(door),
             Err(error) => {
                 tracing::warn!(%error, "`keepwarm reload` will not find this process; SIGHUP does the same");
@@ -229,7 +259,7 @@ impl Server {
     /// Files that would outlive this process if it were killed.
     fn files(&self) -> Vec<std::path::PathBuf> {
         let pid_file = self.pid_file.as_ref().map(|file| file.path().to_path_buf());
-        self.listeners.files().into_iter().chain(pid_file).collect()
+        self.listeners.files().into_iter().chain(self.admin.files()).chain(pid_file).collect()
     }
 
     /// Has the guardian remove the files that would be left when this process is killed.
@@ -239,6 +269,14 @@ impl Server {
 
     fn forget_files(&self) {
         self.files().iter().for_each(|file| self.supervisor.forget_file(&absolute(file)));
+    }
+
+    /// Tells those who look what is served.
+    pub(super) fn show(&self) {
+        self.view.set_served(Served {
+            apps: app_names(&self.config),
+            listeners: self.listeners.by_name(&self.config),
+        });
     }
 
     /// The first lines of a run: what is served, by what, where.
@@ -256,6 +294,9 @@ impl Server {
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
+        }
+        for address in self.admin.addresses() {
+            let _ = writeln!(out, "  admin on {address}");
         }
         let _ = out.flush();
     }
@@ -300,7 +341,7 @@ impl Server {
 
     async fn upgrade(&mut self) -> Option<Ending> {
         self.service_manager.status("upgrading");
-        match upgrade::upgrade(&self.listeners, &self.config).await {
+        match upgrade::upgrade(&self.listeners, &self.admin, &self.config).await {
             Ok(successor) => Some(self.hand_over(&successor)),
             Err(message) => {
                 tracing::error!("not upgraded; this process goes on: {message}");
@@ -321,6 +362,7 @@ impl Server {
         self.service_manager.main_process(successor.pid);
         self.forget_files();
         self.door = None;
+        self.admin.hand_over(&successor.taken);
         successor.go();
         Ending::HandedOver(successor.taken.clone())
     }
@@ -331,6 +373,10 @@ async fn old_is_gone(takeover: Option<&Takeover>) {
         Some(takeover) => takeover.old_is_gone().await,
         None => std::future::pending().await,
     }
+}
+
+fn app_names(config: &Config) -> Vec<String> {
+    config.apps.iter().map(|app| app.name.clone()).collect()
 }
 
 pub(super) fn set_apps(config: &Config, links: &Links) {

@@ -17,6 +17,7 @@ use tokio::io::Interest;
 use super::handover::{self, SOCKETS, Say};
 use super::listeners::Listeners;
 use super::takeover::VARIABLE;
+use crate::admin::Admin;
 
 /// What the new process may take beside the boot of its slowest app. This number is arbitrary; it takes milliseconds.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -45,7 +46,11 @@ impl Successor {
 ///
 /// # Errors
 /// A sentence that says why it does not. It has ended then.
-pub(super) async fn upgrade(listeners: &Listeners, config: &Config) -> Result<Successor, String> {
+pub(super) async fn upgrade(
+    listeners: &Listeners,
+    admin: &Admin,
+    config: &Config,
+) -> Result<Successor, String> {
     if std::process::id() == 1 {
         return Err("this is process 1, whose end is the end of its container: \
                     replace the container instead, or run Keepwarm under an init"
@@ -57,7 +62,7 @@ pub(super) async fn upgrade(listeners: &Listeners, config: &Config) -> Result<Su
         .map_err(|error| format!("no socket for the new process: {error}"))?;
     let mut child =
         start(&binary, theirs).map_err(|error| format!("{} cannot be started: {error}", binary.display()))?;
-    match hand_over(&ours, listeners) {
+    match hand_over(&ours, listeners, admin) {
         Err(error) if !is_gone(&error) => {
             child.end().await;
             return Err(format!("the new process cannot be given the sockets: {error}"));
@@ -103,8 +108,8 @@ async fn answer(socket: &OwnedFd) -> io::Result<Option<Say>> {
     Ok(handover::receive(socket)?.map(|(say, _)| say))
 }
 
-fn hand_over(socket: &OwnedFd, listeners: &Listeners) -> io::Result<()> {
-    for (bind, lent, bounds) in listeners.offers() {
+fn hand_over(socket: &OwnedFd, listeners: &Listeners, admin: &Admin) -> io::Result<()> {
+    for (bind, lent, bounds) in listeners.offers().chain(admin.offers()) {
         let bounds: Vec<_> = bounds.iter().collect();
         for some in bounds.chunks(SOCKETS) {
             handover::send(socket, &Say::Listener { bind: bind.clone(), lent }, some)?;

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use keepwarm_http1::{
     AnswerFacts, AnswerFraming, AnswerLength, AppFields, BadField, CHUNK_TAIL, Fields, LAST_CHUNK, Plan,
-    encode_chunk_head, encode_informational, encode_response_head, encode_trailers, plan, scan_app_fields,
+    Version, encode_chunk_head, encode_informational, encode_response_head, encode_trailers, plan,
+    scan_app_fields,
 };
+use keepwarm_telemetry::stalls::Stall;
 
 use super::stream::{Answer, Held, Stream};
 use crate::{Gone, Wait, now};
@@ -28,7 +30,7 @@ impl Stream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) {
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
-        let wanted = self.request.head.version >= keepwarm_http1::Version::Http11;
+        let wanted = self.request.head.version >= Version::Http11;
         if wanted && matches!(self.state.answer, Answer::None) {
             encode_informational(&mut self.storage.out.head, status, fields);
         }
@@ -67,7 +69,8 @@ impl Stream {
             None if bodiless => AnswerLength::Absent,
             None => AnswerLength::Unknown,
         };
-        let close = close || app.close || self.must_close() || self.body_forces_close();
+        let asked = close || app.close;
+        let close = asked || self.must_close() || self.body_forces_close();
         self.state.status = status;
         // RFC 9110 §6.5.1: trailers only for a client that said it takes them.
         let trailers = app.announces_trailers && self.request.head.fields.has_token("te", "trailers");
@@ -82,8 +85,16 @@ impl Stream {
             self.hold();
             return Ok(app);
         }
+        self.note_close(&decided, asked);
         self.write_head(status, decided, app.has_date, fields);
         Ok(app)
+    }
+
+    /// A client of HTTP/1.0 whose connection ends, although whoever answers did not say so.
+    fn note_close(&mut self, decided: &Plan, asked: bool) {
+        if !decided.keep && !asked && self.request.head.version == Version::Http10 {
+            self.request.stalls.insert(Stall::CloseAdded);
+        }
     }
 
     fn answer_facts(&self, status: u16, length: AnswerLength, close: bool, trailers: bool) -> AnswerFacts {
@@ -222,6 +233,7 @@ impl Stream {
         let length = length.map_or(AnswerLength::Unknown, AnswerLength::Known);
         let facts = self.answer_facts(held.status, length, self.must_close(), false);
         let decided = plan(self.state.facts, facts);
+        self.note_close(&decided, false);
         // The body is in the buffer already, and needs no framing of its own: 1.0 has none.
         let body = self.storage.out.body.len() as u64;
         self.state.body_sent += body;
@@ -291,6 +303,7 @@ impl Stream {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(self.lost(Gone::Reset))),
                 Poll::Ready(Ok(sent)) => {
                     self.storage.out.advance(sent);
+                    self.cells.sent.add(sent as u64);
                     self.state.drain_rate.handle_progress(now().into_std(), sent);
                     self.deadlines.set(Wait::Write, None);
                 }

@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::{Event, encode_continue};
+use keepwarm_telemetry::stalls::Stall;
 
 use super::stream::{Answer, Stream};
 use crate::{BodyError, BodyProgress, Gone, Wait, now};
@@ -144,7 +145,10 @@ impl Stream {
                 self.read_closed = true;
                 Poll::Ready(Ok(0))
             }
-            Ok(got) => Poll::Ready(Ok(got)),
+            Ok(got) => {
+                self.cells.received.add(got as u64);
+                Poll::Ready(Ok(got))
+            }
             Err(_) => Poll::Ready(Err(self.lost(Gone::Reset))),
         }
     }
@@ -161,6 +165,7 @@ impl Stream {
         // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final answer began.
         if self.awaits_continue() && matches!(self.state.answer, Answer::None) {
             encode_continue(&mut self.storage.out.head);
+            self.request.stalls.insert(Stall::ExpectationUnanswered);
         }
         self.state.awaits_continue = false;
     }

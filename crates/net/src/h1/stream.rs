@@ -6,17 +6,20 @@ use std::sync::atomic::Ordering;
 
 use keepwarm_http1::{Fields, Plan, RequestDecoder, RequestFacts};
 use keepwarm_policy::MinRate;
+use keepwarm_telemetry::meters::ListenerCells;
 use tokio::time::Instant;
 
 use super::storage::Storage;
 use super::websocket::Socket;
-use crate::{Deadlines, Io, ListenerContext, Peer, Request};
+use crate::{Deadlines, Io, ListenerContext, Peer, Request, thread_index};
 
 /// A server-role connection. What concerns one request is in [`State`], replaced for each.
 pub(crate) struct Stream {
     pub(super) io: Io,
     pub(crate) deadlines: Deadlines,
     pub(super) context: Arc<ListenerContext>,
+    /// This thread's counts of the listener.
+    pub(super) cells: &'static ListenerCells,
     pub(crate) decoder: RequestDecoder,
     /// Empty while the connection is idle.
     pub(crate) storage: Storage,
@@ -128,6 +131,7 @@ impl Stream {
             awake: false,
             read_closed: false,
             broken: None,
+            cells: context.meter.of(thread_index()),
             context,
         }
     }

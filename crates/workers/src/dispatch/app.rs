@@ -59,13 +59,13 @@ pub struct App {
 }
 
 #[derive(Debug)]
-struct State {
-    queue: Queue,
+pub(super) struct State {
+    pub(super) queue: Queue,
     /// Workers up to this generation take requests.
     generation: u64,
     /// Workers of a later one that are ready, and their places.
     early: Vec<(Arc<Link>, Places)>,
-    failed: Option<Arc<str>>,
+    pub(super) failed: Option<Arc<str>>,
     retries: RetryBudget,
 }
 
@@ -292,7 +292,7 @@ impl App {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -196,6 +196,7 @@ fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8])
 fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
     match event {
         SessionEvent::Hello(hello) => ready_now(link, app, hello),
+        SessionEvent::Pong { .. } => link.ponged(),
         SessionEvent::Drain => {
             if app.retire(&link.key) {
                 link.drain();

@@ -10,7 +10,7 @@ use keepwarm_net::Remote;
 use keepwarm_wire::encode::{encode_close, encode_data, encode_trailers};
 use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 use keepwarm_wire::session::{Session, SessionConfig};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::activity::{About, WorkerActivity};
 use super::app::App;
@@ -55,6 +55,8 @@ pub(super) struct LinkInner {
     dead: bool,
     /// Requests it was given.
     taken: u64,
+    /// Those who wait for the PONG.
+    pulses: Vec<mpsc::Sender<()>>,
     /// Reads that brought something from it.
     pub(super) heard: u64,
     /// The stream whose REQUEST is the last that was written to it.
@@ -96,6 +98,7 @@ impl Link {
             in_order: false,
             dead: false,
             taken: 0,
+            pulses: Vec::new(),
             heard: 0,
             last_written: None,
             condemned: None,
@@ -300,10 +303,40 @@ impl Link {
         WorkerActivity { worker: self.key.clone(), taken, in_hand }
     }
 
+    /// Asks the worker for a sign of life, which goes to `answered`; dropped when none can come.
+    pub(super) fn ask(&self, answered: mpsc::Sender<()>) {
+        const PAYLOAD: [u8; 8] = *b"keepwarm";
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        if inner.dead {
+            return;
+        }
+        inner.pulses.retain(|waiting| !waiting.is_closed());
+        inner.pulses.push(answered);
+        // One that is under way already answers for both.
+        if inner.session.ping(PAYLOAD, &mut frame) {
+            inner.write(&self.socket, &frame);
+        }
+    }
+
+    /// The worker has answered a PING.
+    pub(super) fn ponged(&self) {
+        for waiting in std::mem::take(&mut self.lock().pulses) {
+            // Full: another worker was first.
+            let _ = waiting.try_send(());
+        }
+    }
+
+    /// Whether it holds a request.
+    pub(super) fn is_at_work(&self) -> bool {
+        !self.lock().calls.is_empty()
+    }
+
     /// The socket has ended: takes what the worker held. `unread`: with bytes of ours that it had not read.
     pub(super) fn die(&self, unread: bool) -> Remains {
         let mut inner = self.lock();
         inner.dead = true;
+        inner.pulses.clear();
         // The last of the bytes: of a request only if nothing was written behind it.
         let unread = inner.last_written.filter(|_| unread || !inner.unsent.is_empty());
         Remains { calls: inner.calls.drain().collect(), unread, condemned: inner.condemned.take() }

@@ -62,14 +62,18 @@ impl Queue {
 
     /// A worker is gone.
     pub(super) fn leave(&mut self, link: &Arc<Link>) {
-        let held = self.seat(link).map_or(0, |seat| seat.taken);
-        self.in_work = self.in_work.saturating_sub(held);
-        self.seats.retain(|seat| !Arc::ptr_eq(&seat.link, link));
+        self.leave_where(|seat| Arc::ptr_eq(&seat.link, link));
     }
 
     /// A worker is as good as gone.
     pub(super) fn leave_key(&mut self, key: &WorkerKey) {
-        self.seats.retain(|seat| seat.link.key != *key);
+        self.leave_where(|seat| seat.link.key == *key);
+    }
+
+    fn leave_where(&mut self, leaves: impl Fn(&Seat) -> bool) {
+        for seat in self.seats.extract_if(.., |seat| leaves(seat)) {
+            self.in_work = self.in_work.saturating_sub(seat.taken);
+        }
     }
 
     /// A worker gets no more requests. `true`: it has none, and can drain now.
@@ -214,6 +218,11 @@ impl Queue {
     /// All workers that have not left, those that get no more requests among them.
     pub(super) fn links(&self) -> impl Iterator<Item = Arc<Link>> {
         self.seats.iter().map(|seat| Arc::clone(&seat.link))
+    }
+
+    /// The workers that take requests.
+    pub(super) fn serving(&self) -> impl Iterator<Item = &Arc<Link>> {
+        self.seats.iter().filter(|seat| !seat.retired).map(|seat| &seat.link)
     }
 
     /// Workers that take requests.

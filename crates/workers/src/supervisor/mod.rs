@@ -15,6 +15,7 @@
 
 mod api;
 mod app;
+mod boots;
 mod control;
 mod descriptors;
 mod exit;

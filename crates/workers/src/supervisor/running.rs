@@ -6,10 +6,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_policy::scale::{self, Scaler};
+use keepwarm_telemetry::stalls::{self, Stall};
 use rustix::process::{Pid, Signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::app::{End, Generation, Phase, StopSignal, Surroundings, WorkerId};
+use super::boots::Boots;
 use super::output::{Kept, Output, Source};
 use super::priority::Quiet;
 use super::spawn::{Launch, Order, Spawned};
@@ -75,6 +77,7 @@ pub(super) struct Running {
     scaler: Option<Scaler>,
     /// It was said that there is no memory for another worker.
     told_no_room: bool,
+    boots: Boots,
 }
 
 struct Process {
@@ -119,6 +122,7 @@ impl Running {
             processes,
             scaler,
             told_no_room: false,
+            boots: Boots::default(),
             template: None,
         }
     }
@@ -155,6 +159,7 @@ impl Running {
                 {
                     self.record(id, &format!("the worker has ended: {exit}"));
                 }
+                self.note_boots(id);
                 self.machine.handle_end(id, &end, now, random);
                 let given_up = self.drive(context, now);
                 if let Some(process) = self.processes.remove(&id) {
@@ -165,6 +170,15 @@ impl Running {
                 }
                 given_up
             }
+        }
+    }
+
+    /// A worker ends; what that says of the way the app lives. A reload that ends it says nothing.
+    fn note_boots(&mut self, id: WorkerId) {
+        let link = self.handle(id).and_then(|handle| handle.link.as_ref());
+        let requests = link.map_or(0, |link| link.requests().given());
+        if *self.machine.phase() == Phase::Serving && self.boots.handle_end(requests) {
+            stalls::note(&self.spec.name, Stall::BootPerRequest);
         }
     }
 

@@ -44,6 +44,7 @@ impl Conversation<'_, '_> {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let begun = self.call.in_work_since().unwrap_or(ended);
         Times {
+            read: self.since.saturating_duration_since(self.exchange.received()),
             queue: begun.saturating_duration_since(self.since),
             app: ended.saturating_duration_since(begun),
         }

@@ -1,0 +1,38 @@
+use crate::key::{Key, Preset, Reload, Section, Set};
+use crate::model::{Bind, Secret};
+use crate::raw::Span;
+use crate::shape::{Binds, Token};
+
+/// `[admin]` as it was read, with the places later checks point at.
+#[derive(Default)]
+pub(crate) struct AdminDraft {
+    pub(crate) bind: Vec<(Bind, Span)>,
+    pub(crate) token: Option<Secret>,
+}
+
+pub(crate) static ADMIN: Section<AdminDraft> = Section {
+    keys: &[
+        Key {
+            name: "bind",
+            brief: "Where health, metrics and status are served",
+            long: "Written as `bind` of a listener; one, or a list. On this machine (`127.0.0.1`, `[::1]`, `localhost`, `unix:`) everybody may read; elsewhere `token` is needed. Requests that change something come over a Unix socket, or with the token.",
+            default: Preset::Required,
+            right: "bind = \"127.0.0.1:9090\"",
+            wrong: "bind = \"9090\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Binds, |admin: &mut AdminDraft, bind| admin.bind = bind),
+        },
+        Key {
+            name: "token",
+            brief: "What clients must send as `Authorization: Bearer TOKEN`",
+            long: "Needed to read from another machine, and to change anything other than over a Unix socket. At least 16 characters; keep it out of the file: `token = \"${file:/run/secrets/keepwarm}\"`.",
+            default: Preset::Words("none: reading from this machine only, changes over a Unix socket only"),
+            right: "token = \"0123456789abcdef0123456789abcdef\"",
+            wrong: "token = \"short\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Token, |admin: &mut AdminDraft, token| admin.token = Some(token)),
+        },
+    ],
+};

@@ -1,0 +1,52 @@
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::model::Secret;
+use crate::raw::Directive;
+
+/// A word that only those know who may do something: `token68` of RFC 9110 §11.2, so that it can stand behind `Bearer`.
+pub(crate) struct Token;
+
+/// Shorter ones can be guessed over a network.
+const SHORTEST: usize = 16;
+/// Well within a header line.
+const LONGEST: usize = 512;
+
+impl Describe for Token {
+    fn expected(&self) -> String {
+        format!("{SHORTEST} to {LONGEST} letters, digits or -._~+/, with = at the end at most")
+    }
+
+    fn type_name(&self) -> String {
+        "token".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::pattern("^[A-Za-z0-9._~+/-]+=*$")
+    }
+}
+
+impl Shape for Token {
+    type Out = Secret;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Secret> {
+        let text = cx.text(directive)?;
+        let word = text.text.trim_end_matches('=');
+        let taken = |b: u8| b.is_ascii_alphanumeric() || b"-._~+/".contains(&b);
+        // The value itself is never quoted: it may be a good one with a slip in it.
+        let fault = if text.text.is_empty() {
+            "is an empty string".to_owned()
+        } else if word.is_empty() || !word.bytes().all(taken) {
+            "has characters that cannot stand in an Authorization field".to_owned()
+        } else if text.text.len() < SHORTEST {
+            format!("has {} characters, which can be guessed", text.text.len())
+        } else if text.text.len() > LONGEST {
+            "is too long".to_owned()
+        } else {
+            return Some(Secret::new(text.text.clone()));
+        };
+        let problem = cx.wrong(directive.span, &fault).help("make one with: openssl rand -hex 32");
+        cx.push(problem);
+        None
+    }
+}

@@ -1,0 +1,359 @@
+//! `[admin]`: health, metrics and status over HTTP, on a thread of its own, so that a data plane that is stuck or a control thread that is busy does not
+//! keep it from saying so. The same driver and limits as for clients; nothing it serves touches the path of their requests.
+
+mod exposition;
+mod guard;
+mod health;
+mod metrics;
+mod process;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http::Method;
+use keepwarm_config::{Admin as Settings, Bind};
+use keepwarm_net::{
+    Bound, ConnectionLimits, DataPlane, Exchange, Handler, ListenerContext, OpenConnections, Refusal,
+    Request, StopListening, answer_error,
+};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+
+use self::exposition::Format;
+use self::guard::{Act, Guard};
+use crate::control::ReloadRequest;
+use crate::run::sockets::{Opened, Sockets};
+use crate::status;
+use crate::view::View;
+
+/// Connections at once: probers, a scraper or two, and people.
+const CONNECTIONS: usize = 64;
+
+/// Serves `[admin]`.
+pub(crate) struct Admin {
+    /// None before there is anything to serve.
+    plane: Option<DataPlane>,
+    open: Arc<OpenConnections>,
+    desk: Arc<Desk>,
+    serving: BTreeMap<Bind, Serving>,
+}
+
+struct Serving {
+    sockets: Sockets,
+    door: Arc<Door>,
+    stops: Vec<StopListening>,
+}
+
+impl Admin {
+    /// Serves nothing yet.
+    pub(crate) fn new(view: &Arc<View>, reloads: &mpsc::UnboundedSender<ReloadRequest>) -> Self {
+        Self {
+            plane: None,
+            open: Arc::new(OpenConnections::new(CONNECTIONS)),
+            desk: Arc::new(Desk { view: Arc::clone(view), reloads: reloads.clone() }),
+            serving: BTreeMap::new(),
+        }
+    }
+
+    /// Whether this address is served.
+    pub(crate) fn serves(&self, bind: &Bind) -> bool {
+        self.serving.contains_key(bind)
+    }
+
+    /// Serves what the settings say, and no more; `opened` has the sockets of addresses that are new.
+    ///
+    /// # Errors
+    /// In words: the system gives no thread or no descriptor, or a socket cannot be made private.
+    pub(crate) fn apply(&mut self, settings: Option<&Settings>, mut opened: Opened) -> Result<(), String> {
+        let wanted = settings.map_or(&[][..], |settings| &settings.bind);
+        for (bind, serving) in self.serving.extract_if(.., |bind, _| !wanted.contains(bind)) {
+            serving.end(&bind);
+        }
+        let guard =
+            |bind: &Bind| Guard::new(bind.clone(), settings.and_then(|settings| settings.token.clone()));
+        for bind in wanted {
+            if let Some(serving) = self.serving.get(bind) {
+                serving.door.guard.store(Arc::new(guard(bind)));
+            } else if let Some(sockets) = opened.take(bind) {
+                let door = Arc::new(Door {
+                    guard: ArcSwap::from_pointee(guard(bind)),
+                    desk: Arc::clone(&self.desk),
+                });
+                let serving =
+                    self.serve(bind, sockets, door).map_err(|error| format!("{bind} (admin): {error}"))?;
+                self.serving.insert(bind.clone(), serving);
+            }
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, bind: &Bind, sockets: Sockets, door: Arc<Door>) -> io::Result<Serving> {
+        if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
+            // Whoever reaches it may change things: the user and the group of this process.
+            std::fs::set_permissions(path, Permissions::from_mode(0o660))?;
+        }
+        let plane = match self.plane.take() {
+            Some(plane) => plane,
+            None => DataPlane::start_named("keepwarm-admin", 1)?,
+        };
+        let plane = self.plane.insert(plane);
+        let context = Arc::new(ListenerContext {
+            handler: Arc::clone(&door) as _,
+            limits: ConnectionLimits { idle: Duration::from_secs(120), ..ConnectionLimits::default() },
+            draining: Arc::default(),
+            open: Arc::clone(&self.open),
+            meter: keepwarm_telemetry::meters::unlisted(),
+        });
+        let mut stops = Vec::new();
+        for bound in &sockets.bounds {
+            for remote in plane.remotes() {
+                let socket = bound.try_clone()?;
+                let (stop, stopped) = keepwarm_net::stop_listening();
+                let context = Arc::clone(&context);
+                remote.spawn(move || keepwarm_net::serve(socket, context, stopped));
+                stops.push(stop);
+            }
+        }
+        Ok(Serving { sockets, door, stops })
+    }
+
+    /// What another process needs to serve in place of this one, as the listeners' offers.
+    pub(crate) fn offers(&self) -> impl Iterator<Item = (String, bool, &[Bound])> {
+        self.serving.iter().map(|(bind, serving)| {
+            let sockets = &serving.sockets;
+            (bind.to_string(), !sockets.is_own(), sockets.bounds.as_slice())
+        })
+    }
+
+    /// The `bind`s of the settings.
+    pub(crate) fn binds(settings: Option<&Settings>) -> impl Iterator<Item = String> {
+        settings.into_iter().flat_map(|settings| settings.bind.iter().map(ToString::to_string))
+    }
+
+    /// Ends it: addresses that another process has taken at once.
+    pub(crate) fn hand_over(&mut self, taken: &BTreeSet<String>) {
+        for (bind, serving) in std::mem::take(&mut self.serving) {
+            match taken.contains(&bind.to_string()) {
+                true => serving.stops.iter().for_each(StopListening::hand_over),
+                false => serving.end(&bind),
+            }
+        }
+    }
+
+    /// The names of sockets in the file system that end with this process.
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let own = self.serving.iter().filter(|(_, serving)| serving.sockets.is_own());
+        own.filter_map(|(bind, _)| match bind {
+            Bind::Unix(path) => Some(path.clone()),
+            _ => None,
+        })
+    }
+
+    /// Where it is served, as a person writes it.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.serving.iter().flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
+    }
+
+    /// Ends it, with whatever is under way.
+    pub(crate) fn stop(&mut self) {
+        std::mem::take(&mut self.serving).iter().for_each(|(bind, serving)| serving.end(bind));
+        if let Some(plane) = self.plane.take() {
+            plane.stop();
+        }
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Serving {
+    fn end(&self, bind: &Bind) {
+        self.sockets.end(bind, &self.stops);
+    }
+}
+
+/// One address.
+struct Door {
+    guard: ArcSwap<Guard>,
+    desk: Arc<Desk>,
+}
+
+/// Who answers.
+struct Desk {
+    view: Arc<View>,
+    reloads: mpsc::UnboundedSender<ReloadRequest>,
+}
+
+impl Handler for Door {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move { self.answer(exchange.request()).await.write(exchange) })
+    }
+
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        answer_error(exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+    }
+}
+
+impl Door {
+    async fn answer(&self, request: &Request) -> Answer {
+        let wants_json = wants_json(request);
+        if let Some(refusal) = request.head.refusal {
+            return Answer::error(
+                refusal.status(),
+                refusal.name(),
+                "The method is not served here.",
+                wants_json,
+            );
+        }
+        let Some((_, act)) = PATHS.iter().find(|(path, _)| path.as_bytes() == request.head.path()) else {
+            return Answer::error(
+                404,
+                "no_route",
+                "There is nothing here; / lists what there is.",
+                wants_json,
+            );
+        };
+        if let Err(denied) = self.guard.load().check(request, *act) {
+            let answer = Answer::error(denied.status(), denied.reason(), denied.sentence(), wants_json);
+            return answer
+                .with((denied.status() == 401).then_some(("WWW-Authenticate", "Bearer realm=\"keepwarm\"")));
+        }
+        let (allow, allowed): (&str, &[Method]) = match act {
+            Act::Read => ("GET, HEAD", &[Method::GET, Method::HEAD]),
+            Act::Write => ("POST", &[Method::POST]),
+        };
+        if !allowed.contains(&request.head.method) {
+            let sentence = format!("Here the method is {allow}.");
+            return Answer::error(405, "method_not_allowed", &sentence, wants_json)
+                .with(Some(("Allow", allow)));
+        }
+        self.desk.answer(request, wants_json).await
+    }
+}
+
+/// What is served, and what it does.
+const PATHS: [(&str, Act); 6] = [
+    ("/", Act::Read),
+    ("/livez", Act::Read),
+    ("/readyz", Act::Read),
+    ("/metrics", Act::Read),
+    ("/status", Act::Read),
+    ("/reload", Act::Write),
+];
+
+impl Desk {
+    async fn answer(&self, request: &Request, wants_json: bool) -> Answer {
+        match request.head.path() {
+            b"/livez" => Answer::health(&health::live(&self.view).await, "threads", wants_json),
+            b"/readyz" => Answer::health(&health::ready(&self.view).await, "apps", wants_json),
+            b"/metrics" => {
+                let format = Format::accepted(request.head.fields.all("accept"));
+                let text = exposition::write(metrics::families(&self.view.look().await), format);
+                Answer::new(200, format.content_type(), text)
+            }
+            b"/status" => Answer::json(200, &status::json(&self.view.look().await)),
+            b"/reload" => self.reload(wants_json).await,
+            _ => Answer::new(200, TEXT, INDEX.to_owned()),
+        }
+    }
+
+    async fn reload(&self, wants_json: bool) -> Answer {
+        let (reply, outcome) = oneshot::channel();
+        let _ = self.reloads.send(reply);
+        let (status, ok, message) = match outcome.await {
+            Ok(Ok(message)) => (200, true, message),
+            Ok(Err(message)) => (500, false, format!("not reloaded; what ran goes on running.\n{message}")),
+            Err(_) => (503, false, "Keepwarm is stopping.".to_owned()),
+        };
+        match wants_json {
+            true => Answer::json(status, &json!({ "ok": ok, "message": message })),
+            false => Answer::new(status, TEXT, format!("{message}\n")),
+        }
+    }
+}
+
+const INDEX: &str = "Keepwarm
+
+GET  /livez    200 when the threads of the process turn
+GET  /readyz   200 when requests are wanted and each app has a worker for them
+GET  /metrics  for Prometheus
+GET  /status   what runs, as JSON
+POST /reload   as `keepwarm reload`; over a Unix socket, or with the token
+";
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+struct Answer {
+    status: u16,
+    content_type: &'static str,
+    body: String,
+    field: Option<(&'static str, String)>,
+}
+
+impl Answer {
+    fn new(status: u16, content_type: &'static str, body: String) -> Self {
+        Self { status, content_type, body, field: None }
+    }
+
+    fn json(status: u16, value: &Value) -> Self {
+        Self::new(status, "application/json", format!("{value:#}\n"))
+    }
+
+    fn health(health: &health::Health, list: &str, wants_json: bool) -> Self {
+        let status = if health.good { 200 } else { 503 };
+        match wants_json {
+            true => Self::json(status, &health.json(list)),
+            false => Self::new(status, TEXT, health.text()),
+        }
+    }
+
+    fn error(status: u16, reason: &str, sentence: &str, wants_json: bool) -> Self {
+        match wants_json {
+            true => Self::json(status, &json!({ "status": status, "reason": reason, "detail": sentence })),
+            false => Self::new(status, TEXT, format!("{sentence}\n")),
+        }
+    }
+
+    fn with(mut self, field: Option<(&'static str, &str)>) -> Self {
+        self.field = field.map(|(name, value)| (name, value.to_owned()));
+        self
+    }
+
+    fn write(self, exchange: &mut Exchange<'_>) {
+        let fixed = [
+            ("Content-Type", self.content_type),
+            ("Cache-Control", "no-store"),
+            // A browser on this machine must not take it for a page, nor for a script of another one.
+            ("X-Content-Type-Options", "nosniff"),
+        ];
+        let more = self.field.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let fields = fixed.into_iter().chain(more).map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        match exchange.head(self.status, Some(self.body.len() as u64), false, fields) {
+            Ok(_) => {
+                exchange.data(self.body.as_bytes());
+                exchange.end();
+            }
+            Err(_) => exchange.abort("bad_field_in_answer"),
+        }
+    }
+}
+
+fn wants_json(request: &Request) -> bool {
+    let wanted = b"application/json";
+    request
+        .head
+        .fields
+        .all("accept")
+        .any(|field| field.windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted)))
+}

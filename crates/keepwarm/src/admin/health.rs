@@ -1,0 +1,107 @@
+//! `/livez` and `/readyz`.
+
+use std::time::Duration;
+
+use keepwarm_workers::dispatch::Pulse;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::view::View;
+
+/// How long a thread may take to have its turn. Nothing that a thread does on purpose takes a tenth of it.
+const TURN: Duration = Duration::from_secs(5);
+/// How long an idle worker may take to answer. Below the second after which the usual prober gives up.
+const ANSWER: Duration = Duration::from_millis(800);
+
+/// What a check has shown.
+#[derive(Debug)]
+pub(super) struct Health {
+    pub(super) good: bool,
+    /// The parts: name, whether it is well, and in words why.
+    parts: Vec<(String, bool, String)>,
+}
+
+/// Whether the threads turn.
+pub(super) async fn live(view: &View) -> Health {
+    let control = timeout(TURN, view.supervisor.snapshot());
+    let mut turns = Vec::new();
+    for remote in &view.remotes {
+        let (turned, turn) = oneshot::channel();
+        remote.spawn(move || async move {
+            // Whoever asked may have gone.
+            let _ = turned.send(());
+        });
+        turns.push((format!("data-{}", remote.index), turn));
+    }
+    let mut parts = vec![part("control", control.await.is_ok())];
+    for (name, turn) in turns {
+        parts.push(part(&name, timeout(TURN, turn).await.is_ok_and(|turned| turned.is_ok())));
+    }
+    Health::of(parts)
+}
+
+fn part(name: &str, turns: bool) -> (String, bool, String) {
+    let words = if turns { "turns" } else { "has not had its turn in 5 s" };
+    (name.to_owned(), turns, words.to_owned())
+}
+
+/// Whether requests are wanted, and each app has a worker that could take one.
+pub(super) async fn ready(view: &View) -> Health {
+    if !view.readiness.is_ready() {
+        let words = "starting, or draining: new requests are not wanted".to_owned();
+        return Health::of(vec![("keepwarm".to_owned(), false, words)]);
+    }
+    let served = view.served();
+    let mut asked = tokio::task::JoinSet::new();
+    for (place, name) in served.apps.iter().enumerate() {
+        let (name, app) = (name.clone(), view.links.app(name));
+        asked.spawn(async move {
+            let pulse = match app {
+                Some(app) => app.pulse(ANSWER).await,
+                None => Pulse::NoWorker(None),
+            };
+            (place, name, pulse.is_good(), words(&pulse))
+        });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by_key(|(place, ..)| *place);
+    Health::of(answers.into_iter().map(|(_, name, good, words)| (name, good, words)).collect())
+}
+
+fn words(pulse: &Pulse) -> String {
+    match pulse {
+        Pulse::Answered(after) => format!("a worker answered in {:.1} ms", after.as_secs_f64() * 1e3),
+        Pulse::Busy(1) => "its worker is at work on requests".to_owned(),
+        Pulse::Busy(workers) => format!("{workers} workers are at work on requests"),
+        Pulse::Silent(1) => "its worker is idle, and does not answer".to_owned(),
+        Pulse::Silent(workers) => format!("{workers} workers are idle, and none answers"),
+        Pulse::NoWorker(Some(reason)) => format!("given up: {reason}"),
+        Pulse::NoWorker(None) => "no worker is ready".to_owned(),
+    }
+}
+
+impl Health {
+    fn of(parts: Vec<(String, bool, String)>) -> Self {
+        Self { good: parts.iter().all(|(_, good, _)| *good), parts }
+    }
+
+    /// `{"ok": false, "parts": [{"name": "shop", "ok": false, "why": "no worker is ready"}]}`; the name of the list is the caller's.
+    pub(super) fn json(&self, list: &str) -> Value {
+        let parts: Vec<Value> = self
+            .parts
+            .iter()
+            .map(|(name, good, why)| json!({ "name": name, "ok": good, "why": why }))
+            .collect();
+        json!({ "ok": self.good, list: parts })
+    }
+
+    /// `ok`, or a line for each part that is not.
+    pub(super) fn text(&self) -> String {
+        if self.good {
+            return "ok\n".to_owned();
+        }
+        let bad = self.parts.iter().filter(|(_, good, _)| !good);
+        bad.map(|(name, _, why)| format!("{name}: {why}\n")).collect()
+    }
+}

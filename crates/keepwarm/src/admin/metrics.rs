@@ -1,0 +1,308 @@
+//! Every metric, made from the counts at the moment somebody asks. docs/operate/metrics.md describes them; a test holds the two together.
+
+use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
+
+use keepwarm_telemetry::cells::Times;
+use keepwarm_telemetry::counters;
+use keepwarm_telemetry::meters::{CLASSES, ListenerTotals, RouteTotals};
+use keepwarm_workers::supervisor::{Death, Reason, Recycled, WorkerState};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use super::exposition::{Family, Row, Value};
+use super::process;
+use crate::view::{AppPicture, ListenerPicture, Picture, RoutePicture, WorkerPicture};
+
+/// All of them.
+pub(super) fn families(picture: &Picture) -> Vec<Family> {
+    let mut all = requests(picture);
+    all.extend(workers(picture));
+    all.extend(listeners(&picture.listeners));
+    all.extend(words());
+    all.extend(about(picture));
+    all
+}
+
+fn requests(picture: &Picture) -> Vec<Family> {
+    let classes = picture.routes.iter().flat_map(|route| {
+        CLASSES.iter().zip(route.totals.classes).map(|(class, count)| {
+            let mut labels = of_route(route);
+            labels.push(("code", (*class).to_owned()));
+            Row { labels, value: Value::Count(count) }
+        })
+    });
+    let by_route = |times: fn(&RouteTotals) -> &Times| {
+        let row =
+            |route: &RoutePicture| Row { labels: of_route(route), value: times_of(times(&route.totals)) };
+        picture.routes.iter().filter(|route| times(&route.totals).count() > 0).map(row).collect()
+    };
+    let seconds = |name, help, rows| Family {
+        name,
+        help,
+        unit: Some(Unit::Seconds),
+        kind: MetricType::Histogram,
+        rows,
+    };
+    vec![
+        counter(
+            "keepwarm_requests",
+            "Requests that are over, by the class of their status",
+            None,
+            classes.collect(),
+        ),
+        seconds(
+            "keepwarm_request_duration",
+            "From the first byte of a request to the last byte of its answer taken by the socket",
+            by_route(|totals| &totals.duration),
+        ),
+        seconds(
+            "keepwarm_request_app",
+            "Part of that in which a worker had the request",
+            by_route(|totals| &totals.app),
+        ),
+        seconds(
+            "keepwarm_request_queue",
+            "Part of that in which the request waited for a worker",
+            by_app(&picture.routes, |totals| &totals.queue),
+        ),
+        seconds(
+            "keepwarm_request_write",
+            "Part of that in which the answer, complete, was on its way to the client",
+            by_app(&picture.routes, |totals| &totals.write),
+        ),
+    ]
+}
+
+fn of_route(route: &RoutePicture) -> Vec<(&'static str, String)> {
+    vec![("app", route.app.to_owned()), ("route", route.route.to_owned())]
+}
+
+fn times_of(times: &Times) -> Value {
+    Value::Times(Box::new(*times))
+}
+
+/// The routes of each app together.
+fn by_app(routes: &[RoutePicture], times: fn(&RouteTotals) -> &Times) -> Vec<Row> {
+    let mut apps: BTreeMap<&str, Times> = BTreeMap::new();
+    for route in routes.iter().filter(|route| times(&route.totals).count() > 0) {
+        apps.entry(route.app).or_default().merge(times(&route.totals));
+    }
+    apps.into_iter().map(|(app, times)| Row { labels: of_app(app), value: times_of(&times) }).collect()
+}
+
+fn of_app(app: &str) -> Vec<(&'static str, String)> {
+    vec![("app", app.to_owned())]
+}
+
+fn workers(picture: &Picture) -> Vec<Family> {
+    let states = picture.apps.iter().flat_map(|app| {
+        WorkerState::ALL.iter().map(|state| {
+            let here =
+                |worker: &&WorkerPicture| *worker.worker.app == *app.name && worker.worker.state == *state;
+            let count = picture.workers.iter().filter(here).count() as u64;
+            row(&app.name, "state", state.name(), count)
+        })
+    });
+    let each = |value: fn(&AppPicture) -> Option<u64>| -> Vec<Row> {
+        let row =
+            |app: &AppPicture| Some(Row { labels: of_app(&app.name), value: Value::Count(value(app)?) });
+        picture.apps.iter().filter_map(row).collect()
+    };
+    vec![
+        gauge("keepwarm_workers", "Workers by what they do", None, states.collect()),
+        gauge(
+            "keepwarm_workers_target",
+            "How many workers the app is to have",
+            None,
+            each(|app| Some(app.counts.as_ref()?.target as u64)),
+        ),
+        gauge(
+            "keepwarm_worker_memory",
+            "Resident memory of each worker, its own anonymous pages and what it shares",
+            Some(Unit::Bytes),
+            memory(&picture.workers),
+        ),
+        gauge(
+            "keepwarm_queue_length",
+            "Requests that wait for a worker",
+            None,
+            each(|app| Some(app.queue as u64)),
+        ),
+        gauge(
+            "keepwarm_app_failed",
+            "1: the app was given up, and is tried again at the next reload",
+            None,
+            each(|app| Some(app.failed.is_some().into())),
+        ),
+        gauge(
+            "keepwarm_generation",
+            "Goes up by one with each reload",
+            None,
+            each(|app| Some(app.counts.as_ref()?.generation)),
+        ),
+        counter(
+            "keepwarm_worker_recycles",
+            "Workers that were replaced on purpose",
+            None,
+            reasons::<Recycled>(&picture.apps, |counts| &counts.recycles),
+        ),
+        counter(
+            "keepwarm_worker_deaths",
+            "Workers that ended and should not have",
+            None,
+            reasons::<Death>(&picture.apps, |counts| &counts.deaths),
+        ),
+    ]
+}
+
+/// By app and place: not by process, or every recycle would make a series. During a reload two workers have one place.
+fn memory(workers: &[WorkerPicture]) -> Vec<Row> {
+    let mut places: BTreeMap<(&str, u32, &str), u64> = BTreeMap::new();
+    for WorkerPicture { worker, .. } in workers {
+        let Some(memory) = worker.memory else { continue };
+        *places.entry((&worker.app, worker.number, "own")).or_default() += memory.own;
+        *places.entry((&worker.app, worker.number, "shared")).or_default() += memory.shared;
+    }
+    let row = |((app, number, kind), bytes): ((&str, u32, &str), u64)| Row {
+        labels: vec![("app", app.to_owned()), ("worker", number.to_string()), ("kind", kind.to_owned())],
+        value: Value::Count(bytes),
+    };
+    places.into_iter().map(row).collect()
+}
+
+fn reasons<R: Reason>(
+    apps: &[AppPicture],
+    counts: fn(&keepwarm_workers::supervisor::AppSnapshot) -> &keepwarm_workers::supervisor::Counts<R>,
+) -> Vec<Row> {
+    let known = apps.iter().filter_map(|app| Some((app, app.counts.as_ref()?)));
+    known
+        .flat_map(|(app, about)| {
+            counts(about)
+                .iter()
+                .map(|(why, count)| row(&app.name, "reason", why.name(), count))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn row(app: &str, label: &'static str, word: &str, count: u64) -> Row {
+    Row { labels: vec![("app", app.to_owned()), (label, word.to_owned())], value: Value::Count(count) }
+}
+
+fn listeners(listeners: &[ListenerPicture]) -> Vec<Family> {
+    let each = |value: fn(&ListenerTotals) -> u64| -> Vec<Row> {
+        let row = |listener: &ListenerPicture| Row {
+            labels: vec![("listener", listener.name.clone())],
+            value: Value::Count(value(&listener.totals)),
+        };
+        listeners.iter().map(row).collect()
+    };
+    vec![
+        gauge(
+            "keepwarm_open_connections",
+            "Connections of clients that are open",
+            None,
+            each(|totals| totals.open),
+        ),
+        counter(
+            "keepwarm_connections",
+            "Connections that were accepted",
+            None,
+            each(|totals| totals.accepted),
+        ),
+        counter(
+            "keepwarm_connections_refused",
+            "Connections that were closed at once, for their client had too many",
+            None,
+            each(|totals| totals.refused),
+        ),
+        counter("keepwarm_received", "Read from clients", Some(Unit::Bytes), each(|totals| totals.received)),
+        counter("keepwarm_sent", "Written to clients", Some(Unit::Bytes), each(|totals| totals.sent)),
+    ]
+}
+
+/// Counters with a word that says why.
+fn words() -> Vec<Family> {
+    let rows = |family: &counters::Family, label: &'static str| -> Vec<Row> {
+        family.values().iter().map(|(app, word, count)| row(app, label, word, *count)).collect()
+    };
+    vec![
+        counter(
+            "keepwarm_stalls",
+            "Stalls that were seen and removed",
+            None,
+            rows(&counters::STALLS, "kind"),
+        ),
+        counter(
+            "keepwarm_retries",
+            "Requests that were given to another worker",
+            None,
+            rows(&counters::RETRIES, "reason"),
+        ),
+        counter(
+            "keepwarm_refusals",
+            "Requests that Keepwarm itself answered with an error",
+            None,
+            rows(&counters::REFUSALS, "reason"),
+        ),
+    ]
+}
+
+fn about(picture: &Picture) -> Vec<Family> {
+    let one = |value| vec![Row { labels: Vec::new(), value }];
+    let started = picture.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let process = process::look();
+    let build =
+        vec![Row { labels: vec![("version", env!("CARGO_PKG_VERSION").to_owned())], value: Value::Count(1) }];
+    vec![
+        gauge(
+            "keepwarm_ready",
+            "1: requests are wanted; 0: starting or draining",
+            None,
+            one(Value::Count(picture.ready.into())),
+        ),
+        gauge("keepwarm_build_info", "The version that runs", None, build),
+        counter(
+            "keepwarm_log_lines_dropped",
+            "Lines of a log that its output did not take",
+            None,
+            one(Value::Count(counters::LOG_LINES_DROPPED.value())),
+        ),
+        gauge(
+            "process_start_time",
+            "When Keepwarm was started, since the beginning of 1970",
+            Some(Unit::Seconds),
+            one(Value::Amount(started.as_secs_f64())),
+        ),
+        counter(
+            "process_cpu",
+            "Time on processors, workers apart",
+            Some(Unit::Seconds),
+            one(Value::Amount(process.cpu)),
+        ),
+        gauge(
+            "process_resident_memory",
+            "Memory, workers apart",
+            Some(Unit::Bytes),
+            one(Value::Count(process.resident)),
+        ),
+        gauge(
+            "process_virtual_memory",
+            "Address space, workers apart",
+            Some(Unit::Bytes),
+            one(Value::Count(process.virtual_memory)),
+        ),
+        gauge("process_open_fds", "Open descriptors", None, one(Value::Count(process.files))),
+        gauge("process_max_fds", "Descriptors there may be", None, one(Value::Count(process.most_files))),
+        gauge("process_threads", "Threads", None, one(Value::Count(process.threads))),
+    ]
+}
+
+fn counter(name: &'static str, help: &'static str, unit: Option<Unit>, rows: Vec<Row>) -> Family {
+    Family { name, help, unit, kind: MetricType::Counter, rows }
+}
+
+fn gauge(name: &'static str, help: &'static str, unit: Option<Unit>, rows: Vec<Row>) -> Family {
+    Family { name, help, unit, kind: MetricType::Gauge, rows }
+}

@@ -1,0 +1,94 @@
+//! Which of the running Keepwarms a command means, and asking it.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::control::{self, Identity};
+use crate::{cli, complain, exit};
+
+/// A running Keepwarm.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) pid: u32,
+    name: String,
+}
+
+impl Instance {
+    /// The one that is meant; without any option the one that was started here.
+    ///
+    /// # Errors
+    /// None or several: said already, with the exit code that says so.
+    pub(crate) fn meant(which: &cli::Which) -> Result<Self, ExitCode> {
+        let pid = match which.pid_file.as_deref().map(read_pid) {
+            Some(Ok(pid)) => Some(pid),
+            Some(Err(message)) => return Err(fail(&message, exit::USAGE)),
+            None => which.pid,
+        };
+        let identities = match (&which.config, pid) {
+            (Some(config), _) => vec![Some(Identity::of_config(config))],
+            (None, Some(_)) => vec![None],
+            (None, None) => vec![
+                Some(Identity::of_config(Path::new("keepwarm.toml"))),
+                Some(Identity::of_directory(Path::new("."))),
+            ],
+        };
+        let mut found = Vec::new();
+        for identity in identities {
+            match control::find(identity, pid) {
+                Ok(more) => found.extend(more),
+                Err(error) => {
+                    return Err(fail(
+                        &format!("the running Keepwarms cannot be listed: {error}"),
+                        exit::FAILED,
+                    ));
+                }
+            }
+        }
+        Self::only(found)
+    }
+
+    fn only(mut found: Vec<(u32, String)>) -> Result<Self, ExitCode> {
+        match (found.pop(), found.is_empty()) {
+            (Some((pid, name)), true) => Ok(Self { pid, name }),
+            (None, _) => {
+                let others = listed(&control::find(None, None).unwrap_or_default());
+                let hint = match others.is_empty() {
+                    true => "none of yours is running".to_owned(),
+                    false => format!("running: process {others}; name one with --pid or --config"),
+                };
+                Err(fail(&format!("there is no Keepwarm that was started here ({hint})"), exit::FAILED))
+            }
+            (Some(last), false) => {
+                found.push(last);
+                let all = listed(&found);
+                let message = format!("several were started here (processes {all}); name one with --pid");
+                Err(fail(&message, exit::USAGE))
+            }
+        }
+    }
+
+    /// Asks it; gives what it says, or in words why it says nothing.
+    pub(crate) fn ask(&self, request: &str) -> Result<Value, String> {
+        control::ask(&self.name, request)
+            .map_err(|error| format!("process {} did not answer: {error}", self.pid))
+    }
+}
+
+fn listed(found: &[(u32, String)]) -> String {
+    found.iter().map(|(pid, _)| pid.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn fail(message: &str, status: u8) -> ExitCode {
+    complain(message);
+    ExitCode::from(status)
+}
+
+fn read_pid(file: &Path) -> Result<u32, String> {
+    let text =
+        std::fs::read_to_string(file).map_err(|error| format!("the pid file {}: {error}", file.display()))?;
+    text.trim()
+        .parse()
+        .map_err(|_| format!("the pid file {} holds no process id: {:?}", file.display(), text.trim()))
+}

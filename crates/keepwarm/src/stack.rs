@@ -1,0 +1,123 @@
+//! `keepwarm stack WORKER`: where a worker stands, in its own language's words. One half runs in the command, the other in the Keepwarm that has the worker.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use keepwarm_workers::supervisor::{Snapshot, WorkerSnapshot, WorkerState};
+use serde_json::{Value, json};
+
+use crate::find::Instance;
+use crate::view::View;
+use crate::{cli, complain, exit};
+
+/// Asks for the stack of a worker and prints it.
+pub(crate) fn stack(options: &cli::Stack) -> ExitCode {
+    let instance = match Instance::meant(&options.which) {
+        Ok(instance) => instance,
+        Err(status) => return status,
+    };
+    let answer = match instance.ask(&format!("stack {}", options.worker)) {
+        Ok(answer) => answer,
+        Err(message) => {
+            complain(&message);
+            return ExitCode::from(exit::FAILED);
+        }
+    };
+    let text = |member: &str| answer.get(member).and_then(Value::as_str).unwrap_or_default();
+    if answer.get("ok") != Some(&Value::Bool(true)) {
+        complain(text("message"));
+        return ExitCode::from(exit::FAILED);
+    }
+    match std::io::stdout().is_terminal() {
+        true => crate::print(&tame(text("stack"))),
+        false => crate::print(text("stack")),
+    }
+}
+
+/// What an app prints must not steer a terminal.
+fn tame(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => {
+                let _ = write!(out, "\\x{:02x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Answers `stack WORKER`.
+pub(crate) async fn answer(view: &View, worker: &str) -> Value {
+    let refused = |message: String| json!({ "ok": false, "message": message });
+    let snapshot = view.supervisor.snapshot().await;
+    let found = match find(&snapshot, worker) {
+        Ok(found) => found,
+        Err(message) => return refused(message),
+    };
+    let name = format!("worker {}/{}", found.app, found.number);
+    let Some(pid) = found.pid else {
+        return refused(format!("{name} has no process now: it is {}", found.state));
+    };
+    if !catches_quit(pid) {
+        return refused(format!(
+            "{name} (process {pid}) would be ended by SIGQUIT, and is not asked: what runs there prints no stack at it"
+        ));
+    }
+    match view.supervisor.stack(pid).await {
+        Some(printed) if !printed.is_empty() => {
+            json!({ "ok": true, "pid": pid, "stack": String::from_utf8_lossy(&printed) })
+        }
+        Some(_) => refused(format!(
+            "{name} (process {pid}) was asked, and printed nothing in time; what it prints later is in the log"
+        )),
+        None => refused(format!("{name} (process {pid}) has just ended")),
+    }
+}
+
+/// `APP/NUMBER` or a process id.
+fn find<'s>(snapshot: &'s Snapshot, wanted: &str) -> Result<&'s WorkerSnapshot, String> {
+    let workers = &snapshot.workers;
+    let by_pid =
+        wanted.parse().ok().and_then(|pid: u32| workers.iter().find(|worker| worker.pid == Some(pid)));
+    if let Some(found) = by_pid {
+        return Ok(found);
+    }
+    let place = wanted.rsplit_once('/').and_then(|(app, number)| Some((app, number.parse::<u32>().ok()?)));
+    let here = |worker: &&WorkerSnapshot| {
+        place.is_some_and(|(app, number)| *worker.app == *app && worker.number == number)
+    };
+    // During a reload a place has two: that which serves, or the newer one.
+    if let Some(found) = workers
+        .iter()
+        .filter(here)
+        .max_by_key(|worker| (worker.state == WorkerState::Ready, worker.generation))
+    {
+        return Ok(found);
+    }
+    let known: Vec<String> =
+        workers.iter().map(|worker| format!("{}/{}", worker.app, worker.number)).collect();
+    let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+    Err(format!("there is no worker {wanted:?}: a worker is APP/NUMBER or a process id ({known})"))
+}
+
+/// Whether the process has a handler for SIGQUIT: it ends one that has none (signal(7)).
+fn catches_quit(pid: u32) -> bool {
+    const QUIT: u64 = 1 << (3 - 1);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & QUIT != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_is_not_steered() {
+        assert_eq!(tame("a\tb\nc\x1b[2Jd\u{9b}"), "a\tb\nc\\x1b[2Jd\\x9b");
+    }
+}

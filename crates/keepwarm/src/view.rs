@@ -1,0 +1,159 @@
+//! The running parts, as far as somebody may look at them: what `keepwarm status`, the metrics and the health checks are made of.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use keepwarm_net::Remote;
+use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
+use keepwarm_workers::dispatch::{InHand, Links, WorkerActivity};
+use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
+
+use crate::readiness::Readiness;
+
+/// The parts.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) links: Arc<Links>,
+    pub(crate) supervisor: Supervisor,
+    /// The data-plane threads.
+    pub(crate) remotes: Vec<Remote>,
+    pub(crate) readiness: Readiness,
+    pub(crate) started: SystemTime,
+    begun: Instant,
+    served: ArcSwap<Served>,
+}
+
+/// What the present configuration serves.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    /// The apps, in the order of the configuration.
+    pub(crate) apps: Vec<String>,
+    /// The listeners, with the addresses they have.
+    pub(crate) listeners: Vec<(String, Vec<String>)>,
+}
+
+impl View {
+    pub(crate) fn new(
+        links: &Arc<Links>,
+        supervisor: &Supervisor,
+        remotes: &[Remote],
+        readiness: &Readiness,
+    ) -> Self {
+        Self {
+            links: Arc::clone(links),
+            supervisor: supervisor.clone(),
+            remotes: remotes.to_vec(),
+            readiness: readiness.clone(),
+            started: SystemTime::now(),
+            begun: Instant::now(),
+            served: ArcSwap::default(),
+        }
+    }
+
+    /// The configuration has changed.
+    pub(crate) fn set_served(&self, served: Served) {
+        self.served.store(Arc::new(served));
+    }
+
+    pub(crate) fn served(&self) -> Arc<Served> {
+        self.served.load_full()
+    }
+
+    /// Looks at everything, once.
+    pub(crate) async fn look(&self) -> Picture {
+        let snapshot = self.supervisor.snapshot().await;
+        let served = self.served();
+        let routes = meters::routes();
+        let apps = served.apps.iter().map(|name| self.app(name, &snapshot)).collect();
+        Picture {
+            started: self.started,
+            uptime: self.begun.elapsed(),
+            ready: self.readiness.is_ready(),
+            apps,
+            workers: workers(snapshot, self.links.activity()),
+            listeners: served.listeners.iter().map(listener).collect(),
+            routes: routes
+                .iter()
+                .map(|meter| RoutePicture { app: &meter.app, route: &meter.route, totals: meter.totals() })
+                .collect(),
+        }
+    }
+
+    fn app(&self, name: &str, snapshot: &Snapshot) -> AppPicture {
+        let app = self.links.app(name);
+        AppPicture {
+            name: name.to_owned(),
+            about: app.as_ref().and_then(|app| app.about()),
+            queue: app.map_or(0, |app| app.waiting()),
+            counts: snapshot.apps.iter().find(|app| &*app.app == name).cloned(),
+            failed: snapshot
+                .failed
+                .iter()
+                .find(|failed| &*failed.app == name)
+                .map(|failed| failed.reason.clone()),
+        }
+    }
+}
+
+/// Everything at one moment.
+#[derive(Debug)]
+pub(crate) struct Picture {
+    pub(crate) started: SystemTime,
+    pub(crate) uptime: Duration,
+    pub(crate) ready: bool,
+    pub(crate) apps: Vec<AppPicture>,
+    pub(crate) workers: Vec<WorkerPicture>,
+    pub(crate) listeners: Vec<ListenerPicture>,
+    pub(crate) routes: Vec<RoutePicture>,
+}
+
+#[derive(Debug)]
+pub(crate) struct AppPicture {
+    pub(crate) name: String,
+    /// Kind and language, once a worker has said so.
+    pub(crate) about: Option<String>,
+    /// Requests that wait for a worker.
+    pub(crate) queue: usize,
+    pub(crate) counts: Option<keepwarm_workers::supervisor::AppSnapshot>,
+    /// Why it was given up.
+    pub(crate) failed: Option<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct WorkerPicture {
+    pub(crate) worker: WorkerSnapshot,
+    /// The requests it holds, the oldest first.
+    pub(crate) in_hand: Vec<InHand>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ListenerPicture {
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<String>,
+    pub(crate) totals: ListenerTotals,
+}
+
+#[derive(Debug)]
+pub(crate) struct RoutePicture {
+    pub(crate) app: &'static str,
+    pub(crate) route: &'static str,
+    pub(crate) totals: RouteTotals,
+}
+
+fn workers(snapshot: Snapshot, mut activity: Vec<WorkerActivity>) -> Vec<WorkerPicture> {
+    let picture = |worker: WorkerSnapshot| {
+        let at = activity.iter().position(|activity| Some(activity.worker.pid) == worker.pid);
+        let in_hand = at.map(|at| activity.swap_remove(at).in_hand).unwrap_or_default();
+        WorkerPicture { worker, in_hand }
+    };
+    snapshot.workers.into_iter().map(picture).collect()
+}
+
+fn listener((name, addresses): &(String, Vec<String>)) -> ListenerPicture {
+    ListenerPicture {
+        name: name.clone(),
+        addresses: addresses.clone(),
+        totals: meters::listener(name).totals(),
+    }
+}

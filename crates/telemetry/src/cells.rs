@@ -1,0 +1,163 @@
+//! Numbers that the path of a request adds to: a plain load and store on a cell of the thread's own, no lock, and no cache line that two
+//! threads write. Whoever reads adds the threads' cells up, and may be one event late.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A number that one thread adds to and every thread may read.
+#[derive(Debug, Default)]
+pub struct Cell(AtomicU64);
+
+impl Cell {
+    /// Counts `count` more. Of two threads that add at once, one may be lost: see [`PerThread`].
+    #[inline]
+    pub fn add(&self, count: u64) {
+        // No read-modify-write: that is a locked instruction, and a cell has one writer.
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// The count.
+    #[must_use]
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A `T` for each data-plane thread, each on cache lines of its own.
+#[derive(Debug)]
+pub struct PerThread<T>(Box<[Apart<T>]>);
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+impl<T: Default> PerThread<T> {
+    /// As many as [`set_threads`] has said.
+    #[must_use]
+    pub fn new() -> Self {
+        Self((0..THREADS.load(Ordering::Relaxed).max(1)).map(|_| Apart::default()).collect())
+    }
+}
+
+impl<T: Default> Default for PerThread<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> PerThread<T> {
+    /// That of a thread, by its index; a thread that was not announced shares one with another.
+    #[must_use]
+    pub fn of(&self, thread: usize) -> &T {
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "there is at least one, and the index is below their number"
+        )]
+        &self.0[thread % self.0.len()].0
+    }
+
+    /// Those of all threads.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|apart| &apart.0)
+    }
+}
+
+static THREADS: AtomicUsize = AtomicUsize::new(1);
+
+/// Says how many data-plane threads there will be, before anything per thread is made. The largest number counts.
+pub fn set_threads(threads: usize) {
+    THREADS.fetch_max(threads, Ordering::Relaxed);
+}
+
+/// Upper bounds of the buckets of every [`Histogram`], in microseconds: 0.5 ms to 60 s.
+pub const BOUNDS_US: [u64; 16] = [
+    500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+const BUCKETS: usize = BOUNDS_US.len() + 1;
+
+/// Counts times by their length.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [Cell; BUCKETS],
+    sum_ns: Cell,
+}
+
+impl Histogram {
+    /// Counts one time.
+    #[inline]
+    pub fn observe(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let at = BOUNDS_US.iter().position(|bound| ns <= bound * 1000).unwrap_or(BOUNDS_US.len());
+        if let Some(bucket) = self.buckets.get(at) {
+            bucket.add(1);
+        }
+        self.sum_ns.add(ns);
+    }
+}
+
+/// Histograms of several threads together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Times {
+    /// How many, by the bounds of [`BOUNDS_US`]; the last has no bound. Not cumulative.
+    pub buckets: [u64; BUCKETS],
+    /// Of all, in nanoseconds.
+    pub sum_ns: u64,
+}
+
+impl Times {
+    /// Adds what a histogram has.
+    pub fn add(&mut self, histogram: &Histogram) {
+        self.buckets.iter_mut().zip(&histogram.buckets).for_each(|(sum, cell)| *sum += cell.value());
+        self.sum_ns = self.sum_ns.wrapping_add(histogram.sum_ns.value());
+    }
+
+    /// Adds what others have.
+    pub fn merge(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, more)| *sum += more);
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
+    }
+
+    /// How many in all.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_counted_below_its_bound() {
+        let histogram = Histogram::default();
+        for (micros, bucket) in
+            [(0, 0), (500, 0), (501, 1), (1_000, 1), (5_000, 3), (60_000_000, 15), (60_000_001, 16)]
+        {
+            let mut before = Times::default();
+            before.add(&histogram);
+            histogram.observe(Duration::from_micros(micros));
+            let mut after = Times::default();
+            after.add(&histogram);
+            assert_eq!(after.buckets[bucket], before.buckets[bucket] + 1, "{micros}");
+            assert_eq!(after.sum_ns, before.sum_ns + micros * 1000);
+            assert_eq!(after.count(), before.count() + 1);
+        }
+    }
+
+    #[test]
+    fn each_thread_adds_to_cells_of_its_own() {
+        set_threads(4);
+        let cells = PerThread::<Cell>::new();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let cells = &cells;
+                scope.spawn(move || (0..1000).for_each(|_| cells.of(thread).add(1)));
+            }
+        });
+        assert_eq!(cells.iter().map(Cell::value).sum::<u64>(), 4000);
+        cells.of(99).add(1);
+        assert_eq!(cells.iter().map(Cell::value).sum::<u64>(), 4001);
+    }
+}

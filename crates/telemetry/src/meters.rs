@@ -1,0 +1,238 @@
+//! What is measured of routes and listeners. A meter is made when the configuration that names it is taken up, and lives as long as the process, so that
+//! a reload loses no count; there are as many as routes and listeners were ever configured.
+
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::cells::{Cell, Histogram, PerThread, Times};
+
+/// Classes of statuses, as they are counted: `none` is a connection that ended before an answer.
+pub const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// What is measured of the requests of one route.
+#[derive(Debug)]
+pub struct RouteMeter {
+    /// The app, or nothing where none answers.
+    pub app: Box<str>,
+    /// The pattern of the route, as configured; nothing for requests without one.
+    pub route: Box<str>,
+    threads: PerThread<RouteCells>,
+}
+
+#[derive(Debug, Default)]
+struct RouteCells {
+    classes: [Cell; CLASSES.len()],
+    duration: Histogram,
+    queue: Histogram,
+    app: Histogram,
+    write: Histogram,
+}
+
+/// One request that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Finished {
+    /// The status; 0: none was sent.
+    pub status: u16,
+    /// From the first byte of the head to the last byte of the answer taken by the socket.
+    pub elapsed: Duration,
+    /// Where that went, when an app had it.
+    pub parts: Option<Parts>,
+}
+
+/// Where the time of a request went.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts {
+    /// It waited for a worker.
+    pub queue: Duration,
+    /// A worker had it.
+    pub app: Duration,
+    /// The rest of the answer was on its way to the client after that.
+    pub write: Duration,
+}
+
+/// What a route's requests have come to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RouteTotals {
+    /// Requests by [`CLASSES`].
+    pub classes: [u64; CLASSES.len()],
+    /// Whole times.
+    pub duration: Times,
+    /// Times in the queue.
+    pub queue: Times,
+    /// Times in the app.
+    pub app: Times,
+    /// Times of the writes.
+    pub write: Times,
+}
+
+impl RouteMeter {
+    /// Counts a request; on the data-plane thread of this index only.
+    pub fn count(&self, thread: usize, request: &Finished) {
+        let cells = self.threads.of(thread);
+        if let Some(class) = cells.classes.get(usize::from(request.status / 100)) {
+            class.add(1);
+        }
+        cells.duration.observe(request.elapsed);
+        if let Some(parts) = &request.parts {
+            cells.queue.observe(parts.queue);
+            cells.app.observe(parts.app);
+            cells.write.observe(parts.write);
+        }
+    }
+
+    /// All threads together.
+    #[must_use]
+    pub fn totals(&self) -> RouteTotals {
+        let mut totals = RouteTotals::default();
+        for cells in self.threads.iter() {
+            totals.classes.iter_mut().zip(&cells.classes).for_each(|(sum, cell)| *sum += cell.value());
+            totals.duration.add(&cells.duration);
+            totals.queue.add(&cells.queue);
+            totals.app.add(&cells.app);
+            totals.write.add(&cells.write);
+        }
+        totals
+    }
+}
+
+/// What is measured of the connections of one listener.
+#[derive(Debug)]
+pub struct ListenerMeter {
+    /// Its name in the configuration.
+    pub name: Box<str>,
+    threads: PerThread<ListenerCells>,
+}
+
+/// One thread's part of a [`ListenerMeter`].
+#[derive(Debug, Default)]
+pub struct ListenerCells {
+    /// Connections that were accepted.
+    pub accepted: Cell,
+    /// Those of them that have ended.
+    pub closed: Cell,
+    /// Connections turned away, for their client has too many.
+    pub refused: Cell,
+    /// Bytes read from clients.
+    pub received: Cell,
+    /// Bytes that sockets took for clients.
+    pub sent: Cell,
+}
+
+/// What a listener's connections have come to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ListenerTotals {
+    /// Accepted so far.
+    pub accepted: u64,
+    /// Open now.
+    pub open: u64,
+    /// Turned away.
+    pub refused: u64,
+    /// Bytes in.
+    pub received: u64,
+    /// Bytes out.
+    pub sent: u64,
+}
+
+impl ListenerMeter {
+    /// The cells of the data-plane thread of this index.
+    #[must_use]
+    pub fn of(&self, thread: usize) -> &ListenerCells {
+        self.threads.of(thread)
+    }
+
+    /// All threads together.
+    #[must_use]
+    pub fn totals(&self) -> ListenerTotals {
+        // First those that have ended: an end that is counted has its beginning counted.
+        let closed: u64 = self.threads.iter().map(|cells| cells.closed.value()).sum();
+        let sum = |cell: fn(&ListenerCells) -> &Cell| -> u64 {
+            self.threads.iter().map(|cells| cell(cells).value()).sum()
+        };
+        let accepted = sum(|cells| &cells.accepted);
+        ListenerTotals {
+            accepted,
+            open: accepted.saturating_sub(closed),
+            refused: sum(|cells| &cells.refused),
+            received: sum(|cells| &cells.received),
+            sent: sum(|cells| &cells.sent),
+        }
+    }
+}
+
+/// The meter of a route, made when there is none yet.
+#[must_use]
+pub fn route(app: &str, route: &str) -> &'static RouteMeter {
+    lock(&ROUTES).entry((app.into(), route.into())).or_insert_with(|| {
+        Box::leak(Box::new(RouteMeter { app: app.into(), route: route.into(), threads: PerThread::new() }))
+    })
+}
+
+/// The meters of all routes, in the order of their names.
+#[must_use]
+pub fn routes() -> Vec<&'static RouteMeter> {
+    lock(&ROUTES).values().copied().collect()
+}
+
+/// The meter of a listener, made when there is none yet.
+#[must_use]
+pub fn listener(name: &str) -> &'static ListenerMeter {
+    lock(&LISTENERS).entry(name.into()).or_insert_with(|| {
+        Box::leak(Box::new(ListenerMeter { name: name.into(), threads: PerThread::new() }))
+    })
+}
+
+/// A meter that is in no list, for what is not part of the service.
+#[must_use]
+pub fn unlisted() -> &'static ListenerMeter {
+    static UNLISTED: LazyLock<ListenerMeter> =
+        LazyLock::new(|| ListenerMeter { name: "".into(), threads: PerThread::new() });
+    &UNLISTED
+}
+
+/// The meters of all listeners, in the order of their names.
+#[must_use]
+pub fn listeners() -> Vec<&'static ListenerMeter> {
+    lock(&LISTENERS).values().copied().collect()
+}
+
+type Routes = BTreeMap<(Box<str>, Box<str>), &'static RouteMeter>;
+static ROUTES: Mutex<Routes> = Mutex::new(BTreeMap::new());
+static LISTENERS: Mutex<BTreeMap<Box<str>, &'static ListenerMeter>> = Mutex::new(BTreeMap::new());
+
+fn lock<T>(meters: &Mutex<T>) -> MutexGuard<'_, T> {
+    meters.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_counted_by_class() {
+        let meter = route("classes", "/*");
+        for status in [0, 101, 200, 299, 404, 503, 600, 999] {
+            meter.count(0, &Finished { status, elapsed: Duration::from_millis(1), parts: None });
+        }
+        let totals = meter.totals();
+        assert_eq!(totals.classes, [1, 1, 2, 0, 1, 1]);
+        assert_eq!((totals.duration.count(), totals.queue.count()), (8, 0));
+    }
+
+    #[test]
+    fn a_meter_is_found_again() {
+        assert!(std::ptr::eq(route("again", "/x"), route("again", "/x")));
+        assert!(routes().iter().any(|meter| &*meter.app == "again" && &*meter.route == "/x"));
+        assert!(std::ptr::eq(listener("again"), listener("again")));
+    }
+
+    #[test]
+    fn open_connections_are_those_that_have_not_ended() {
+        let meter = listener("open");
+        meter.of(0).accepted.add(3);
+        meter.of(0).closed.add(1);
+        meter.of(0).received.add(10);
+        let totals = meter.totals();
+        assert_eq!((totals.accepted, totals.open, totals.received), (3, 2, 10));
+    }
+}

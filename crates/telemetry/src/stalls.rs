@@ -1,0 +1,112 @@
+//! Stalls that Keepwarm sees and removes: waits that cost much, and that nothing reports because nothing fails. Each is counted, and the first of each
+//! kind and app is a line in the log that says what to do about it.
+
+use crate::counters;
+
+/// What was removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stall {
+    /// A client of HTTP/1.0 reads until the connection ends, and the app's answer did not say that it ends.
+    CloseAdded,
+    /// A client held its body back for a `100 Continue`.
+    ExpectationUnanswered,
+    /// The head of an answer came in several pieces: each a packet, and a wake-up, of its own.
+    HeadInPieces,
+    /// The app's processes end after one request: each request pays for a start.
+    BootPerRequest,
+}
+
+/// All of them.
+pub const ALL: [Stall; 4] =
+    [Stall::CloseAdded, Stall::ExpectationUnanswered, Stall::HeadInPieces, Stall::BootPerRequest];
+
+impl Stall {
+    /// A stable name, for the counter and the log.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::CloseAdded => "close_added",
+            Self::ExpectationUnanswered => "expectation_unanswered",
+            Self::HeadInPieces => "head_in_pieces",
+            Self::BootPerRequest => "boot_per_request",
+        }
+    }
+
+    /// What was seen, and what to do.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::CloseAdded => {
+                "a client of HTTP/1.0 waits for the end of the connection, and the app's answer does not close it: Keepwarm does. \
+                 Have the client (ab, an old proxy, a health check) speak HTTP/1.1 or send `Connection: keep-alive`; another server in front of this app \
+                 would have to close, too"
+            }
+            Self::ExpectationUnanswered => {
+                "a client holds its body back until it gets `100 Continue`: Keepwarm sends it as soon as the app reads. Where nobody does, curl and PHP wait for \
+                 a second; `Expect:` (an empty field) in the client turns it off"
+            }
+            Self::HeadInPieces => {
+                "the app's server writes the head of its answer in several pieces, each a packet of its own: Keepwarm sends one. Have it buffer the head, or set \
+                 TCP_NODELAY together with one write"
+            }
+            Self::BootPerRequest => {
+                "the app's processes end after one request, so that each request pays for a start: keep the process (raise `max_requests`, do not exit after \
+                 an answer)"
+            }
+        }
+    }
+}
+
+/// Counts a stall of this app; the first of its kind is said in the log.
+pub fn note(app: &str, stall: Stall) {
+    if counters::STALLS.count(app, stall.name()) == 1 {
+        tracing::warn!(app, stall = stall.name(), "{} (said once)", stall.advice());
+    }
+}
+
+/// The stalls of one request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stalls(u8);
+
+impl Stalls {
+    /// Adds one.
+    pub fn insert(&mut self, stall: Stall) {
+        self.0 |= 1 << stall as u8;
+    }
+
+    /// Whether there was none, as usual.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = Stall> {
+        ALL.into_iter().filter(move |stall| self.0 & (1 << *stall as u8) != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stalls_are_a_set() {
+        let mut stalls = Stalls::default();
+        assert!(stalls.is_empty());
+        stalls.insert(Stall::HeadInPieces);
+        stalls.insert(Stall::CloseAdded);
+        stalls.insert(Stall::CloseAdded);
+        assert_eq!(stalls.iter().collect::<Vec<_>>(), [Stall::CloseAdded, Stall::HeadInPieces]);
+    }
+
+    #[test]
+    fn each_stall_has_a_name_and_says_what_to_do() {
+        let names: std::collections::BTreeSet<&str> = ALL.iter().map(|stall| stall.name()).collect();
+        assert_eq!(names.len(), ALL.len());
+        for stall in ALL {
+            assert!(stall.advice().len() > 40);
+            note("advised", stall);
+            assert_eq!(counters::STALLS.value(stall.name()), 1);
+        }
+    }
+}

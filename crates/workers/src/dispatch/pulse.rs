@@ -1,0 +1,75 @@
+//! Whether an app can take a request: asked through the wire, as a request would come.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use super::app::App;
+use super::link::Link;
+
+/// What asking an app's workers has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pulse {
+    /// A worker answered, after this time.
+    Answered(Duration),
+    /// None answered, and so many are at work on requests: their turn to answer comes after those.
+    Busy(usize),
+    /// None of so many answered in time, and they have nothing to do.
+    Silent(usize),
+    /// There is no worker; why, when the app was given up.
+    NoWorker(Option<Arc<str>>),
+}
+
+impl Pulse {
+    /// Whether a request would find a worker.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        matches!(self, Self::Answered(_) | Self::Busy(_))
+    }
+}
+
+impl App {
+    /// Asks all workers that take requests for a sign of life, and waits for the first for at most `bound`.
+    pub async fn pulse(&self, bound: Duration) -> Pulse {
+        let begun = Instant::now();
+        loop {
+            let (links, failed) = self.serving();
+            let pulse = match links.is_empty() {
+                true => Pulse::NoWorker(failed),
+                false => ask(&links, begun, bound).await,
+            };
+            // Asked on its way out, while another took its place: that one counts.
+            let news =
+                || self.serving().0.iter().any(|link| !links.iter().any(|asked| Arc::ptr_eq(asked, link)));
+            if pulse.is_good() || begun.elapsed() >= MOST * bound || !news() {
+                return pulse;
+            }
+        }
+    }
+
+    fn serving(&self) -> (Vec<Arc<Link>>, Option<Arc<str>>) {
+        let state = self.state();
+        (state.queue.serving().cloned().collect(), state.failed.clone())
+    }
+}
+
+/// How many times the bound it may take, when workers come and go while they are asked.
+const MOST: u32 = 3;
+
+async fn ask(links: &[Arc<Link>], begun: Instant, bound: Duration) -> Pulse {
+    let (answered, mut answers) = mpsc::channel(1);
+    for link in links {
+        link.ask(answered.clone());
+    }
+    // Those that have died drop theirs: without any left there is nothing to wait for.
+    drop(answered);
+    if let Ok(Some(())) = timeout(bound, answers.recv()).await {
+        return Pulse::Answered(begun.elapsed());
+    }
+    match links.iter().filter(|link| link.is_at_work()).count() {
+        0 => Pulse::Silent(links.len()),
+        busy => Pulse::Busy(busy),
+    }
+}

@@ -1,0 +1,281 @@
+//! `keepwarm status` and `keepwarm stack`: what a person at a terminal sees, and what a script gets.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use keepwarm_tests::process::{alive, wait_until};
+use keepwarm_tests::{Server, get, keepwarm, process, python, tools};
+use rustix::process::Signal;
+use serde_json::Value;
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn config(workers: u32, more: &str) -> String {
+    format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\npath = \"/*\"\napp = \"app\"\n[app.app]\n\
+         entry = \"wsgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = {workers}\n\
+         env = {{ COUNT_FILE = \"@DIR@/count\" }}\n{more}\n"
+    )
+}
+
+fn start(workers: u32) -> Server {
+    Server::start(&config(workers, "")).warm("/pong")
+}
+
+/// Runs `keepwarm ARGUMENTS` in a folder, without a terminal.
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    tools::run(Command::new(keepwarm()).args(arguments).current_dir(folder), LONG)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn json(server: &Server) -> Value {
+    let output = run(server.folder(), &["status", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&output.stdout)))
+}
+
+/// Waits until the status is as wanted.
+#[track_caller]
+fn wait_for(server: &Server, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let mut seen = Value::Null;
+    wait_until(what, LONG, || {
+        seen = json(server);
+        wanted(&seen)
+    });
+    seen
+}
+
+#[test]
+fn the_table_shows_apps_workers_and_listeners_without_colours() {
+    let server = start(2);
+    let mut client = server.client();
+    client.ask(get("/pong"));
+    wait_for(&server, "both workers serve", |status| status["apps"][0]["workers"]["serving"] == 2);
+    let output = run(server.folder(), &["status"]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!shown.contains('\x1b'), "{shown}");
+    let first = shown.lines().next().expect("a heading");
+    assert!(
+        first.starts_with(&format!(
+            "keepwarm {}   process {}   up ",
+            env!("CARGO_PKG_VERSION"),
+            server.pid()
+        )),
+        "{first}"
+    );
+    assert!(first.ends_with("generation 1   ready"), "{first}");
+    for begin in ["APP ", "app   2/2 ", "WORKER ", "app/1 ", "app/2 ", "LISTENER ", "main "] {
+        assert!(shown.lines().any(|line| line.starts_with(begin)), "{begin}\n{shown}");
+    }
+    let address = format!("http://{}", server.address());
+    assert!(shown.lines().any(|line| line.starts_with("main ") && line.ends_with(&address)), "{shown}");
+}
+
+/// The shape of docs/operate/status.md: every member it names is there.
+#[test]
+fn the_json_has_what_the_page_says() {
+    let server = start(1);
+    let mut client = server.client();
+    client.send(get("/sleep?ms=25000"));
+    let status = wait_for(&server, "the worker is at work", |status| {
+        status["workers"][0]["doing"][0]["route"] == "/*" && !status["workers"][0]["memory"].is_null()
+    });
+    let page =
+        std::fs::read_to_string(keepwarm_tests::root().join("docs/operate/status.md")).expect("the page");
+    let named = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let mut count = 0;
+    for path in named.filter(|path| path.starts_with('/')) {
+        let seen = status.pointer(path);
+        assert!(seen.is_some(), "{path}\n{status:#}");
+        count += 1;
+    }
+    assert!(count > 25, "only {count} members are described");
+    let doing = &status["workers"][0]["doing"][0];
+    assert_eq!((&doing["method"], doing["request_id"].as_str().map(str::len)), (&"GET".into(), Some(32)));
+    assert!(doing["seconds"].as_f64().is_some_and(|age| age >= 0.0), "{doing}");
+    assert_eq!(status["workers"][0]["pid"], server.workers()[0]);
+    assert_eq!(status["listeners"][0]["addresses"][0], format!("http://{}", server.address()));
+    assert!(status["open_connections"].as_u64() >= Some(1), "{status:#}");
+}
+
+#[test]
+fn what_a_worker_is_doing_is_shown_with_its_route_and_age() {
+    let server = start(1);
+    let mut client = server.client();
+    client.send(get("/sleep?ms=25000"));
+    let mut other = server.client();
+    other.send(get("/pong"));
+    wait_for(&server, "one works, one waits", |status| {
+        status["workers"][0]["doing"][0]["route"] == "/*" && status["apps"][0]["queue"] == 1
+    });
+    let shown = text(&run(server.folder(), &["status"]).stdout);
+    assert!(shown.lines().any(|line| line.starts_with("app/1 ") && line.contains("GET /* ")), "{shown}");
+}
+
+#[test]
+fn a_death_is_counted_and_the_last_one_told() {
+    let server = start(1);
+    process::signal(server.workers()[0], Signal::KILL);
+    let status = wait_for(&server, "the death is counted and the next worker ready", |status| {
+        status["apps"][0]["deaths"]["signal"] == 1 && status["apps"][0]["workers"]["serving"] == 1
+    });
+    let death = &status["apps"][0]["last_death"];
+    assert_eq!((&death["worker"], &death["kind"]), (&1.into(), &"signal".into()));
+    let shown = text(&run(server.folder(), &["status"]).stdout);
+    assert!(shown.contains("SIGKILL") && shown.contains(" ago"), "{shown}");
+}
+
+#[test]
+fn none_is_1_and_several_are_2() {
+    let server = start(1);
+    let none = run(Path::new("/"), &["status"]);
+    assert_eq!(none.status.code(), Some(1));
+    let said = text(&none.stderr);
+    assert!(
+        said.contains("no Keepwarm that was started here") && said.contains(&server.pid().to_string()),
+        "{said}"
+    );
+    let by_pid = run(Path::new("/"), &["status", "--json", "--pid", &server.pid().to_string()]);
+    assert_eq!(by_pid.status.code(), Some(0), "{}", text(&by_pid.stderr));
+    // Another one of the same configuration file: its port is any free one.
+    let again = Command::new(keepwarm())
+        .args(["run", "--config"])
+        .arg(server.folder().join("keepwarm.toml"))
+        .current_dir(server.folder())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let _ended = Ended(again);
+    wait_until("two run", LONG, || run(server.folder(), &["status"]).status.code() == Some(2));
+    let several = run(server.folder(), &["status"]);
+    assert!(text(&several.stderr).contains("several were started here"), "{}", text(&several.stderr));
+}
+
+/// A process that ends with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn watching_into_a_pipe_goes_on_until_keepwarm_ends() {
+    let server = start(1);
+    let watch = Command::new(keepwarm())
+        .args(["status", "--watch", "--json"])
+        .current_dir(server.folder())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut watch = Ended(watch);
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(watch.0.stdout.take().expect("piped")));
+    for _ in 0..2 {
+        let line = lines.next().expect("another second").expect("a line");
+        let status: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        assert_eq!(status["pid"], server.pid());
+    }
+    server.signal(Signal::TERM);
+    wait_until("the watch ends", LONG, || watch.0.try_wait().expect("wait").is_some());
+    assert_eq!(watch.0.wait().expect("ended").code(), Some(1));
+}
+
+/// A terminal, made by Python: prints what the command wrote, and its exit code in the last line.
+const TERMINAL: &str = r#"
+import os, pty, select, sys, time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp(sys.argv[3], sys.argv[3:])
+seen, wanted, key, pressed, end = b"", sys.argv[1].encode(), sys.argv[2].encode(), False, time.monotonic() + 30
+while time.monotonic() < end:
+    if select.select([terminal], [], [], 0.1)[0]:
+        try:
+            more = os.read(terminal, 65536)
+        except OSError:
+            break
+        if not more:
+            break
+        seen += more
+    if not pressed and seen.count(wanted) >= 2:
+        os.write(terminal, key)
+        pressed = True
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+sys.stdout.buffer.write(seen + b"\nexit %d\n" % status)
+"#;
+
+/// Watches on a terminal until the screen was cleared twice, and presses a key.
+fn watched(server: &Server, key: &str, no_color: &str) -> String {
+    let mut command = Command::new(python());
+    command.args(["-c", TERMINAL, "\x1b[H\x1b[2J", key]).arg(keepwarm()).args(["status", "--watch"]);
+    tools::run_ok(command.env("NO_COLOR", no_color).current_dir(server.folder()), Duration::from_secs(60))
+}
+
+#[test]
+fn a_terminal_gets_colours_a_cleared_screen_and_an_end_by_key() {
+    let server = start(1);
+    for key in ["q", "\x03"] {
+        let seen = watched(&server, key, "");
+        assert!(seen.contains("\x1b[32mready\x1b[0m") && seen.ends_with("\nexit 0\n"), "{seen:?}");
+    }
+    let plain = watched(&server, "q", "1");
+    assert!(
+        !plain.contains("\x1b[32m") && plain.contains("ready") && plain.ends_with("\nexit 0\n"),
+        "{plain:?}"
+    );
+}
+
+#[test]
+fn a_stack_shows_where_a_worker_stands() {
+    let server = start(1);
+    let mut client = server.client();
+    client.send(get("/sleep?ms=25000"));
+    wait_for(&server, "the worker is at work", |status| status["workers"][0]["doing"][0]["route"] == "/*");
+    let pid = server.workers()[0].to_string();
+    for worker in ["app/1", &pid] {
+        let mark = server.mark();
+        let output = run(server.folder(), &["stack", worker]);
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(shown.contains("wsgi_app.py") && shown.contains("in sleep"), "{shown}");
+        server.wait_for_log_after(mark, "in sleep", LONG);
+    }
+    assert_eq!(server.workers(), [pid.parse::<u32>().expect("a number")], "it goes on");
+}
+
+#[test]
+fn a_worker_that_does_not_exist_is_told_with_those_that_do() {
+    let server = start(1);
+    for worker in ["app/7", "1", "nothing", "app/"] {
+        let output = run(server.folder(), &["stack", worker]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("there is no worker") && said.contains("app/1"), "{said}");
+    }
+}
+
+/// SIGQUIT ends a process that does not know it: a question must not be deadly.
+#[test]
+fn a_worker_that_would_die_of_it_is_not_asked() {
+    let server = Server::start(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[app.liar]\ncommand = [\"@PYTHON@\", \"@APPS@/liar.py\", \"1\"]\n\
+         kind = \"wsgi\"\nworkers = 1\n",
+    );
+    let pid =
+        json(&server)["workers"][0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a pid");
+    let output = run(server.folder(), &["stack", "liar/1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("would be ended by SIGQUIT"), "{}", text(&output.stderr));
+    assert!(alive(pid));
+}

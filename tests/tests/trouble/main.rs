@@ -1,0 +1,228 @@
+//! Much trouble in little time: clients of all kinds, while workers are killed, die of what they are asked, hang, leak and print, and while Keepwarm is
+//! reloaded, upgraded and scaled. An oracle then reads what the clients saw, what the application wrote into its book, and the logs: no request may be
+//! lost, none doubled, none answered with another's answer, but for what `docs/operate/requests.md` allows, each with its reason in the log.
+//!
+//! What is asked and done follows from a seed; when it fails, the command that does it again is printed. `TROUBLE_SECONDS` makes it longer.
+//! Nothing is judged by how long it took: a slow machine sees fewer requests and more refusals, each of which needs its record as well.
+
+mod clients;
+mod oracle;
+mod seed;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::{Client, Server, get};
+use rustix::process::Signal;
+
+use clients::{KINDS, Seen};
+use seed::Random;
+
+const LONG: Duration = Duration::from_secs(120);
+const SEED: u64 = 20_260_101;
+const SECONDS: u64 = 15;
+
+/// Three apps: one request at a time, threads, and many at once.
+const APPS: [&str; 3] = ["one", "threads", "many"];
+
+const CONFIG: &str = r#"
+[server]
+pid_file = "@DIR@/pid"
+log = { file = "@DIR@/log" }
+shutdown_grace = "30s"
+[listen.main]
+bind = "127.0.0.1:0"
+access_log = { file = "@DIR@/access" }
+[[listen.main.route]]
+path = "/one/*"
+strip_prefix = true
+app = "one"
+[[listen.main.route]]
+path = "/threads/*"
+strip_prefix = true
+app = "threads"
+[[listen.main.route]]
+path = "/many/*"
+strip_prefix = true
+app = "many"
+[app.one]
+entry = "trouble_app:application"
+workers = { min = 1, max = 3 }
+@COMMON@
+[app.threads]
+entry = "trouble_app:application"
+workers = 2
+threads = 4
+@COMMON@
+[app.many]
+entry = "trouble_app:asgi"
+workers = 2
+@COMMON@
+"#;
+
+const COMMON: &str = r#"directory = "@APPS@"
+interpreter = "@PYTHON@"
+env = { DIR = "@DIR@" }
+request_timeout = "2s"
+queue_timeout = "20s"
+drain_timeout = "10s"
+start_retries = 1000
+max_requests = 300
+max_memory = "100MiB"
+kill_memory = "200MiB"
+"#;
+
+#[test]
+fn nothing_is_lost_and_nothing_is_doubled() {
+    let seed = number("TROUBLE_SEED", SEED);
+    let seconds = number("TROUBLE_SECONDS", SECONDS);
+    println!("TROUBLE_SEED={seed} TROUBLE_SECONDS={seconds} cargo test -p keepwarm-tests --test trouble");
+    let service = Service::start();
+    let seen = trouble(&service, seed, Duration::from_secs(seconds));
+    service.all_apps_serve();
+    service.end();
+    let verdict = oracle::Evidence::read(service.folder(), seen).judge();
+    println!("{}", verdict.summary);
+    assert!(verdict.faults.is_empty(), "{}\n{}", verdict.faults.join("\n"), verdict.summary);
+    assert!(verdict.answered > 0, "nothing was served\n{}", verdict.summary);
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}: a whole number, not {text:?}")),
+        Err(_) => default,
+    }
+}
+
+/// Clients until the time is over, and trouble meanwhile; what the clients saw.
+fn trouble(service: &Service, seed: u64, time: Duration) -> Vec<Seen> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = KINDS
+            .iter()
+            .enumerate()
+            .map(|(number, kind)| {
+                let (address, stop) = (service.server.address(), &stop);
+                scope.spawn(move || clients::run(*kind, address, number as u64, seed, stop))
+            })
+            .collect();
+        let mut random = Random::new(seed, 1000);
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            service.make_trouble(&mut random);
+            // The pace of trouble, not a wait for anything.
+            std::thread::sleep(Duration::from_millis(random.below(700)));
+        }
+        stop.store(true, Ordering::Relaxed);
+        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
+    })
+}
+
+/// A Keepwarm whose process may be followed by another.
+struct Service {
+    server: Server,
+    binary: PathBuf,
+}
+
+impl Service {
+    fn start() -> Self {
+        let mut binary = PathBuf::new();
+        let server = Server::start_as(&CONFIG.replace("@COMMON@", COMMON), |folder| {
+            binary = folder.join("keepwarm");
+            std::fs::copy(keepwarm_tests::keepwarm(), &binary).expect("a copy of the binary");
+            binary.clone()
+        });
+        let service = Self { server, binary };
+        wait_until("the pid file", LONG, || service.pid().is_some());
+        service.all_apps_serve();
+        service
+    }
+
+    fn folder(&self) -> &Path {
+        self.server.folder()
+    }
+
+    /// The process that is the service now.
+    fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(self.folder().join("pid")).ok()?.trim().parse().ok()
+    }
+
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(self.folder().join("log")).unwrap_or_default()).into_owned()
+    }
+
+    #[track_caller]
+    fn all_apps_serve(&self) {
+        for app in APPS {
+            wait_until(&format!("{app} serves"), LONG, || {
+                let mut client = Client::connect(self.server.address()).patient(LONG);
+                client.ask(get(&format!("/{app}/work?id=0&ms=0"))).status == 200
+            });
+        }
+    }
+
+    fn make_trouble(&self, random: &mut Random) {
+        let Some(pid) = self.pid() else { return };
+        match random.below(20) {
+            0..8 => self.kill_a_worker(pid, random),
+            8..12 => self.reload(pid),
+            12..14 => process::signal(pid, Signal::TTIN),
+            14..16 => process::signal(pid, Signal::TTOU),
+            16..18 => self.upgrade(pid),
+            _ => {}
+        }
+    }
+
+    fn kill_a_worker(&self, pid: u32, random: &mut Random) {
+        let mut workers = process::descendants(pid);
+        workers.retain(|&pid| process::command(pid).contains("-m keepwarm"));
+        workers.sort_unstable();
+        if let Some(&worker) = workers.get(random.below(workers.len().max(1) as u64) as usize) {
+            process::signal(worker, Signal::KILL);
+        }
+    }
+
+    /// Reloads, and waits until that has come to an end, one way or the other.
+    fn reload(&self, pid: u32) {
+        let ends = |log: &str| log.matches("reloaded").count() + log.matches("not reloaded").count();
+        let before = ends(&self.log());
+        process::signal(pid, Signal::HUP);
+        wait_until("the reload is over", LONG, || ends(&self.log()) > before);
+    }
+
+    /// Upgrades, and waits until another process is the service.
+    fn upgrade(&self, old: u32) {
+        process::signal(old, Signal::USR2);
+        wait_until("another process is the service", LONG, || self.pid().is_some_and(|pid| pid != old));
+    }
+
+    /// Ends the service, and waits until nothing of it is left.
+    fn end(&self) {
+        if let Some(pid) = self.pid() {
+            process::signal(pid, Signal::TERM);
+        }
+        wait_until("nothing is left", LONG, || processes(&self.binary).is_empty());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        for pid in processes(&self.binary) {
+            process::signal(pid, Signal::KILL);
+        }
+    }
+}
+
+/// Every process that runs this binary.
+fn processes(binary: &Path) -> Vec<u32> {
+    let name = binary.to_string_lossy().into_owned();
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let all = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let runs_it = |pid: &u32| {
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        exe.to_string_lossy().starts_with(&name) && process::alive(*pid)
+    };
+    all.filter(runs_it).collect()
+}
