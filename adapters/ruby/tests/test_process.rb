@@ -358,6 +358,28 @@ class EntryTest < Minitest::Test
     assert_equal "classic", served(source, "shop.rb")
   end
 
+  def test_an_application_with_a_gemfile_gets_the_gems_of_its_bundle
+    Dir.mktmpdir do |folder|
+      File.write(File.join(folder, "Gemfile"), "gem 'rack'\n")
+      File.write(File.join(folder, "config.ru"), <<~'RUBY')
+        begin
+          require "sinatra/base"
+        rescue LoadError
+          sinatra = "none"
+        end
+        run ->(env) { [200, {}, ["rack #{Rack.release[0]}, sinatra #{sinatra.inspect}, bundler #{defined?(Bundler).inspect}"]] }
+      RUBY
+      Worker.with("config.ru", directory: folder) do |worker|
+        assert_equal 'rack 2, sinatra "none", bundler "constant"', worker.get("/").body
+      end
+      File.write(File.join(folder, "Gemfile"), "gem 'no_such_gem_as_this'\n")
+      Worker.with("config.ru", directory: folder, hello: false) do |worker|
+        assert_operator worker.wait, :>, 0
+        assert_includes worker.log, "no_such_gem_as_this"
+      end
+    end
+  end
+
   def test_wrong_options
     Worker.with("app.rb", "--threads", "0", hello: false) { |worker| assert_equal [1, true], [worker.wait, worker.log.include?("--threads takes a number")] }
     Worker.with("--what", hello: false) { |worker| assert_equal [1, true], [worker.wait, worker.log.include?("usage: keepwarm-worker ENTRY")] }
