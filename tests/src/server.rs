@@ -114,6 +114,13 @@ impl Server {
         server
     }
 
+    /// Waits until it listens, after [`Server::spawn`].
+    #[track_caller]
+    pub fn listening(mut self) -> Self {
+        self.wait_for_address();
+        self
+    }
+
     /// Waits until this many requests in a row for `path` were answered with less than 500.
     #[track_caller]
     pub fn warm(self, path: &str) -> Self {

@@ -226,8 +226,9 @@ mod tests {
         for asked in ["app", "app.NAME", "[app.shop]"] {
             let text = explain(asked).unwrap();
             assert!(text.contains("  workers "), "{asked}: {text}");
-            assert!(text.contains("Not served by this version yet: "), "{text}");
         }
+        let text = explain("listen").unwrap();
+        assert!(text.contains("Not served by this version yet: "), "{text}");
     }
 
     #[test]

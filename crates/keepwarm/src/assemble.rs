@@ -6,15 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Action, App, Config, Limits, Listen, LogFormat, LogLevel, Program, Workers};
+use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program, Workers};
 use keepwarm_edge::{
     AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
     Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
-use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::{AppSpec, Credentials, Limit, ProcessSettings, Recycling, Scaling};
+use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
+use keepwarm_workers::supervisor::{
+    AppSpec, Contact, Credentials, Limit, ProcessSettings, Recycling, Scaling,
+};
 
 use crate::language;
 
@@ -49,6 +51,10 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
         directory: app.directory.clone(),
         env,
         process: process(app),
+        contact: match server(app) {
+            Some(_) => Contact::Server,
+            None => Contact::Wire,
+        },
         preload: app.preload,
         workers: workers(app),
         boot_timeout: app.boot_timeout,
@@ -182,7 +188,19 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
         request_timeout: app.request_timeout,
         slow_log: app.slow_log,
         workers: workers(app),
+        server: server(app),
     }
+}
+
+/// How the workers of an app are spoken to that are servers by themselves.
+fn server(app: &App) -> Option<ServerPolicy> {
+    /// An event loop takes many; what bounds it is the memory of that many requests.
+    const CONCURRENCY: usize = 1000;
+    (app.kind == Some(AppKind::Http)).then(|| ServerPolicy {
+        protocol: Protocol::Http,
+        concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
+        health: app.health.clone(),
+    })
 }
 
 /// What clients may do on a listener's connections.

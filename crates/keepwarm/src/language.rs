@@ -24,7 +24,7 @@ pub(crate) fn start(app: &App) -> io::Result<Start> {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
         Some(AppKind::Rack) => ruby(app),
         Some(AppKind::Php) => php(app),
-        // The configuration refuses the kinds that are not served.
+        // A program that serves by itself. The configuration refuses the kinds that are not served.
         Some(AppKind::FastCgi | AppKind::Http) => {
             Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() })
         }

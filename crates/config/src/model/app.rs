@@ -45,6 +45,8 @@ pub struct App {
     pub drain_timeout: Duration,
     /// Failed starts in a row before the app is given up. 0: never tried again.
     pub start_retries: u32,
+    /// The path that a server is asked for to see whether it is well. `None`: any answer will do.
+    pub health: Option<String>,
     /// A worker is replaced after about so many requests. `None`: never for that.
     pub max_requests: Option<u32>,
     /// A worker is replaced after about so long. `None`: never for that.
@@ -81,7 +83,7 @@ pub struct ProcessLimits {
 pub enum Program {
     /// What the language's adapter loads: `package.module:name`, or a file.
     Entry(String),
-    /// A whole command line that speaks the worker wire on `KEEPWARM_FD` by itself; never empty.
+    /// A whole command line; never empty. It serves HTTP, or speaks the worker wire on `KEEPWARM_FD` by itself.
     Command(Vec<String>),
 }
 
@@ -143,6 +145,7 @@ impl App {
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,
+            health: None,
             max_requests: None,
             max_age: None,
             max_memory: None,

@@ -9,8 +9,8 @@ use crate::model::{App, AppKind, Program, Server};
 use crate::php::returns_app;
 use crate::raw::{Span, Table};
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, Mask, OrWord, Runnable, Size,
-    Strings, Time, Users, WorkerCount,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, LocalPath, Mask, OrWord, Runnable,
+    Size, Strings, Time, Users, WorkerCount,
 };
 use crate::sources::Account;
 
@@ -63,6 +63,7 @@ impl AppDraft {
         if let Some((entry, _)) = self.entry.take() {
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
+            self.app.kind = self.app.kind.or(Some(AppKind::Http));
             self.app.program = Program::Command(command);
         }
     }
@@ -136,17 +137,9 @@ impl AppDraft {
                 cx.push(problem);
             }
             (Some(_), None) => self.check_entry(table, cx),
-            (None, Some(command)) if table.entry("kind").is_none() => {
-                let message = format!(
-                    "`{name}` is an HTTP server of its own (kind \"http\"), which is not served by this version yet"
-                );
-                let problem = cx.problem(command.key_span, message).expected(
-                    "`entry`, or a `kind` of \"wsgi\" or \"asgi\" for a command that speaks the worker wire",
-                );
-                cx.push(problem);
-            }
             (None, Some(_)) => {}
         }
+        self.check_server(table, cx);
         for key in ["interpreter", "options", "preload"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
@@ -158,6 +151,31 @@ impl AppDraft {
                     });
                 cx.push(problem);
             }
+        }
+    }
+
+    /// What only servers have, and what they cannot have.
+    fn check_server(&self, table: &Table, cx: &mut Checker<'_>) {
+        let name = cx.name();
+        let told = self.entry.as_ref().and_then(|(entry, _)| AppKind::of_entry(entry));
+        let by_default = (self.entry.is_none() && self.command.is_some()).then_some(AppKind::Http);
+        let is_server = self.app.kind.or(told).or(by_default) == Some(AppKind::Http);
+        if let (Some((entry, span)), true) = (&self.entry, is_server) {
+            let message = format!("`{name}` is a server of its own (kind \"http\"), and has an `entry`");
+            let example = match entry.ends_with(".jar") {
+                true => format!("command = [\"java\", \"-jar\", \"{entry}\"]"),
+                false => format!("command = [\"node\", \"{entry}\"]"),
+            };
+            let problem = cx.problem(*span, message).expected(format!("`command`, for example {example}"));
+            cx.push(problem);
+        }
+        if let (Some(health), false) = (table.entry("health"), is_server) {
+            let message = format!("`{name}` has `health`, and is no server of its own");
+            let problem = cx
+                .problem(health.key_span, message)
+                .expected("`health` with kind \"http\" only")
+                .help("workers of other kinds are asked over the worker wire, without a request");
+            cx.push(problem);
         }
     }
 
@@ -263,10 +281,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         },
         Key {
             name: "command",
-            brief: "A whole command line that speaks the worker wire by itself",
-            long: "In place of `entry`, for an interpreter that needs a launcher of its own. The wire is on the descriptor named in `KEEPWARM_FD`. Needs `kind`.",
+            brief: "A whole command line, in place of `entry`",
+            long: "A program that serves HTTP by itself, on 127.0.0.1 at the port in the variable `PORT`, or at the Unix socket whose path is in `KEEPWARM_SOCKET`: kind `\"http\"`, which is the default for a command. With another `kind`, a launcher of an adapter, which speaks the worker wire on the descriptor named in `KEEPWARM_FD`. No shell reads it: for `$PORT` among the words, write `[\"sh\", \"-c\", \"exec program --port $PORT\"]`.",
             default: Preset::Words("none; it or `entry` must be set"),
-            right: "command = [\"poetry\", \"run\", \"python\", \"-m\", \"keepwarm\", \"shop.wsgi:application\"]",
+            right: "command = [\"node\", \"server.js\"]",
             wrong: "command = []",
             reload: Reload::Recycle,
             since: "0.1.0",
@@ -283,9 +301,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kind",
             brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests.",
+            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests; `\"http\"` for a program that serves HTTP by itself.",
             default: Preset::Words(
-                "Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; else by the app's signature when it has been loaded",
+                "Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; `\"http\"` for a `command`; else told by the app's signature when it has been loaded",
             ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
@@ -435,8 +453,8 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "concurrency",
             brief: "Requests at once in a worker of a kind that takes many",
-            long: "Further ones wait in the queue.",
-            default: Preset::Words("1000 for ASGI"),
+            long: "Further ones wait in the queue. Streams and WebSockets count for as long as they live. A server (kind `\"http\"`) that works on one request at a time has 1.",
+            default: Preset::Words("1000"),
             right: "concurrency = 100",
             wrong: "concurrency = 0",
             reload: Reload::Recycle,
@@ -510,6 +528,17 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(Count { min: 0, max: 1_000_000 }, |draft: &mut AppDraft, retries| {
                 draft.app.start_retries = retries
             }),
+        },
+        Key {
+            name: "health",
+            brief: "The path that a worker is asked for to see whether it is well",
+            long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every 10 s while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced.",
+            default: Preset::Words("`/`, and any answer will do"),
+            right: "health = \"/healthz\"",
+            wrong: "health = \"healthz\"",
+            reload: Reload::Live,
+            since: "0.2.0",
+            value: &Set(LocalPath, |draft: &mut AppDraft, path| draft.app.health = Some(path)),
         },
         Key {
             name: "max_requests",
@@ -606,7 +635,6 @@ pub(crate) static APP: Section<AppDraft> = Section {
                 |draft: &mut AppDraft, watch| draft.app.watch = watch,
             ),
         },
-        Key::later("health", "Requests that ask after the app's health"),
     ],
 };
 

@@ -47,6 +47,42 @@ impl Shape for EntryPoint {
     }
 }
 
+/// `health`: a path and perhaps a query, as a request line has them.
+pub(crate) struct LocalPath;
+
+impl Describe for LocalPath {
+    fn expected(&self) -> String {
+        "a path that begins with `/`".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "path of a URL".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::pattern("^/[!-~]*$")
+    }
+}
+
+impl Shape for LocalPath {
+    type Out = String;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<String> {
+        let text = cx.text(directive)?;
+        let path = text.text.as_str();
+        if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            return Some(path.to_owned());
+        }
+        let quoted = cx.quote(text);
+        let mut problem = cx.wrong(directive.span, &format!("is {quoted}"));
+        if !path.starts_with('/') && !text.secret && path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            problem = problem.help(format!("write \"/{path}\""));
+        }
+        cx.push(problem);
+        None
+    }
+}
+
 /// `env`: variables and their values.
 pub(crate) struct EnvTable;
 

@@ -17,7 +17,7 @@ const KINDS: [(&str, AppKind, bool); 6] = [
     ("php", AppKind::Php, true),
     ("fastcgi", AppKind::FastCgi, false),
     ("rack", AppKind::Rack, true),
-    ("http", AppKind::Http, false),
+    ("http", AppKind::Http, true),
 ];
 
 fn served_words() -> impl Iterator<Item = &'static str> {

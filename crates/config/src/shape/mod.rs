@@ -17,7 +17,7 @@ mod secret;
 mod text;
 mod workers;
 
-pub(crate) use app::{EntryPoint, EnvFile, EnvTable};
+pub(crate) use app::{EntryPoint, EnvFile, EnvTable, LocalPath};
 pub(crate) use folders::Folders;
 pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};

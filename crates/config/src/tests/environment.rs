@@ -159,8 +159,7 @@ fn what_a_command_line_gets_wrong() {
     let wrong =
         Target { bind: vec!["8080".to_owned()], workers: Some("four".to_owned()), ..target("shop:app") };
     golden(&report(&wrong), "target-options");
-    let node = Target { command: vec!["node".to_owned(), "server.js".to_owned()], ..Target::default() };
-    golden(&report(&node), "target-command");
+    golden(&report(&target("server.js")), "target-server");
     golden(&report(&Target::default()), "target-none");
 }
 
@@ -190,6 +189,17 @@ fn what_means_nothing_to_php_is_refused() {
         let report = load(&world, ROOT).unwrap_err().to_string();
         assert!(report.contains("means nothing to an app of kind \"php\""), "{key}: {report}");
     }
+}
+
+#[test]
+fn a_command_of_a_command_line_is_a_server() {
+    let command: Vec<String> = ["node", "server.js"].map(str::to_owned).into();
+    let target = Target { command: command.clone(), ..Target::default() };
+    let (config, warnings) = Config::for_target(&World::default(), &target).expect("a good command line");
+    assert!(warnings.is_empty());
+    let [app] = &config.apps[..] else { panic!("one app") };
+    assert_eq!((app.name.as_str(), app.kind), ("node", Some(crate::AppKind::Http)));
+    assert_eq!(app.program, crate::Program::Command(command));
 }
 
 /// Holds a report against `tests/golden/bad/NAME.txt`.

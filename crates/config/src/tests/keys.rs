@@ -71,7 +71,8 @@ fn around(path: &str, line: &str) -> String {
     text.push_str("\n[app.shop]\n");
     match (section, key) {
         ("app.shop", "entry") => {}
-        ("app.shop", "command") => text.push_str("kind = \"wsgi\"\n"),
+        ("app.shop", "command") => {}
+        ("app.shop", "health") => text.push_str("command = [\"node\", \"server.js\"]\n"),
         _ => text.push_str("entry = \"shop:app\"\n"),
     }
     if section == "app.shop" {

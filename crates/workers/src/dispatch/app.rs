@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use keepwarm_net::{Exchange, Handler, Refusal};
+use keepwarm_net::{Exchange, Handler, Http1, Refusal};
 use keepwarm_policy::RetryBudget;
 use keepwarm_policy::scale::Load;
 
@@ -17,6 +17,7 @@ use super::conversation;
 use super::link::Link;
 use super::quarantine::{Quarantine, RouteKey};
 use super::queue::{Job, Queue, Retired};
+use super::relay::{self, Protocol, ServerPolicy, Servers};
 use crate::supervisor::WorkerKey;
 
 /// The generation that takes requests as soon as it is ready.
@@ -35,6 +36,8 @@ pub struct AppPolicy {
     pub slow_log: Option<Duration>,
     /// How many worker processes the app has.
     pub workers: usize,
+    /// The workers are servers by themselves; `None`: they speak our wire.
+    pub server: Option<ServerPolicy>,
 }
 
 /// An app. Lives as long as the process; its workers come and go.
@@ -54,6 +57,8 @@ pub struct App {
     /// Requests whose worker may be waiting for a client's body.
     expecting: AtomicUsize,
     warned_hop_by_hop: AtomicBool,
+    /// The connections to workers that are servers by themselves, and what is known of those.
+    pub(super) servers: Servers,
     /// What its workers say about themselves.
     about: Mutex<Option<String>>,
 }
@@ -88,6 +93,7 @@ impl App {
             cgi_names: AtomicBool::new(true),
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
+            servers: Servers::default(),
             about: Mutex::default(),
         })
     }
@@ -250,7 +256,7 @@ impl App {
     pub(super) fn submit(&self, job: Job, again: bool) -> Result<(), Overload> {
         let mut state = self.state();
         state.retries.handle_request();
-        if let Some(link) = state.queue.take_place(job.thread, job.is_patient()) {
+        if let Some(link) = state.queue.take_place(&job) {
             drop(state);
             link.give(job);
             return Ok(());
@@ -329,7 +335,11 @@ pub struct AppHandler(pub Arc<App>);
 
 impl Handler for AppHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        Box::pin(conversation::hold(&self.0, exchange))
+        let server = self.0.policy().server.as_ref().map(|server| server.protocol);
+        match server {
+            None => Box::pin(conversation::hold(&self.0, exchange)),
+            Some(Protocol::Http) => Box::pin(relay::hold::<Http1>(&self.0, exchange)),
+        }
     }
 
     fn refuse(&self, _exchange: &mut Exchange<'_>, _refusal: &Refusal) {

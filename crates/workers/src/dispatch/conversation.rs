@@ -11,7 +11,7 @@
 //! slow client sends and takes waits in a [`Spool`] (`http-rules` §7). Other workers stream, under credit.
 
 mod answer;
-mod body;
+pub(super) mod body;
 mod clock;
 mod fate;
 mod websocket;
@@ -171,6 +171,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             frame,
             websocket: self.websocket,
             thread: thread_index(),
+            avoid: None,
             since: self.since,
         };
         match self.app.submit(job, self.given > 1) {

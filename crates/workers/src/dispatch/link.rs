@@ -16,6 +16,7 @@ use super::activity::{About, WorkerActivity};
 use super::app::App;
 use super::call::{Call, Item};
 use super::queue::Job;
+use super::relay::Server;
 use crate::supervisor::{LinkEvent, Requests, Verdict, WorkerKey, WorkerLink};
 
 /// Where a frame's stream id stands.
@@ -34,8 +35,10 @@ pub(super) struct Link {
     pub(super) key: WorkerKey,
     pub(super) app: Weak<App>,
     remote: Remote,
-    /// For writing; the driver reads from a duplicate.
-    socket: OwnedFd,
+    /// For writing; the driver reads from a duplicate. None of a server.
+    socket: Option<OwnedFd>,
+    /// A worker that listens by itself: whoever has a place there speaks to it.
+    pub(super) server: Option<Server>,
     events: UnboundedSender<LinkEvent>,
     requests: Requests,
     inner: Mutex<LinkInner>,
@@ -52,9 +55,9 @@ pub(super) struct LinkInner {
     /// The worker takes its requests one after the other, in the order of their streams.
     pub(super) in_order: bool,
     /// The socket is dead: nothing can be given to this worker.
-    dead: bool,
+    pub(super) dead: bool,
     /// Requests it was given.
-    taken: u64,
+    pub(super) taken: u64,
     /// Those who wait for the PONG.
     pulses: Vec<mpsc::Sender<()>>,
     /// Reads that brought something from it.
@@ -62,7 +65,7 @@ pub(super) struct LinkInner {
     /// The stream whose REQUEST is the last that was written to it.
     last_written: Option<u32>,
     /// It is about to be killed.
-    condemned: Option<Condemned>,
+    pub(super) condemned: Option<Condemned>,
 }
 
 /// Why a worker is killed.
@@ -87,7 +90,8 @@ impl Link {
         key: WorkerKey,
         app: &Arc<App>,
         remote: Remote,
-        socket: OwnedFd,
+        socket: Option<OwnedFd>,
+        server: Option<Server>,
         events: UnboundedSender<LinkEvent>,
     ) -> Self {
         let inner = LinkInner {
@@ -108,6 +112,7 @@ impl Link {
             app: Arc::downgrade(app),
             remote,
             socket,
+            server,
             events,
             requests: Requests::default(),
             inner: Mutex::new(inner),
@@ -136,6 +141,9 @@ impl Link {
 
     /// Sends a request, for which the caller has taken a place.
     pub(super) fn give(self: &Arc<Self>, mut job: Job) {
+        if self.server.is_some() {
+            return self.offer(&job.call);
+        }
         let mut inner = self.lock();
         let stream = match job.websocket {
             true => inner.session.open_websocket(),
@@ -264,8 +272,12 @@ impl Link {
         inner.write(&self.socket, &frame);
     }
 
-    /// Sends DRAIN: the worker finishes and exits.
+    /// Sends DRAIN: the worker finishes and exits. A server is ended by the supervisor.
     pub(super) fn drain(&self) {
+        if let Some(server) = &self.server {
+            server.forget(self.app.upgrade().as_ref());
+            return self.report(LinkEvent::Drained { worker: self.key.clone() });
+        }
         let mut frame = Vec::new();
         let mut inner = self.lock();
         inner.session.drain(&mut frame);
@@ -388,10 +400,8 @@ impl LinkInner {
     }
 
     /// One write; what the socket does not take waits for the driver.
-    fn write(&mut self, socket: &OwnedFd, bytes: &[u8]) {
-        if bytes.is_empty() || self.dead {
-            return;
-        }
+    fn write(&mut self, socket: &Option<OwnedFd>, bytes: &[u8]) {
+        let Some(socket) = socket.as_ref().filter(|_| !bytes.is_empty() && !self.dead) else { return };
         self.last_written = None;
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);

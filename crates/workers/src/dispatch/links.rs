@@ -12,7 +12,8 @@ use super::activity::WorkerActivity;
 use super::app::{App, AppPolicy};
 use super::driver;
 use super::link::Link;
-use crate::supervisor::{LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
+use super::relay::{self, Server, ServerLink};
+use crate::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 
 /// The apps of the process by name, and the threads that read from their workers.
 #[derive(Debug)]
@@ -73,10 +74,27 @@ impl WorkerLinks for Links {
         let Ok(reader) = socket.try_clone() else {
             return lost(worker, "no descriptor is left for its wire", &events);
         };
-        let link = Arc::new(Link::new(worker, &app, remote.clone(), socket, events));
+        let link = Arc::new(Link::new(worker, &app, remote.clone(), Some(socket), None, events));
         let driven = Arc::clone(&link);
         remote.spawn(move || driver::drive(driven, reader));
         link
+    }
+
+    fn adopt_server(
+        &self,
+        worker: WorkerKey,
+        addresses: Addresses,
+        events: UnboundedSender<LinkEvent>,
+    ) -> Arc<dyn WorkerLink> {
+        let place = worker.number as usize % self.remotes.len().max(1);
+        let (Some(app), Some(remote)) = (self.app(&worker.app), self.remotes.get(place)) else {
+            return lost(worker, "the app is not known", &events);
+        };
+        let server = Some(Server::new(addresses));
+        let link = Arc::new(Link::new(worker, &app, remote.clone(), None, server, events));
+        let attended = Arc::clone(&link);
+        remote.spawn(move || relay::attend(attended));
+        Arc::new(ServerLink(link))
     }
 
     fn promote(&self, generation: u64) {

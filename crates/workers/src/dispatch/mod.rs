@@ -4,6 +4,7 @@
 //! * `queue`: which worker gets which request.  `link`: writing to a worker.  `driver`: reading from it.
 //! * `quarantine`: which routes are refused because they kill workers.  `activity`: what each worker is doing.
 //! * `conversation`: one request, on its client's task.  `call`: what that and the driver share.
+//! * `relay`: the same with a worker that is a server by itself, and has a protocol of its own.
 //!
 //! A request costs a worker one read and one write. On our side: the client's task writes the REQUEST frame itself, on whatever
 //! thread it is; the driver of the worker, on the thread that owns it, reads the answer, at once gives the freed worker the next
@@ -20,6 +21,7 @@ mod links;
 mod pulse;
 mod quarantine;
 mod queue;
+mod relay;
 mod request;
 
 pub use activity::{About, InHand, WorkerActivity};
@@ -27,3 +29,4 @@ pub use app::{App, AppHandler, AppPolicy};
 pub use fastcgi::ScriptRoot;
 pub use links::Links;
 pub use pulse::Pulse;
+pub use relay::{Protocol, ServerPolicy};

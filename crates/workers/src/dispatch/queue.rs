@@ -28,6 +28,8 @@ pub(super) struct Queue {
     in_work: usize,
     /// Since the last look.
     load: Load,
+    /// Goes up with every request.
+    turn: u64,
 }
 
 /// A worker's places.
@@ -40,6 +42,8 @@ struct Seat {
     ahead: usize,
     pace: Pace,
     retired: bool,
+    /// Higher than that of all others when it was chosen last.
+    turn: u64,
 }
 
 /// A request on its way to a worker.
@@ -51,13 +55,23 @@ pub(super) struct Job {
     pub(super) websocket: bool,
     /// The thread of its client.
     pub(super) thread: usize,
+    /// The worker that has failed it, and that gets it again only if there is no other.
+    pub(super) avoid: Option<Arc<Link>>,
     pub(super) since: Instant,
 }
 
 impl Queue {
     /// A worker is ready, with this many places.
     pub(super) fn enter(&mut self, link: Arc<Link>, places: usize, ahead: usize) {
-        self.seats.push(Seat { link, taken: 0, places, ahead, pace: Pace::default(), retired: false });
+        self.seats.push(Seat {
+            link,
+            taken: 0,
+            places,
+            ahead,
+            pace: Pace::default(),
+            retired: false,
+            turn: 0,
+        });
     }
 
     /// A worker is gone.
@@ -83,18 +97,21 @@ impl Queue {
         seat.taken == 0
     }
 
-    /// Takes a place for a request of `thread`, if one is free: with the fewest requests first, then one of the same thread. A `patient` request may
-    /// also wait at the worker itself.
-    pub(super) fn take_place(&mut self, thread: usize, patient: bool) -> Option<Arc<Link>> {
+    /// Takes a place for a request, if one is free: with the fewest requests first, then one of the same thread, or, of servers, to which every thread has
+    /// connections of its own, the one whose turn it is. A patient request may also wait at the worker itself.
+    pub(super) fn take_place(&mut self, job: &Job) -> Option<Arc<Link>> {
         let now = Instant::now().into_std();
         let free = |seat: &&mut Seat| !seat.retired && seat.taken < seat.places;
-        let best = |seat: &&mut Seat| (seat.taken, seat.link.thread() != thread);
+        let best = |seat: &&mut Seat| (job.avoids(&seat.link), seat.taken, seat.rank(job.thread));
+        self.turn += 1;
+        let turn = self.turn;
         let seat = match self.seats.iter_mut().filter(free).min_by_key(best) {
             Some(seat) => seat,
-            None if patient && self.waiting.is_empty() => self.place_ahead(now)?,
+            None if job.is_patient() && self.waiting.is_empty() => self.place_ahead(now)?,
             None => return None,
         };
         seat.take(now);
+        seat.turn = turn;
         let (link, places) = (Arc::clone(&seat.link), seat.places);
         self.count_begun(places);
         Some(link)
@@ -236,6 +253,14 @@ impl Queue {
 }
 
 impl Seat {
+    /// Among those with as many requests, the lowest is chosen.
+    fn rank(&self, thread: usize) -> u64 {
+        match self.link.server {
+            Some(_) => self.turn,
+            None => u64::from(self.link.thread() != thread),
+        }
+    }
+
     fn take(&mut self, now: std::time::Instant) {
         if self.taken == 0 {
             self.pace.handle_begin(now);
@@ -245,6 +270,10 @@ impl Seat {
 }
 
 impl Job {
+    fn avoids(&self, link: &Arc<Link>) -> bool {
+        self.avoid.as_ref().is_some_and(|avoided| Arc::ptr_eq(avoided, link))
+    }
+
     /// Whether it may wait at a worker (`spec/wire.md` §4): it is complete, small, and no WebSocket.
     pub(super) fn is_patient(&self) -> bool {
         const SMALL: usize = 16 * 1024;

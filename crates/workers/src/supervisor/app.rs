@@ -221,6 +221,17 @@ impl Generation {
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
     }
 
+    /// A retired worker has finished, and does not end by itself.
+    pub(super) fn handle_drained(&mut self, id: WorkerId, now: Instant) {
+        let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.state == WorkerState::Draining)
+        else {
+            return;
+        };
+        worker.enter(WorkerState::Stopping, Some(now + KILL_AFTER), now);
+        let why = "has finished".to_owned();
+        self.actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
+    }
+
     /// It has said where it stands, or has had the time for it.
     pub(super) fn handle_stack(&mut self, id: WorkerId, now: Instant) {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {

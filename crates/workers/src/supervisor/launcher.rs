@@ -1,7 +1,7 @@
 //! Runs IN THE CHILD, between the fork and the worker's own program: Keepwarm's binary, started again as
 //! `keepwarm __launch PARENT SETTINGS DIRECTORY COMMAND...`.
 //!
-//! What would otherwise be unsafe code between fork and exec is ordinary code here. It gets the wire's socket as standard
+//! What would otherwise be unsafe code between fork and exec is ordinary code here. It gets the wire's socket, if the worker is to have one, as standard
 //! input, and pipes to the log as standard output and error; it leaves by becoming the command.
 
 use std::ffi::OsString;
@@ -71,8 +71,13 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     }
     // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore; handlers
     // of Keepwarm's end with exec by themselves.
-    let error =
-        Command::new(&program).args(args).env("KEEPWARM_FD", wire.to_string()).env_remove(QUIET).exec();
+    let mut command = Command::new(&program);
+    command.args(args).env_remove(QUIET);
+    match wire {
+        Some(wire) => command.env("KEEPWARM_FD", wire.to_string()),
+        None => command.env_remove("KEEPWARM_FD"),
+    };
+    let error = command.exec();
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     Failure {
         status,
@@ -80,14 +85,14 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     }
 }
 
-/// Makes this process what a worker is, and gives the number of the wire.
-fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<i32, Failure> {
+/// Makes this process what a worker is, and gives the number of the wire, if it is to have one.
+fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<Option<i32>, Failure> {
     // A session and process group of its own: no terminal signal comes here, and the whole group can be killed.
     setsid().map_err(|error| Failure::new("no session of its own", error))?;
     if let Some(nice) = std::env::var_os(QUIET) {
         priority::begin(nice.to_str().and_then(|nice| nice.parse().ok()));
     }
-    let wire = move_wire()?;
+    let wire = has_wire().then(move_wire).transpose()?;
     settings.apply().map_err(|(what, error)| Failure::new(what, error))?;
     end_with(parent)?;
     Ok(wire)
@@ -102,6 +107,11 @@ fn end_with(parent: Pid) -> Result<(), Failure> {
         return Err(Failure { message: "Keepwarm has gone".to_owned(), status: CANNOT_EXECUTE });
     }
     Ok(())
+}
+
+/// Whether standard input is a wire. A server is started without one: what it has there, nothing or a socket to accept from, stays.
+fn has_wire() -> bool {
+    rustix::net::sockopt::socket_acceptconn(rustix::stdio::stdin()).is_ok_and(|listens| !listens)
 }
 
 /// Moves the socket from standard input to a descriptor that the command inherits, and gives its number.

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use keepwarm_policy::scale::Load;
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::Addresses;
+
 /// Names one process of an app for as long as it lives.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerKey {
@@ -32,6 +34,14 @@ pub trait WorkerLinks: Send + Sync {
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink>;
 
+    /// A worker that listens by itself has been spawned, and told these addresses. It is ready when it answers at one of them.
+    fn adopt_server(
+        &self,
+        worker: WorkerKey,
+        addresses: Addresses,
+        events: UnboundedSender<LinkEvent>,
+    ) -> Arc<dyn WorkerLink>;
+
     /// A reload has succeeded: workers up to this generation take requests from now on. Those of a later one wait, since they may yet be
     /// ended as a whole. The first generation takes requests at once.
     fn promote(&self, generation: u64);
@@ -44,7 +54,7 @@ pub trait WorkerLinks: Send + Sync {
     fn set_failed(&self, app: &str, reason: Option<String>);
 }
 
-/// One worker's wire. Dropped once the process has been reaped.
+/// One worker's wire, or its server. Dropped once the process has been reaped.
 pub trait WorkerLink: Send + Sync {
     /// No new requests. The link sends DRAIN by itself once its streams are over. May be called more than once.
     fn retire(&self);
@@ -145,6 +155,11 @@ pub enum LinkEvent {
         /// Why, for the log.
         reason: String,
     },
+    /// A retired worker that does not end by itself has nothing left to do.
+    Drained {
+        /// Who.
+        worker: WorkerKey,
+    },
     /// A request takes long: the worker says where it stands, and goes on.
     Slow {
         /// Who.
@@ -171,6 +186,7 @@ impl LinkEvent {
             | Self::Closed { worker, .. }
             | Self::Kill { worker, .. }
             | Self::Stuck { worker, .. }
+            | Self::Drained { worker }
             | Self::Slow { worker }
             | Self::WantsDrain { worker }
             | Self::RequestsReached { worker } => worker,

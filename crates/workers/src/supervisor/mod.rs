@@ -13,9 +13,11 @@
 //! What the supervisor decides goes to `tracing` under the target `keepwarm::supervisor`, what workers print under
 //! `keepwarm::worker`.
 
+mod address;
 mod api;
 mod app;
 mod boots;
+mod children;
 mod control;
 mod descriptors;
 mod exit;
@@ -37,6 +39,7 @@ mod stack;
 mod tally;
 mod template;
 
+pub use address::Addresses;
 pub use api::{Options, Supervisor};
 pub use exit::Exit;
 pub use guardian::{GUARDIAN, guardian_main};
@@ -44,5 +47,5 @@ pub use launcher::{LAUNCH, launcher_main};
 pub use link::{LinkEvent, Requests, Verdict, WorkerKey, WorkerLink, WorkerLinks};
 pub use settings::{Credentials, Limit, ProcessSettings};
 pub use snapshot::{AppSnapshot, FailedApp, LastDeath, Memory, Snapshot, WorkerSnapshot, WorkerState};
-pub use spec::{AppSpec, Recycling, ReloadReport, Scaling, StartFailure};
+pub use spec::{AppSpec, Contact, Recycling, ReloadReport, Scaling, StartFailure};
 pub use tally::{Counts, Death, Reason, Recycled};

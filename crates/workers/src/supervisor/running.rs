@@ -14,7 +14,7 @@ use super::app::{End, Generation, Phase, StopSignal, Surroundings, WorkerId};
 use super::boots::Boots;
 use super::output::{Kept, Output, Source};
 use super::priority::Quiet;
-use super::spawn::{Launch, Order, Spawned};
+use super::spawn::{Launch, Line, Order, Spawned};
 use super::template::{self, Template};
 use super::{
     AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot, WorkerState,
@@ -201,6 +201,7 @@ impl Running {
             LinkEvent::Closed { reason, .. } => self.machine.handle_closed(id, reason, now),
             LinkEvent::Kill { reason, .. } => self.machine.handle_kill(id, Death::Wire, reason, now),
             LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, Death::Timeout, reason, now),
+            LinkEvent::Drained { .. } => self.machine.handle_drained(id, now),
             LinkEvent::Slow { .. } => drop(self.ask_for_stack(id)),
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
             LinkEvent::RequestsReached { .. } => self.machine.handle_requests_reached(id, now),
@@ -293,7 +294,7 @@ impl Running {
     }
 
     fn handle_spawned(&mut self, id: WorkerId, spawned: Spawned, context: &Context) {
-        let Spawned { pid, pidfd, wire, pipes, parent } = spawned;
+        let Spawned { pid, pidfd, line, pipes, parent } = spawned;
         let pidfd = Arc::new(pidfd);
         let hold = *self.machine.phase() == Phase::First;
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -310,7 +311,11 @@ impl Running {
         let link = wanted.then(|| {
             let (app, generation) = (self.spec.name.clone(), self.generation);
             let key = WorkerKey { app, number, generation, pid: raw_pid };
-            context.links.adopt(key, wire, context.link_events.clone())
+            let events = context.link_events.clone();
+            match line {
+                Line::Wire(wire) => context.links.adopt(key, wire, events),
+                Line::Server(addresses) => context.links.adopt_server(key, addresses, events),
+            }
         });
         if let (Some(link), Some(most)) = (&link, self.machine.max_requests(id)) {
             link.requests().set_limit(most);

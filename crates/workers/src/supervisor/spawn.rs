@@ -19,11 +19,13 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
-use super::AppSpec;
+use super::address::AddressBook;
+use super::children;
 use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::Quiet;
 use super::template::Parent;
+use super::{Addresses, AppSpec, Contact};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
@@ -51,11 +53,18 @@ pub(super) struct Launch {
 pub(super) struct Spawned {
     pub(super) pid: Pid,
     pub(super) pidfd: OwnedFd,
-    /// Keepwarm's end of the wire: non-blocking, as all of these close-on-exec.
-    pub(super) wire: OwnedFd,
+    pub(super) line: Line,
     pub(super) pipes: WorkerPipes,
     /// Whose child it is, if it is not Keepwarm's own.
     pub(super) parent: Option<Parent>,
+}
+
+/// How to reach a worker.
+pub(super) enum Line {
+    /// Keepwarm's end of the wire: non-blocking, as all descriptors here close-on-exec.
+    Wire(OwnedFd),
+    /// It listens at one of these.
+    Server(Addresses),
 }
 
 /// What a worker prints.
@@ -73,12 +82,23 @@ pub(super) struct WorkerEnds {
 
 /// A wire and two pipes: Keepwarm's ends, the wire's non-blocking, and the worker's.
 pub(super) fn worker_ends() -> io::Result<((OwnedFd, WorkerPipes), WorkerEnds)> {
-    let (wire, their_wire) = wire_pair()?;
-    rustix::io::ioctl_fionbio(&wire, true)?;
+    let (wire, their_wire) = wire()?;
+    let (pipes, stdout, stderr) = worker_pipes()?;
+    Ok(((wire, pipes), WorkerEnds { wire: their_wire, stdout, stderr }))
+}
+
+/// Keepwarm's end of a wire, and the worker's.
+fn wire() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = wire_pair()?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+/// Keepwarm's ends of the pipes, and the worker's standard output and error.
+fn worker_pipes() -> io::Result<(WorkerPipes, OwnedFd, OwnedFd)> {
     let (stdout, their_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, their_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-    let theirs = WorkerEnds { wire: their_wire, stdout: their_stdout, stderr: their_stderr };
-    Ok(((wire, WorkerPipes { stdout, stderr }), theirs))
+    Ok((WorkerPipes { stdout, stderr }, their_stdout, their_stderr))
 }
 
 /// Orders to the thread.
@@ -112,8 +132,14 @@ pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
-        let mut thread =
-            Thread { executable, guardian: None, groups: HashSet::new(), files: BTreeSet::new() };
+        let mut thread = Thread {
+            executable,
+            guardian: None,
+            groups: HashSet::new(),
+            files: BTreeSet::new(),
+            addresses: AddressBook::new(super::control::random()),
+            folder: None,
+        };
         let pidfd = thread.start_guardian();
         let failed = pidfd.is_err();
         if started.send(pidfd).is_ok() && !failed {
@@ -135,6 +161,9 @@ struct Thread {
     groups: HashSet<Pid>,
     /// The files that it must know, too.
     files: BTreeSet<PathBuf>,
+    addresses: AddressBook,
+    /// Of the sockets that workers listen at; it must know that too.
+    folder: Option<PathBuf>,
 }
 
 struct Guardian {
@@ -170,14 +199,15 @@ impl Thread {
     }
 
     fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
-        let ((wire, pipes), theirs) = worker_ends()?;
+        let (line, stdin) = self.line(launch.spec.contact)?;
+        let (pipes, stdout, stderr) = worker_pipes()?;
         let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
         let mut command = Command::new(&self.executable);
         for name in PRIVATE {
             command.env_remove(name);
         }
-        let mut child = command
+        command
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
             .arg(spec.process.to_string())
@@ -187,22 +217,38 @@ impl Thread {
             .env("KEEPWARM_APP", OsString::from(&*spec.name))
             .env("KEEPWARM_WORKER", launch.number.to_string())
             .envs(quiet.map(|nice| (QUIET, nice)))
-            .stdin(Stdio::from(theirs.wire))
-            .stdout(Stdio::from(theirs.stdout))
-            .stderr(Stdio::from(theirs.stderr))
-            .spawn()?;
+            .envs(line.env())
+            .stdin(stdin)
+            .stdout(Stdio::from(stdout))
+            .stderr(Stdio::from(stderr));
+        let mut child = children::start(&mut command)?;
         // It has not been waited for, so the id is its own.
         let pid = Pid::from_child(&child);
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => {
                 self.remember(pid);
-                Ok(Spawned { pid, pidfd, wire, pipes, parent: None })
+                Ok(Spawned { pid, pidfd, line, pipes, parent: None })
             }
             Err(error) => {
                 // Without a pidfd nobody would see it end. It has just been started: errors mean that it is gone.
                 let _ = child.kill();
-                let _ = child.wait();
+                children::wait(&mut child);
                 Err(error.into())
+            }
+        }
+    }
+
+    /// The way to reach a worker, and what it gets as standard input: its end of the wire, or nothing.
+    fn line(&mut self, contact: Contact) -> io::Result<(Line, Stdio)> {
+        match contact {
+            Contact::Wire => wire().map(|(ours, theirs)| (Line::Wire(ours), Stdio::from(theirs))),
+            Contact::Server => {
+                let addresses = self.addresses.hand_out()?;
+                if let Some(folder) = self.addresses.take_new_folder() {
+                    self.tell_guardian(&list::add_folder(&folder));
+                    self.folder = Some(folder);
+                }
+                Ok((Line::Server(addresses), Stdio::null()))
             }
         }
     }
@@ -226,13 +272,13 @@ impl Thread {
         // In the socket before the guardian is there: it reads them even if this process is killed at once.
         let mut all: Vec<u8> = self.groups.iter().flat_map(|&group| list::add_group(group)).collect();
         all.extend(self.files.iter().flat_map(|file| list::add_file(file)));
+        all.extend(self.folder.iter().flat_map(|folder| list::add_folder(folder)));
         socket.write_all(&all)?;
-        let process = Command::new(&self.executable)
-            .arg(GUARDIAN)
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let mut command = Command::new(&self.executable);
+        command.arg(GUARDIAN).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = children::start(&mut command)?;
+        // Its end of the socket is the guardian's alone: the command holds it, too.
+        drop(command);
         let pidfd = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
         let mut guardian = Guardian { process, socket };
         let guards = guardian.wait_ready();
@@ -248,8 +294,16 @@ impl Thread {
     fn end_guardian(&mut self) {
         let Some(Guardian { mut process, socket }) = self.guardian.take() else { return };
         drop(socket);
-        // It is our child and nobody else waits for it; an error leaves nothing to do.
-        let _ = process.wait();
+        children::wait(&mut process);
+    }
+}
+
+impl Line {
+    fn env(&self) -> Vec<(&'static str, OsString)> {
+        match self {
+            Self::Wire(_) => Vec::new(),
+            Self::Server(addresses) => addresses.env().into(),
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub struct AppSpec {
     pub env: Vec<(OsString, OsString)>,
     /// What they are as processes.
     pub process: ProcessSettings,
+    /// How it is spoken to.
+    pub contact: Contact,
     /// The command loads the app once and forks the workers (`spec/wire.md` §9).
     pub preload: bool,
     /// How many processes; at least one is started.
@@ -76,6 +78,7 @@ impl AppSpec {
             directory: PathBuf::from("."),
             env: Vec::new(),
             process: ProcessSettings::default(),
+            contact: Contact::Wire,
             preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),
@@ -86,6 +89,16 @@ impl AppSpec {
             hang_timeout: None,
         }
     }
+}
+
+/// How a worker is spoken to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Contact {
+    /// Over our wire: a socket that it inherits.
+    #[default]
+    Wire,
+    /// It listens by itself, at one of the [`Addresses`](super::Addresses) that it is told.
+    Server,
 }
 
 /// An app could not be started.

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::app::End;
 use super::output::{Kept, Source};
 use super::running::Context;
-use super::spawn::{Launch, Order, Spawned, WorkerPipes};
+use super::spawn::{Launch, Line, Order, Spawned, WorkerPipes};
 use super::{AppSpec, Exit, reap};
 
 /// How long a template may take to tell a worker's status before that is unknown.
@@ -88,7 +88,9 @@ impl Template {
             };
             let pid = spawned.pid.as_raw_nonzero().get().cast_unsigned();
             let source = Source { app: spec.name.clone(), worker: 0, pid };
-            let Spawned { pid, pidfd, wire, pipes, .. } = spawned;
+            let Spawned { pid, pidfd, line: Line::Wire(wire), pipes, .. } = spawned else {
+                return refuse_all(queue, &End::NotSpawned("a server has no template".to_owned()));
+            };
             let last_words = output.attach(source.clone(), pipes.stdout, pipes.stderr, of_task.clone());
             let (reaps, to_reap) = mpsc::unbounded_channel();
             let keeper = Keeper {
@@ -252,7 +254,13 @@ impl Keeper {
                     Ok(pidfd) => {
                         // An error: the thread has ended, and everything with it.
                         let _ = self.orders.send(Order::Remember(pid));
-                        Ok(Spawned { pid, pidfd, wire, pipes, parent: Some(self.reaps.clone()) })
+                        Ok(Spawned {
+                            pid,
+                            pidfd,
+                            line: Line::Wire(wire),
+                            pipes,
+                            parent: Some(self.reaps.clone()),
+                        })
                     }
                     Err(error) => {
                         Err(End::NotSpawned(format!("the worker that was forked is not there: {error}")))

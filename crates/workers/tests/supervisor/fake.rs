@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use keepwarm_policy::scale::Load;
-use keepwarm_workers::supervisor::{LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
+use keepwarm_workers::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
@@ -109,6 +109,32 @@ impl WorkerLinks for FakeLinks {
         link
     }
 
+    /// Ready when something listens at the port.
+    fn adopt_server(
+        &self,
+        worker: WorkerKey,
+        addresses: Addresses,
+        events: UnboundedSender<LinkEvent>,
+    ) -> Arc<dyn WorkerLink> {
+        self.tell(Told::Adopted(worker.clone()));
+        let (told, requests) = (self.told.clone(), Requests::default());
+        let link = FakeServer { worker: worker.clone(), events: events.clone(), told, requests };
+        tokio::spawn(async move {
+            while tokio::net::TcpStream::connect(addresses.tcp).await.is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+            let event = LinkEvent::Ready {
+                worker,
+                adapter: "none".to_owned(),
+                kind: "http".to_owned(),
+                language: "sh".to_owned(),
+                streams: 1,
+            };
+            let _ = events.send(event);
+        });
+        Arc::new(link)
+    }
+
     fn promote(&self, _generation: u64) {}
 
     fn load(&self, _app: &str) -> Load {
@@ -142,6 +168,33 @@ impl WorkerLink for FakeLink {
 
     fn is_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
+    }
+}
+
+/// A server without requests: retired, it has finished.
+struct FakeServer {
+    worker: WorkerKey,
+    events: UnboundedSender<LinkEvent>,
+    told: Arc<Mutex<Vec<Told>>>,
+    requests: Requests,
+}
+
+impl WorkerLink for FakeServer {
+    fn retire(&self) {
+        tell(&self.told, Told::Retired(self.worker.clone()));
+        let _ = self.events.send(LinkEvent::Drained { worker: self.worker.clone() });
+    }
+
+    fn say_goodbye(&self) {}
+
+    fn ping(&self) {}
+
+    fn is_silent(&self) -> bool {
+        false
     }
 
     fn requests(&self) -> &Requests {

@@ -4,15 +4,16 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{BodyError, BodyProgress, Gone, Spool};
+use keepwarm_net::{BodyError, BodyProgress, Exchange, Gone, Spool};
 use keepwarm_wire::frame::MAX_BODY;
 
+use super::super::app::App;
 use super::super::link::BodyKind;
 use super::super::request::OpeningBody;
 use super::{Conversation, SPOOL_MEMORY};
 
 /// Where the rest of the request's body comes from.
-pub(super) enum Source {
+pub(in crate::dispatch) enum Source {
     /// From the client, as it comes.
     Client,
     /// It is (or was) all in the REQUEST frame.
@@ -33,9 +34,53 @@ impl Source {
     }
 
     /// Nothing of it comes from the client any more.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(in crate::dispatch) fn is_whole(&self) -> bool {
         matches!(self, Self::Frame(_) | Self::Spool(..))
     }
+}
+
+/// Reads the whole body: a small one into memory, a larger one into a spool.
+pub(in crate::dispatch) async fn read_whole(
+    app: &App,
+    exchange: &mut Exchange<'_>,
+) -> Result<Source, BodyError> {
+    let declared = match exchange.request().head.body {
+        RequestBody::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
+        RequestBody::None | RequestBody::Chunked => 0,
+    };
+    let mut body = Vec::with_capacity(declared.min(MAX_BODY));
+    while body.len() <= MAX_BODY {
+        let room = MAX_BODY + 1 - body.len();
+        if poll_fn(|cx| exchange.poll_body(cx, &mut body, room)).await? == BodyProgress::Done
+            || exchange.body_done()
+        {
+            break;
+        }
+    }
+    match exchange.body_done() && body.len() <= MAX_BODY {
+        true => Ok(Source::Frame(body)),
+        false => spool_body(app, exchange, &body).await,
+    }
+}
+
+async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Result<Source, BodyError> {
+    let mut spool = Spool::new(SPOOL_MEMORY);
+    let mut length = begin.len() as u64;
+    spool.push(begin);
+    let mut block = Vec::with_capacity(MAX_BODY);
+    while !exchange.body_done() {
+        block.clear();
+        poll_fn(|cx| spool.poll_ready(cx)).await.map_err(|error| spool_failed(app, &error))?;
+        poll_fn(|cx| exchange.poll_body(cx, &mut block, MAX_BODY)).await?;
+        length += block.len() as u64;
+        spool.push(&block);
+    }
+    Ok(Source::Spool(spool, length))
+}
+
+pub(in crate::dispatch) fn spool_failed(app: &App, error: &keepwarm_net::SpoolError) -> BodyError {
+    tracing::error!(app = %app.name, %error, "a request's body cannot be kept");
+    BodyError::Gone(Gone::Closed)
 }
 
 impl Conversation<'_, '_> {
@@ -55,47 +100,8 @@ impl Conversation<'_, '_> {
                 return Ok(());
             }
         }
-        let mut body = Vec::with_capacity(self.declared_length().min(MAX_BODY));
-        while body.len() <= MAX_BODY {
-            let room = MAX_BODY + 1 - body.len();
-            if poll_fn(|cx| self.exchange.poll_body(cx, &mut body, room)).await? == BodyProgress::Done
-                || self.exchange.body_done()
-            {
-                break;
-            }
-        }
-        self.source = match self.exchange.body_done() && body.len() <= MAX_BODY {
-            true => Source::Frame(body),
-            false => self.spool_body(&body).await?,
-        };
+        self.source = read_whole(self.app, self.exchange).await?;
         Ok(())
-    }
-
-    async fn spool_body(&mut self, begin: &[u8]) -> Result<Source, BodyError> {
-        let mut spool = Spool::new(SPOOL_MEMORY);
-        let mut length = begin.len() as u64;
-        spool.push(begin);
-        let mut block = Vec::with_capacity(MAX_BODY);
-        while !self.exchange.body_done() {
-            block.clear();
-            poll_fn(|cx| spool.poll_ready(cx)).await.map_err(|error| self.spool_failed(&error))?;
-            poll_fn(|cx| self.exchange.poll_body(cx, &mut block, MAX_BODY)).await?;
-            length += block.len() as u64;
-            spool.push(&block);
-        }
-        Ok(Source::Spool(spool, length))
-    }
-
-    fn spool_failed(&self, error: &keepwarm_net::SpoolError) -> BodyError {
-        tracing::error!(app = %self.app.name, %error, "a request's body cannot be kept");
-        BodyError::Gone(Gone::Closed)
-    }
-
-    fn declared_length(&self) -> usize {
-        match self.exchange.request().head.body {
-            RequestBody::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
-            RequestBody::None | RequestBody::Chunked => 0,
-        }
     }
 
     /// Sends what there is of the body, as far as the credit goes.
@@ -115,7 +121,7 @@ impl Conversation<'_, '_> {
                 Source::Spool(spool, _) => match spool.poll_read(cx, &mut block, credit) {
                     Poll::Ready(Ok(_)) if spool.is_empty() => Poll::Ready(Ok(BodyProgress::Done)),
                     Poll::Ready(Ok(_)) => Poll::Ready(Ok(BodyProgress::More)),
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(self.spool_failed(&error))),
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(spool_failed(self.app, &error))),
                     Poll::Pending => Poll::Pending,
                 },
                 // The client waits for the application's word, and we for the application.

@@ -6,6 +6,7 @@
 //! | `-PGID` | forget it |
 //! | `=DEVICE INODE SECONDS NANOSECONDS PATH` | remove this file, if it still is that one, by inode and time of change |
 //! | `~PATH` | forget it |
+//! | `/PATH` | remove this folder, which is of Keepwarm's making, and what is in it |
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -36,6 +37,13 @@ pub(in super::super) fn add_file(file: &Path) -> Vec<u8> {
     }
 }
 
+pub(in super::super) fn add_folder(folder: &Path) -> Vec<u8> {
+    match folder.is_absolute() {
+        true => with_path(String::new(), folder),
+        false => Vec::new(),
+    }
+}
+
 pub(in super::super) fn remove_file(file: &Path) -> Vec<u8> {
     with_path("~".to_owned(), file)
 }
@@ -61,6 +69,7 @@ fn identity(file: &Path) -> Option<Identity> {
 pub(super) struct List {
     pub(super) groups: HashSet<Pid>,
     files: HashMap<Vec<u8>, Identity>,
+    folders: HashSet<Vec<u8>>,
     line: Vec<u8>,
 }
 
@@ -85,6 +94,10 @@ impl List {
                 let _ = std::fs::remove_file(path);
             }
         }
+        for folder in &self.folders {
+            // An error: Keepwarm has removed it, as it does when it has the time.
+            let _ = std::fs::remove_dir_all(Path::new(OsStr::from_bytes(folder)));
+        }
     }
 
     /// Lines come from Keepwarm itself; one that is none is ignored rather than the guard given up.
@@ -95,6 +108,7 @@ impl List {
             b'-' => drop(group(rest).map(|group| self.groups.remove(&group))),
             b'=' => drop(file(rest).map(|(path, identity)| self.files.insert(path, identity))),
             b'~' => drop(self.files.remove(rest)),
+            b'/' => drop(self.folders.insert(self.line.clone())),
             _ => {}
         }
     }

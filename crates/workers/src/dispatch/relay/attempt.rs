@@ -1,0 +1,117 @@
+//! One try with one worker: the connection, and whether a failure may be followed by another try.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keepwarm_net::{AcquireError, ClientError};
+
+use super::super::conversation::body::Source;
+use super::super::link::Link;
+use super::place::Place;
+use super::talk::Talk;
+use super::{Dialect, Relay, Verdict};
+
+/// A request is given to workers at most this often. One that refuses connections is not counted: it is not chosen twice.
+const GIVEN_AT_MOST: u8 = 4;
+/// How long a process that has lost its connections may take to be seen as dead. It takes a few milliseconds.
+const DYING: Duration = Duration::from_millis(100);
+
+impl<C: Dialect> Relay<'_, '_, C> {
+    pub(super) async fn attempt(&mut self, place: Place) -> Verdict {
+        let link = Arc::clone(&place.link);
+        if let Some(verdict) = self.beware(&place).await {
+            return verdict;
+        }
+        let Some(endpoint) = link.server.as_ref().and_then(|server| server.endpoint()) else {
+            // A worker of a kind that the app had before the last reload.
+            self.fail_later(503, "app_changed", "The application is being replaced.", 1);
+            return Verdict::Over;
+        };
+        match C::pool(self.app).acquire(endpoint, self.need()).await {
+            Ok(lease) => {
+                let mut talk = Talk::new(self, place, lease);
+                talk.begin();
+                poll_fn(|cx| talk.poll(cx)).await
+            }
+            Err(error) => {
+                drop(place);
+                self.not_connected(&link, &error)
+            }
+        }
+    }
+
+    /// There is no other than the one that has failed. When a process dies, its connections go a moment before its listening socket: what is sent in
+    /// between is lost.
+    async fn beware(&mut self, place: &Place) -> Option<Verdict> {
+        let failed = self.failed_at.take()?;
+        if !Arc::ptr_eq(&failed, &place.link) {
+            return None;
+        }
+        tokio::time::sleep(DYING).await;
+        failed.is_dead().then_some(Verdict::Again("worker_died"))
+    }
+
+    fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> Verdict {
+        tracing::warn!(app = %self.app.name, worker = link.key.number, pid = link.key.pid, id = %self.id(), %error,
+            "the worker takes no connection");
+        if error.is_refused() {
+            self.given = self.given.saturating_sub(1).max(1);
+            link.refuses(format!("takes no connection: {error}"));
+        }
+        if self.given < GIVEN_AT_MOST && self.is_untouched() {
+            return Verdict::Again("not_connected");
+        }
+        self.fail(502, "not_connected", "The application takes no connection.");
+        Verdict::Over
+    }
+
+    /// All of the request can be sent from its beginning.
+    fn is_untouched(&self) -> bool {
+        !self.body_used && !matches!(self.source, Source::Sent) && !self.exchange.answered()
+    }
+
+    /// The connection ended before a byte of the answer (RFC 9110 §9.2.2). `sent`: a byte of the request had been taken; `kept`: the connection had been used
+    /// before, so that most likely the server closed it as idle while the request was on its way.
+    pub(super) fn may_be_given_again(
+        &mut self,
+        link: &Arc<Link>,
+        sent: bool,
+        kept: bool,
+    ) -> Option<&'static str> {
+        if !self.is_untouched() || self.given >= GIVEN_AT_MOST {
+            return None;
+        }
+        if !sent {
+            self.anew |= kept;
+            return Some("not_sent");
+        }
+        self.failed_at = Some(Arc::clone(link));
+        if link.takes_too_much_memory() {
+            return None;
+        }
+        let method = &self.exchange.request().head.method;
+        let harmless = if kept { method.is_idempotent() } else { method.is_safe() };
+        if !harmless || self.risked || !self.app.may_retry() {
+            return None;
+        }
+        self.risked = true;
+        self.anew = kept;
+        Some(if kept { "closed_idle" } else { "closed_unanswered" })
+    }
+
+    /// No answer will come, or not all of it.
+    pub(super) fn answer_failed(&mut self, error: &ClientError, place: &Place) {
+        let answered = self.exchange.answered();
+        tracing::error!(app = %self.app.name, worker = place.link.key.number, pid = place.link.key.pid, id = %self.id(),
+            answered, reason = error.name(), "{error}");
+        if answered {
+            return self.exchange.abort(error.name());
+        }
+        let sentence = match error {
+            ClientError::Unanswered(_) => "The application closed the connection without an answer.",
+            ClientError::Fault(_) => "The application's answer is not one that can be passed on.",
+        };
+        self.fail(502, error.name(), sentence);
+    }
+}

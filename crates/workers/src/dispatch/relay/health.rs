@@ -1,0 +1,167 @@
+//! Whether a server answers: asked until it does, when it has been started; then now and then while it has nothing to do, and when a request
+//! has timed out.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::Method;
+use keepwarm_http1::{Fields, RequestBody, RequestOptions};
+use keepwarm_net::{Answer, Client, Endpoint, Http1, RequestLine};
+use tokio::time::{Instant, timeout};
+
+use super::super::activity::About;
+use super::super::app::{App, Places};
+use super::super::link::Link;
+use super::place::Server;
+use super::{Protocol, ServerPolicy, lock};
+use crate::supervisor::LinkEvent;
+
+/// Between two tries while it boots: doubled from the first to the second.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_millis(200);
+/// A server that listens nowhere for this long probably does not know where it is to.
+const HINT_AFTER: Duration = Duration::from_secs(10);
+/// Between two questions to one that owes an answer.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Attends to one server for as long as it lives, as a task of a data-plane thread.
+pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
+    let (Some(app), Some(server)) = (link.app.upgrade(), &link.server) else { return };
+    let Some(endpoint) = boot(&link, &app, server).await else { return };
+    let Some(policy) = app.policy().server.clone() else { return };
+    server.found_at(endpoint.clone());
+    let language = format!("a server at {endpoint}");
+    app.welcome_worker(
+        &link,
+        Places { streams: policy.concurrency.max(1), ahead: 0 },
+        "http",
+        "its own server",
+    );
+    link.report(LinkEvent::Ready {
+        worker: link.key.clone(),
+        adapter: "none".to_owned(),
+        kind: "http".to_owned(),
+        language,
+        streams: u32::try_from(policy.concurrency).unwrap_or(u32::MAX),
+    });
+    watch(&link, &app, server, &endpoint).await;
+}
+
+/// Asks at both addresses until there is an answer. `None`: it has gone.
+async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
+    let places = [Endpoint::Unix(server.addresses.unix.clone()), Endpoint::Tcp(server.addresses.tcp)];
+    let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
+    let mut hinted = false;
+    while !link.lock().dead {
+        let policy = app.policy().server.clone()?;
+        let mut told = None;
+        for place in &places {
+            match ask(place, &policy).await {
+                Ok(()) => return Some(place.clone()),
+                Err(why) => told = why.or(told),
+            }
+        }
+        if begun.elapsed() >= HINT_AFTER && !std::mem::replace(&mut hinted, true) {
+            let why = told.unwrap_or_else(|| "nobody listens there".to_owned());
+            tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid,
+                port = server.addresses.tcp.port(), socket = %server.addresses.unix.display(), %why,
+                "the worker does not answer yet: it is to listen on 127.0.0.1 at the port in PORT, or at the path in KEEPWARM_SOCKET");
+        }
+        // Its end is noticed at once.
+        let _ = timeout(pause, server.look.notified()).await;
+        pause = (pause * 2).min(LAST_PAUSE);
+    }
+    None
+}
+
+/// Asks when somebody wants to know: the supervisor, while it has nothing to do, or whoever waited too long for an answer.
+async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint) {
+    loop {
+        server.look.notified().await;
+        if link.lock().dead {
+            return;
+        }
+        let suspected = lock(&server.suspected).take();
+        let Some(policy) = app.policy().server.clone() else { return };
+        match ask(endpoint, &policy).await {
+            Ok(()) => server.owes_answer.store(false, Ordering::Relaxed),
+            Err(why) => {
+                let why = why.unwrap_or_else(|| "it takes no connection".to_owned());
+                tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,
+                    "the worker does not answer when it is asked for its health");
+                if let Some(culprit) = suspected {
+                    return link.give_up(&culprit, "does not answer since a request timed out");
+                }
+                // As long as it owes an answer, it is asked for it.
+                tokio::time::sleep(AGAIN).await;
+                if server.owes_answer.load(Ordering::Relaxed) {
+                    server.look.notify_one();
+                }
+            }
+        }
+    }
+}
+
+impl Link {
+    /// A request has timed out here. A server that works on one request at a time is given up; one that holds others is asked, and given up if it does not
+    /// answer.
+    pub(super) fn suspect(&self, culprit: &About) {
+        let concurrency =
+            self.app.upgrade().and_then(|app| app.policy().server.as_ref().map(|s| s.concurrency));
+        match (&self.server, concurrency) {
+            (Some(server), Some(2..)) => {
+                *lock(&server.suspected) = Some(culprit.clone());
+                server.look.notify_one();
+            }
+            _ => self.give_up(culprit, "had a request that timed out"),
+        }
+    }
+}
+
+/// One question. What is wrong, in words; `None` when nobody listens.
+async fn ask(endpoint: &Endpoint, policy: &ServerPolicy) -> Result<(), Option<String>> {
+    let answer = async {
+        let io = match endpoint.connect().await {
+            Ok(io) => io,
+            Err(error) => {
+                use std::io::ErrorKind::{ConnectionRefused, NotFound};
+                let absent = matches!(error.kind(), ConnectionRefused | NotFound);
+                return Err((!absent).then(|| error.to_string()));
+            }
+        };
+        match policy.protocol {
+            Protocol::Http => ask_http(Client::new(io), policy.health.as_deref()).await.map_err(Some),
+        }
+    };
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(Some("it does not answer in time".to_owned())))
+}
+
+async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(), String> {
+    let target = health.unwrap_or("/").as_bytes();
+    let line = RequestLine { method: &Method::GET, target, authority: b"localhost" };
+    let about: [(&[u8], &[u8]); 1] =
+        [(b"User-Agent", concat!("keepwarm/", env!("CARGO_PKG_VERSION"), " (health)").as_bytes())];
+    let options = RequestOptions::default();
+    client.begin(|codec, out| codec.encode_head(out, line, about.into_iter(), RequestBody::None, options));
+    client.end(&Fields::new());
+    let status = poll_fn(|cx| {
+        let _ = client.poll_flush(cx);
+        loop {
+            match std::task::ready!(client.poll_answer(cx)) {
+                Ok(Answer::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
+                Ok(Answer::End) => return Poll::Ready(Err("its answer has no head".to_owned())),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(error.to_string())),
+            }
+        }
+    });
+    match (status.await?, health) {
+        (_, None) | (200..400, Some(_)) => Ok(()),
+        (status, Some(path)) => Err(format!("it answers {status} to {path}")),
+    }
+}

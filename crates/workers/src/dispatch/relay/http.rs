@@ -1,0 +1,62 @@
+//! HTTP/1.1 to a worker: the request as it is sent.
+
+use std::sync::Arc;
+
+use keepwarm_http1::{HopByHop, RequestOptions, cgi_safe_name};
+use keepwarm_net::{Http1, Pool, Request, RequestLine};
+
+use super::super::app::App;
+use super::{Dialect, Opening};
+
+impl Dialect for Http1 {
+    const BLOCKING: bool = false;
+
+    fn pool(app: &App) -> &Arc<Pool<Self>> {
+        &app.servers.http
+    }
+
+    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>) {
+        let head = &request.head;
+        let target = target(request);
+        let authority = match head.authority() {
+            // HTTP/1.0 may have none, and 1.1 must.
+            b"" => b"localhost".as_slice(),
+            authority => authority,
+        };
+        let hop_by_hop = HopByHop::of(&head.fields);
+        let mounted = request.mount > 0;
+        let dropped = move |name: &[u8]| {
+            hop_by_hop.removes(name) || request.drops_field(name) || (mounted && name == PREFIX)
+        };
+        let theirs = head.fields.iter().filter(move |(name, _)| cgi_safe_name(name) && !dropped(name));
+        let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
+        let options = RequestOptions {
+            keep_alive: true,
+            expect_continue: opening.expects,
+            te_trailers: head.fields.has_token("te", "trailers"),
+            upgrade: opening.upgrade,
+        };
+        let line = RequestLine { method: &head.method, target: &target, authority };
+        let fields = theirs.chain(request.extra_fields.iter()).chain(prefix);
+        self.encode_head(out, line, fields, opening.framing, options);
+    }
+}
+
+/// Where the route has stripped a prefix, what it was.
+const PREFIX: &[u8] = b"x-forwarded-prefix";
+
+/// Path and query, without the prefix that the route stripped.
+fn target(request: &Request) -> Vec<u8> {
+    let path = request.path().get(request.mount..).unwrap_or_default();
+    let query = request.head.query();
+    let mut target = Vec::with_capacity(path.len() + query.map_or(0, <[u8]>::len) + 2);
+    if !path.starts_with(b"/") && path != b"*" {
+        target.push(b'/');
+    }
+    target.extend_from_slice(path);
+    if let Some(query) = query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
+}

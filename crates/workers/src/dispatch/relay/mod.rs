@@ -1,0 +1,285 @@
+//! Requests to workers that are servers by themselves: each takes a place of one, speaks its protocol on a connection of the app's pool, and gives the place back.
+//!
+//! ```text
+//!   collect ──▶ wait for a place ──▶ connect ──▶ talk ──▶ over
+//!                     ▲                  │          │
+//!                     └───── retry ──────┴──────────┘
+//! ```
+//!
+//! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `talk`: the two messages between client and server.
+//! * `tunnel`: what becomes of them after `101`.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
+//!
+//! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
+//! does the talking.
+
+mod attempt;
+mod health;
+mod http;
+mod place;
+mod talk;
+mod tunnel;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use keepwarm_http1::{Fields, RequestBody};
+use keepwarm_net::{BodyError, Codec, Exchange, Http1, Need, Pool, PoolSettings, Request, Spool, Times};
+use keepwarm_policy::Expectation;
+use tokio::time::Instant;
+
+use super::activity::About;
+use super::app::App;
+use super::call::Call;
+use super::conversation::body::{Source, read_whole};
+use super::link::Link;
+use super::quarantine::Trial;
+pub(super) use health::attend;
+pub(super) use place::{Server, ServerLink};
+
+/// How the workers of an app are spoken to that are servers by themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerPolicy {
+    /// In which language.
+    pub protocol: Protocol,
+    /// Requests that one is given at once.
+    pub concurrency: usize,
+    /// The path that is asked for to see whether one is well; `None`: any answer to any question will do.
+    pub health: Option<String>,
+}
+
+/// A protocol that workers may serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http,
+}
+
+/// What a protocol adds to the relay.
+pub(super) trait Dialect: Codec + Sized {
+    /// Its servers are not made to wait for clients: requests are read whole before, and answers taken faster than they are sent.
+    const BLOCKING: bool;
+
+    /// The app's connections.
+    fn pool(app: &App) -> &Arc<Pool<Self>>;
+
+    /// Appends the head of a request.
+    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>);
+}
+
+/// What a request's head says beyond what the client said.
+pub(super) struct Opening<'a> {
+    /// How the body follows.
+    pub(super) framing: RequestBody,
+    /// The body is held back until the server says that it wants it.
+    pub(super) expects: bool,
+    /// The protocols that the client offers to switch to.
+    pub(super) upgrade: Option<&'a [u8]>,
+}
+
+/// The connections to an app's servers, and what is known of all of those.
+#[derive(Debug)]
+pub(super) struct Servers {
+    pub(super) http: Arc<Pool<Http1>>,
+    expectation: Mutex<Expectation>,
+    /// It was said that answers had to be mended.
+    told_mended: AtomicBool,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self {
+            http: Pool::new(PoolSettings { idle: IDLE, ..PoolSettings::default() }),
+            expectation: Mutex::default(),
+            told_mended: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Idle connections kept to one worker. More are needed only when that many requests come at once; then making them is not what takes the time.
+const IDLE: usize = 128;
+
+impl Servers {
+    fn expectation(&self) -> MutexGuard<'_, Expectation> {
+        lock(&self.expectation)
+    }
+}
+
+/// A declared body up to this is read before a worker is chosen: then it leaves with the head, and can be sent again.
+const READ_FIRST: u64 = 16 * 1024;
+
+/// Serves one request.
+pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>) {
+    exchange.request_mut().target = Some(Arc::clone(&app.name));
+    let mut relay = Relay::<C>::new(app, exchange);
+    if let Some(time) = app.quarantine.refuses(&relay.call.about) {
+        return relay.refuse_quarantined(time);
+    }
+    if let Err(error) = relay.collect().await {
+        return relay.refuse_body(error);
+    }
+    while let Some(place) = relay.wait_for_place().await {
+        match relay.attempt(place).await {
+            Verdict::Over => return,
+            Verdict::Again(why) => relay.tell_again(why),
+        }
+    }
+}
+
+/// How a try with one worker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The request is answered, or nobody waits for it.
+    Over,
+    /// It goes to another worker, because of this.
+    Again(&'static str),
+}
+
+/// One request, through all tries.
+struct Relay<'a, 'c, C: Dialect> {
+    app: &'a Arc<App>,
+    exchange: &'a mut Exchange<'c>,
+    call: Arc<Call>,
+    /// It was let through to see whether its route still kills workers.
+    trial: Option<Trial>,
+    source: Source,
+    /// A byte of a body that cannot be had again has been given to a worker.
+    body_used: bool,
+    /// The answer is taken from the server faster than the client takes it.
+    buffers_answer: bool,
+    /// The answer, as far as the client has not taken it.
+    spool: Option<Spool>,
+    /// How often it was given to a worker.
+    given: u8,
+    /// It was given again although a worker may have begun with it.
+    risked: bool,
+    /// The next try is on a new connection: one that was kept has failed.
+    anew: bool,
+    /// The worker that has failed it last.
+    failed_at: Option<Arc<Link>>,
+    /// When it last began to wait for a worker.
+    since: Instant,
+    /// When the server had said all of its answer.
+    ended: Option<Instant>,
+    protocol: PhantomData<C>,
+}
+
+impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
+    fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>) -> Self {
+        let wanted = exchange.request().passing.buffer_response;
+        Self {
+            app,
+            call: Call::new(About::of(exchange.request())),
+            exchange,
+            trial: None,
+            source: Source::Client,
+            body_used: false,
+            buffers_answer: wanted.unwrap_or(C::BLOCKING),
+            spool: None,
+            given: 0,
+            risked: false,
+            anew: false,
+            failed_at: None,
+            since: Instant::now(),
+            ended: None,
+            protocol: PhantomData,
+        }
+    }
+
+    /// Reads what a worker should not have to wait for.
+    async fn collect(&mut self) -> Result<(), BodyError> {
+        if self.exchange.body_done() {
+            self.source = Source::Frame(Vec::new());
+            return Ok(());
+        }
+        let request = self.exchange.request();
+        let whole = request.passing.buffer_request.unwrap_or(C::BLOCKING);
+        let small = matches!(request.head.body, RequestBody::Length(length) if length <= READ_FIRST);
+        if self.exchange.awaits_continue() && !C::BLOCKING {
+            return Ok(());
+        }
+        if whole || (small && request.passing.buffer_request != Some(false)) {
+            self.source = read_whole(self.app, self.exchange).await?;
+        }
+        Ok(())
+    }
+
+    fn framing(&self) -> RequestBody {
+        match &self.source {
+            Source::Frame(bytes) if bytes.is_empty() => RequestBody::None,
+            Source::Frame(bytes) => RequestBody::Length(bytes.len() as u64),
+            Source::Spool(_, length) => RequestBody::Length(*length),
+            Source::Client | Source::Sent => self.exchange.request().head.body,
+        }
+    }
+
+    /// A request that can be sent again takes any kept connection, another only one that is hardly closed.
+    fn need(&self) -> Need {
+        let repeatable = self.exchange.request().head.method.is_idempotent() && self.source.is_whole();
+        match (self.anew, repeatable) {
+            (true, _) => Need::New,
+            (false, true) => Need::Any,
+            (false, false) => Need::Fresh,
+        }
+    }
+
+    fn refuse_body(&mut self, error: BodyError) {
+        match error.refusal() {
+            Some(refusal) if !self.exchange.answered() => {
+                self.fail(refusal.status, refusal.name, &refusal.detail);
+            }
+            Some(refusal) => self.exchange.abort(refusal.name),
+            None => self.exchange.abort("client_closed"),
+        }
+    }
+
+    /// Answers with an error of ours, or cuts what was begun.
+    fn fail(&mut self, status: u16, name: &'static str, sentence: &str) {
+        keepwarm_net::answer_error(self.exchange, status, name, sentence, &[]);
+    }
+
+    /// The same with one that may pass in `seconds`.
+    fn fail_later(&mut self, status: u16, name: &'static str, sentence: &str, seconds: u32) {
+        let seconds = seconds.to_string();
+        let fields: [(&str, &[u8]); 1] = [("Retry-After", seconds.as_bytes())];
+        keepwarm_net::answer_error(self.exchange, status, name, sentence, &fields);
+    }
+
+    fn tell_again(&self, why: &'static str) {
+        keepwarm_telemetry::counters::RETRIES.count(&self.app.name, why);
+        tracing::warn!(app = %self.app.name, id = %self.id(), route = %self.call.about, why,
+            "the request is given to a worker once more");
+    }
+
+    /// Where the time went, for those who count it.
+    fn times(&self) -> Times {
+        let ended = self.ended.unwrap_or_else(Instant::now);
+        let begun = self.call.in_work_since().unwrap_or(ended);
+        Times {
+            read: self.since.saturating_duration_since(self.exchange.received()),
+            queue: begun.saturating_duration_since(self.since),
+            app: ended.saturating_duration_since(begun),
+        }
+    }
+
+    /// The id of the request, for a log record.
+    fn id(&self) -> String {
+        keepwarm_telemetry::RequestId::new(self.exchange.request().number).to_string()
+    }
+
+    /// The app's time for one request.
+    fn request_timeout(&self) -> Duration {
+        self.app.policy().request_timeout
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// No trailers.
+fn none() -> Fields {
+    Fields::new()
+}

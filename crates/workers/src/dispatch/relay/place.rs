@@ -1,0 +1,334 @@
+//! The places of a server: waiting for one, having one, giving it back.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Poll;
+use std::time::Duration;
+
+use keepwarm_net::{Endpoint, Wait, thread_index};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::super::activity::About;
+use super::super::app::{App, Overload};
+use super::super::call::{Call, Item};
+use super::super::link::{Condemned, Link, Remains};
+use super::super::quarantine::Trial;
+use super::super::queue::Job;
+use super::{Dialect, Relay, lock};
+use crate::supervisor::{Addresses, LinkEvent, Requests, Verdict, WorkerLink};
+
+/// A worker that listens by itself.
+#[derive(Debug)]
+pub(in crate::dispatch) struct Server {
+    pub(super) addresses: Addresses,
+    /// Where it answers, once it does.
+    endpoint: OnceLock<Endpoint>,
+    /// Something asks for a look at its health, or it has gone.
+    pub(super) look: Notify,
+    /// It was asked, and has not answered.
+    pub(super) owes_answer: AtomicBool,
+    /// A request has timed out there: one that does not answer now is given up.
+    pub(super) suspected: Mutex<Option<About>>,
+    /// The requests that were lost with their connections, until it is known whether their process has died.
+    lost: Mutex<Vec<(Instant, About)>>,
+}
+
+/// A connection that was lost so long before its process was reaped has nothing to do with that.
+const LOST_WITH_IT: Duration = Duration::from_secs(2);
+
+impl Server {
+    pub(in crate::dispatch) fn new(addresses: Addresses) -> Self {
+        Self {
+            addresses,
+            endpoint: OnceLock::new(),
+            look: Notify::new(),
+            owes_answer: AtomicBool::new(false),
+            suspected: Mutex::default(),
+            lost: Mutex::default(),
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> Option<&Endpoint> {
+        self.endpoint.get()
+    }
+
+    /// A request was lost with its connection; perhaps its process has died of it.
+    pub(super) fn note_lost(&self, about: About) {
+        let mut lost = lock(&self.lost);
+        let now = Instant::now();
+        lost.retain(|(at, _)| now.saturating_duration_since(*at) < LOST_WITH_IT);
+        lost.push((now, about));
+    }
+
+    fn take_lost(&self) -> Vec<About> {
+        let now = Instant::now();
+        let recent = |(at, about): (Instant, About)| {
+            (now.saturating_duration_since(at) < LOST_WITH_IT).then_some(about)
+        };
+        lock(&self.lost).drain(..).filter_map(recent).collect()
+    }
+
+    pub(super) fn found_at(&self, endpoint: Endpoint) {
+        // It is found once.
+        let _ = self.endpoint.set(endpoint);
+    }
+
+    /// Nothing will be asked of it any more: kept connections are closed.
+    pub(in crate::dispatch) fn forget(&self, app: Option<&Arc<App>>) {
+        if let (Some(app), Some(endpoint)) = (app, self.endpoint()) {
+            app.servers.http.forget(endpoint);
+        }
+    }
+}
+
+/// A server as the supervisor holds it: dropped when its process has been reaped.
+pub(in crate::dispatch) struct ServerLink(pub(in crate::dispatch) Arc<Link>);
+
+impl WorkerLink for ServerLink {
+    fn retire(&self) {
+        self.0.retire();
+    }
+
+    fn condemn(&self, verdict: Verdict) {
+        self.0.condemn(verdict);
+    }
+
+    fn say_goodbye(&self) {
+        self.0.say_goodbye();
+    }
+
+    /// Its health is asked for.
+    fn ping(&self) {
+        let Some(server) = &self.0.server else { return };
+        if self.0.is_idle() && !server.owes_answer.swap(true, Ordering::Relaxed) {
+            server.look.notify_one();
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        let owes = self.0.server.as_ref().is_some_and(|server| server.owes_answer.load(Ordering::Relaxed));
+        owes && self.0.is_idle()
+    }
+
+    fn requests(&self) -> &Requests {
+        self.0.requests()
+    }
+}
+
+impl Drop for ServerLink {
+    fn drop(&mut self) {
+        self.0.bury();
+    }
+}
+
+impl Link {
+    /// Gives a place to a request, for which the caller has taken it.
+    pub(in crate::dispatch) fn offer(self: &Arc<Self>, call: &Arc<Call>) {
+        let mut inner = self.lock();
+        if inner.dead {
+            drop(inner);
+            return call.put(Item::Lost { unprocessed: true, verdict: None });
+        }
+        inner.taken += 1;
+        // Unique among those that are held at one time.
+        let place = inner.taken as u32;
+        if !call.give_to(self, place) {
+            // Its client left between the queue and here.
+            drop(inner);
+            return self.free_place();
+        }
+        inner.calls.insert(place, Arc::clone(call));
+        drop(inner);
+        call.begin_work();
+        call.wake();
+        if self.requests().count() {
+            self.report(LinkEvent::RequestsReached { worker: self.key.clone() });
+        }
+    }
+
+    /// It is killed for that: perhaps because of what it was asked.
+    pub(super) fn takes_too_much_memory(&self) -> bool {
+        self.lock().condemned.as_ref().is_some_and(|condemned| condemned.verdict == Verdict::Memory)
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.lock().dead
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lock().calls.is_empty()
+    }
+
+    fn free_place(self: &Arc<Self>) {
+        if let Some(app) = self.app.upgrade() {
+            app.place_is_free(self);
+        }
+    }
+
+    /// It takes no requests any more; those it has find out by themselves.
+    fn leave(self: &Arc<Self>) -> Remains {
+        let app = self.app.upgrade();
+        if let Some(app) = &app {
+            app.remove(self);
+        }
+        let remains = self.die(false);
+        if let Some(server) = &self.server {
+            server.forget(app.as_ref());
+            server.look.notify_one();
+        }
+        remains
+    }
+
+    /// Its process has ended: the requests that were lost with it may be to blame.
+    fn bury(self: &Arc<Self>) {
+        let Remains { calls, condemned, .. } = self.leave();
+        let (Some(app), Some(server)) = (self.app.upgrade(), &self.server) else { return };
+        let mut suspects = server.take_lost();
+        match condemned {
+            Some(Condemned { culprit: Some(culprit), .. }) => suspects = vec![culprit],
+            _ => suspects.extend(calls.iter().map(|(_, call)| call.about.clone())),
+        }
+        if !suspects.is_empty() {
+            app.handle_death(&suspects);
+        }
+    }
+
+    /// It does not accept connections any more: its process is expected to end.
+    pub(super) fn refuses(self: &Arc<Self>, reason: String) {
+        let was_dead = self.lock().dead;
+        drop(self.leave());
+        if !was_dead {
+            self.report(LinkEvent::Closed { worker: self.key.clone(), reason });
+        }
+    }
+}
+
+/// A place that a request has. Dropped, it is free.
+pub(super) struct Place {
+    pub(super) link: Arc<Link>,
+    number: u32,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let was_there = self.link.lock().calls.remove(&self.number).is_some();
+        if was_there {
+            self.link.free_place();
+        }
+    }
+}
+
+impl<C: Dialect> Relay<'_, '_, C> {
+    /// Waits until a worker has a place. `None`: the request was answered, or its client has gone.
+    pub(super) async fn wait_for_place(&mut self) -> Option<Place> {
+        if !self.submit() {
+            return None;
+        }
+        let place = poll_fn(|cx| {
+            loop {
+                if let Some((link, number)) = self.call.given() {
+                    return Poll::Ready(Some(Place { link, number }));
+                }
+                match self.call.poll_item(cx) {
+                    Poll::Ready(Item::Refused(reason)) => {
+                        self.refuse_failed(&reason);
+                        return Poll::Ready(None);
+                    }
+                    Poll::Ready(Item::Quarantined(time)) => {
+                        self.refuse_quarantined(time);
+                        return Poll::Ready(None);
+                    }
+                    // The worker had gone before it could be given to it.
+                    Poll::Ready(_) if !self.submit() => return Poll::Ready(None),
+                    Poll::Ready(_) => {}
+                    Poll::Pending if self.call.given().is_some() => {}
+                    Poll::Pending => break,
+                }
+            }
+            if let Poll::Ready(gone) = self.exchange.poll_gone(cx) {
+                self.exchange.abort(gone.name());
+                return Poll::Ready(None);
+            }
+            if self.exchange.deadlines().poll_passed(Wait::Answer, cx) {
+                self.fail_later(503, "queue_timeout", "No worker was free in time.", 1);
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        });
+        let place = place.await;
+        self.exchange.deadlines().set(Wait::Answer, None);
+        place
+    }
+
+    /// Takes a place, or joins the queue. `false`: it was refused, and answered.
+    fn submit(&mut self) -> bool {
+        if self.trial.is_none() {
+            match Trial::ask(self.app, &self.call.about) {
+                Ok(trial) => self.trial = trial,
+                Err(time) => {
+                    self.refuse_quarantined(time);
+                    return false;
+                }
+            }
+        }
+        let again = self.given > 0;
+        self.given = self.given.saturating_add(1);
+        if again {
+            // Back to the state of one that waits.
+            drop(self.call.take_frame());
+        } else {
+            self.since = Instant::now();
+        }
+        let job = Job {
+            call: Arc::clone(&self.call),
+            frame: Vec::new(),
+            websocket: false,
+            thread: thread_index(),
+            avoid: self.failed_at.clone(),
+            since: self.since,
+        };
+        match self.app.submit(job, again) {
+            Ok(()) => {
+                let end = Instant::now().checked_add(self.app.policy().queue_timeout);
+                self.exchange.deadlines().set(Wait::Answer, end);
+                true
+            }
+            Err(Overload::QueueFull) => {
+                let sentence = "Too many requests are waiting for this application.";
+                self.fail_later(503, "queue_full", sentence, 1);
+                false
+            }
+            Err(Overload::Failed(reason)) => {
+                self.refuse_failed(&reason);
+                false
+            }
+        }
+    }
+
+    pub(super) fn refuse_quarantined(&mut self, time: Duration) {
+        let sentence =
+            "Requests of this kind have ended the application's processes; they are not tried again yet.";
+        let seconds = u32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+        self.fail_later(503, "route_quarantined", sentence, seconds.max(1));
+    }
+
+    fn refuse_failed(&mut self, reason: &str) {
+        let sentence = format!("The application is not running: {reason}.");
+        self.fail_later(503, "app_failed", &sentence, 10);
+    }
+}
+
+impl<C: Dialect> Drop for Relay<'_, '_, C> {
+    /// Whoever still waits for a place waits no more; one that was given meanwhile is free again.
+    fn drop(&mut self) {
+        self.exchange.request_mut().times = Some(self.times());
+        use super::super::call::Place as At;
+        match self.call.abandon() {
+            At::Waiting => self.app.forget(&self.call),
+            At::Given(link, number) => drop(Place { link, number }),
+            At::Abandoned => {}
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! The two messages between a client and a server: each way as fast as the other side takes it, both at once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use keepwarm_http1::{Fields, HopByHop, ResponseHead};
+use keepwarm_net::{
+    Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Spool, Wait,
+};
+use keepwarm_telemetry::counters;
+use tokio::time::{Instant, Sleep};
+
+use super::super::app::App;
+use super::super::conversation::body::{Source, spool_failed};
+use super::place::Place;
+use super::tunnel::Tunnel;
+use super::{Dialect, Opening, Relay, Verdict, none};
+
+/// Bytes on their way to one side beyond which the other has to wait.
+pub(super) const UNSENT_ENOUGH: usize = 128 * 1024;
+/// Moved at a time.
+const BLOCK: usize = 64 * 1024;
+/// Memory of a spool, in bytes; beyond it a file is used.
+const SPOOL_MEMORY: usize = 256 * 1024;
+/// How long a server may consider an expectation (`http-rules` §2).
+const EXPECT: Duration = Duration::from_millis(250);
+
+/// A request with a worker.
+pub(super) struct Talk<'t, 'a, 'c, C: Dialect> {
+    pub(super) relay: &'t mut Relay<'a, 'c, C>,
+    /// None once the server has done its part.
+    pub(super) place: Option<Place>,
+    pub(super) lease: Option<Lease<C>>,
+    /// The body is held back: the time the server has to say that it wants it.
+    expects: Option<Pin<Box<Sleep>>>,
+    trailers: Fields,
+    /// The server has said all of its answer.
+    complete: bool,
+    /// There was no room for what the server may have said.
+    full: bool,
+    /// The client has not sent what the server may be waiting for.
+    starved: bool,
+    block: Vec<u8>,
+    pub(super) tunnel: Option<Tunnel>,
+}
+
+/// What one part of the answer led to.
+enum Step {
+    Moved,
+    Waiting,
+    Failed(ClientError),
+    /// The answer was replaced by one of ours, or cut.
+    Refused,
+}
+
+impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
+    pub(super) fn new(relay: &'t mut Relay<'a, 'c, C>, place: Place, lease: Lease<C>) -> Self {
+        Self {
+            relay,
+            place: Some(place),
+            lease: Some(lease),
+            expects: None,
+            trailers: none(),
+            complete: false,
+            full: false,
+            starved: false,
+            block: Vec::new(),
+            tunnel: None,
+        }
+    }
+
+    /// Gives the server the head, and the body as far as it is here.
+    pub(super) fn begin(&mut self) {
+        let Some(lease) = &mut self.lease else { return };
+        let relay = &mut *self.relay;
+        let asks = relay.exchange.awaits_continue() && matches!(relay.source, Source::Client);
+        let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
+        let upgrade = offered(relay.exchange);
+        let opening = Opening {
+            framing: relay.framing(),
+            expects,
+            upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
+        };
+        let request = relay.exchange.request();
+        lease.begin(|codec, out| codec.encode_request(out, request, &opening));
+        if let Source::Frame(body) = &relay.source {
+            lease.send(body);
+            lease.end(&none());
+        }
+        self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
+        self.server_works();
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
+        loop {
+            if self.tunnel.is_some() {
+                return self.poll_tunnel(cx);
+            }
+            if let Some(verdict) = self.poll_answer(cx) {
+                return Poll::Ready(verdict);
+            }
+            if self.tunnel.is_some() {
+                continue;
+            }
+            if self.relay.exchange.over() {
+                return Poll::Ready(Verdict::Over);
+            }
+            if let Err(error) = self.poll_request(cx) {
+                self.relay.refuse_body(error);
+                return Poll::Ready(Verdict::Over);
+            }
+            match self.relay.exchange.poll_flush(cx) {
+                Poll::Ready(Err(gone)) => return self.client_gone(gone),
+                // What the client has taken makes room for more.
+                Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
+                Poll::Ready(Ok(())) if self.relay.spool.is_some() && self.poll_unspool(cx).is_ready() => {
+                    continue;
+                }
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+            if let Poll::Ready(gone) = self.relay.exchange.poll_gone(cx) {
+                return self.client_gone(gone);
+            }
+            self.keep_time();
+            if self.relay.exchange.deadlines().poll_passed(Wait::Answer, cx) {
+                return Poll::Ready(self.time_is_over());
+            }
+            return Poll::Pending;
+        }
+    }
+
+    /// From the server.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Option<Verdict> {
+        while !self.complete && self.has_room(cx) {
+            match self.poll_part(cx) {
+                Step::Moved => {
+                    self.server_works();
+                    if self.tunnel.is_some() {
+                        return None;
+                    }
+                }
+                Step::Waiting => return None,
+                Step::Refused => return Some(Verdict::Over),
+                Step::Failed(error) => return Some(self.failed(&error)),
+            }
+        }
+        None
+    }
+
+    /// Room for one more part of the answer: in the buffer towards the client, or in the spool.
+    fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
+        let relay = &mut *self.relay;
+        let room = match &mut relay.spool {
+            Some(spool) => {
+                spool.poll_ready(cx).is_ready() && spool.len() < relay.exchange.limits().response_buffer
+            }
+            None => relay.buffers_answer || relay.exchange.unsent() < UNSENT_ENOUGH,
+        };
+        self.full = !room && relay.spool.is_none();
+        room
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
+        let Some(lease) = &mut self.lease else { return Step::Waiting };
+        let relay = &mut *self.relay;
+        match lease.poll_answer(cx) {
+            Poll::Pending => return Step::Waiting,
+            Poll::Ready(Err(error)) => return Step::Failed(error),
+            Poll::Ready(Ok(Answer::Informational(head))) => {
+                if head.status.as_u16() == 100 {
+                    self.handle_continue();
+                } else {
+                    inform(relay.exchange, head);
+                }
+            }
+            Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
+            Poll::Ready(Ok(Answer::Data(bytes))) => {
+                let spools = relay.buffers_answer && relay.exchange.unsent() >= UNSENT_ENOUGH;
+                match spools || relay.spool.is_some() {
+                    true => relay.spool.get_or_insert_with(|| Spool::new(SPOOL_MEMORY)).push(bytes),
+                    false => relay.exchange.data(bytes),
+                }
+            }
+            Poll::Ready(Ok(Answer::Trailers(fields))) => self.trailers = fields.clone(),
+            Poll::Ready(Ok(Answer::End)) => self.handle_end(),
+        }
+        Step::Moved
+    }
+
+    /// `100 Continue`: the server wants the body. It is passed on to a client that waits for it; nobody else sees it.
+    fn handle_continue(&mut self) {
+        if self.expects.take().is_some() {
+            self.relay.app.servers.expectation().handle_honoured();
+        }
+        self.relay.exchange.want_body();
+    }
+
+    fn handle_head(&mut self) -> Step {
+        if self.expects.is_some() {
+            // It answers without having asked for the body: that is an answer to the expectation too.
+            self.relay.app.servers.expectation().handle_honoured();
+        }
+        let Some(lease) = &mut self.lease else { return Step::Waiting };
+        let relay = &mut *self.relay;
+        let head = lease.head();
+        tell_mended(relay.app, head);
+        let status = head.status.as_u16();
+        let begun = match status {
+            101 => Tunnel::begin(relay.exchange, head).map(|tunnel| self.tunnel = Some(tunnel)),
+            _ => {
+                let hop_by_hop = HopByHop::of(&head.fields);
+                // RFC 9110 §15.5.22: 426 MUST say which protocol.
+                let kept = |name: &[u8]| !hop_by_hop.removes(name) || (status == 426 && name == b"upgrade");
+                let fields = head.fields.iter().filter(|(name, _)| kept(name));
+                relay.exchange.head(status, None, false, fields).map(drop)
+            }
+        };
+        match begun {
+            Ok(()) => Step::Moved,
+            Err(bad) => {
+                tracing::error!(app = %relay.app.name, id = %relay.id(), "{bad}");
+                relay.fail(502, "bad_field", "The application's answer has a field that cannot be sent.");
+                Step::Refused
+            }
+        }
+    }
+
+    /// The server is free, though its client may not have it all.
+    fn handle_end(&mut self) {
+        self.complete = true;
+        if let Some(lease) = self.lease.take() {
+            lease.finish();
+        }
+        self.place = None;
+        self.relay.ended = Some(Instant::now());
+        self.relay.app.handle_answer(&self.relay.call.about);
+        if self.relay.spool.is_none() {
+            self.end_answer();
+        }
+    }
+
+    fn end_answer(&mut self) {
+        self.relay.exchange.end_with_trailers(self.trailers.iter());
+        if self.relay.exchange.request().reason == Some("body_too_short") {
+            tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the answer is shorter than announced");
+        }
+    }
+
+    /// Moves bytes from the spool to the client's buffer. Ready: some were, or that was the end.
+    fn poll_unspool(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(spool) = &mut self.relay.spool else { return Poll::Ready(()) };
+        self.block.clear();
+        match std::task::ready!(spool.poll_read(cx, &mut self.block, UNSENT_ENOUGH)) {
+            Ok(0) => {
+                self.relay.spool = None;
+                if self.complete {
+                    self.end_answer();
+                }
+            }
+            Ok(_) => self.relay.exchange.data(&self.block),
+            Err(error) => {
+                tracing::error!(app = %self.relay.app.name, %error, "an answer cannot be kept");
+                self.relay.exchange.abort("spool_failed");
+            }
+        }
+        Poll::Ready(())
+    }
+
+    /// To the server.
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+        self.starved = false;
+        loop {
+            let more = self.poll_block(cx)?;
+            let Some(lease) = &mut self.lease else { return Ok(()) };
+            if lease.poll_flush(cx).is_pending() || !more {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes a part of the body from where it is. `false`: there is none now.
+    fn poll_block(&mut self, cx: &mut Context<'_>) -> Result<bool, BodyError> {
+        if !self.poll_expectation(cx) {
+            return Ok(false);
+        }
+        let (relay, Some(lease)) = (&mut *self.relay, &mut self.lease) else { return Ok(false) };
+        if lease.unsent() >= UNSENT_ENOUGH {
+            return Ok(true);
+        }
+        self.block.clear();
+        let read = match &mut relay.source {
+            Source::Frame(_) | Source::Sent => return Ok(false),
+            Source::Client => relay.exchange.poll_body(cx, &mut self.block, BLOCK),
+            Source::Spool(spool, _) => match spool.poll_read(cx, &mut self.block, BLOCK) {
+                Poll::Ready(Ok(_)) if spool.is_empty() => Poll::Ready(Ok(BodyProgress::Done)),
+                Poll::Ready(Ok(_)) => Poll::Ready(Ok(BodyProgress::More)),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(spool_failed(relay.app, &error))),
+                Poll::Pending => Poll::Pending,
+            },
+        };
+        let Poll::Ready(progress) = read else {
+            self.starved = true;
+            return Ok(false);
+        };
+        let from_client = matches!(relay.source, Source::Client);
+        let done = progress? == BodyProgress::Done || (from_client && relay.exchange.body_done());
+        relay.body_used = true;
+        lease.send(&self.block);
+        if done {
+            relay.source = Source::Sent;
+            match from_client {
+                true => lease.end(relay.exchange.trailers()),
+                false => lease.end(&none()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether the body may go out: the server wants it, the client does not wait for that, or the time is over.
+    fn poll_expectation(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(timer) = &mut self.expects else { return true };
+        if self.relay.exchange.poll_body_begun(cx).is_pending() {
+            if timer.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
+        }
+        self.expects = None;
+        self.relay.exchange.want_body();
+        true
+    }
+
+    /// The app's time stands still while it waits for its client.
+    fn keep_time(&self) {
+        let deadlines = self.relay.exchange.deadlines();
+        if self.full || self.starved || self.complete || self.relay.spool.is_some() {
+            deadlines.set(Wait::Answer, None);
+        } else if !deadlines.is_set(Wait::Answer) && !deadlines.passed(Wait::Answer) {
+            deadlines.set_after(Wait::Answer, self.relay.request_timeout());
+        }
+    }
+
+    /// It has shown so: its time begins anew.
+    fn server_works(&self) {
+        self.relay.exchange.deadlines().set_after(Wait::Answer, self.relay.request_timeout());
+    }
+
+    fn time_is_over(&mut self) -> Verdict {
+        let limit = self.relay.request_timeout();
+        if let Some(place) = &self.place {
+            let key = &place.link.key;
+            tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
+                ?limit, "request timed out");
+            place.link.suspect(&self.relay.call.about);
+        }
+        match self.relay.exchange.answered() {
+            true => self.relay.exchange.abort("request_timeout"),
+            false => self.relay.fail(504, "request_timeout", "The application did not answer in time."),
+        }
+        Verdict::Over
+    }
+
+    fn failed(&mut self, error: &ClientError) -> Verdict {
+        let Some(lease) = self.lease.take() else { return Verdict::Over };
+        let Some(place) = self.place.take() else { return Verdict::Over };
+        if let Some(server) = &place.link.server {
+            server.note_lost(self.relay.call.about.clone());
+        }
+        if let ClientError::Unanswered(_) = error
+            && let Some(why) =
+                self.relay.may_be_given_again(&place.link, lease.has_sent(), lease.idle().is_some())
+        {
+            return Verdict::Again(why);
+        }
+        self.relay.answer_failed(error, &place);
+        Verdict::Over
+    }
+
+    /// The connection to the server is closed with it: that is how HTTP/1 says so.
+    pub(super) fn client_gone(&mut self, gone: Gone) -> Poll<Verdict> {
+        self.relay.exchange.abort(gone.name());
+        Poll::Ready(Verdict::Over)
+    }
+}
+
+/// The protocols that a client offers to switch to, as a list. None with a body: what follows it would be the other protocol's, or not.
+fn offered(exchange: &Exchange<'_>) -> Vec<u8> {
+    if !exchange.body_done() {
+        return Vec::new();
+    }
+    exchange.request().head.upgrade_protocols().collect::<Vec<_>>().join(b", ".as_slice())
+}
+
+/// Passes a 1xx answer on, `103` to those alone who may get it from an app.
+fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
+    let status = head.status.as_u16();
+    if status == 103 {
+        let request = exchange.request();
+        let mode = request.head.fields.first("sec-fetch-mode").unwrap_or_default();
+        let wanted = match request.passing.early_hints {
+            EarlyHints::Auto => mode.eq_ignore_ascii_case(b"navigate"),
+            EarlyHints::Always => true,
+            EarlyHints::Never => false,
+        };
+        if !wanted {
+            return;
+        }
+    }
+    let hop_by_hop = HopByHop::of(&head.fields);
+    exchange.informational(status, head.fields.iter().filter(|(name, _)| !hop_by_hop.removes(name)));
+}
+
+/// Faults of syntax that were mended: counted, and told once per app.
+fn tell_mended(app: &App, head: &ResponseHead) {
+    if !head.mended.any() {
+        return;
+    }
+    counters::STALLS.count(&app.name, "answer_mended");
+    if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
+        tracing::warn!(app = %app.name, mended = ?head.mended,
+            "the application's answers have faults of syntax, which are mended (said once)");
+    }
+}

@@ -1,0 +1,191 @@
+//! Addresses for workers that listen by themselves: a free port on loopback, and a path for a Unix socket in a folder that only this user can enter. A worker
+//! is told both (`PORT`, `KEEPWARM_SOCKET`), and listens at the one it likes.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes of a Unix socket's path that Linux takes: `sun_path` less its NUL.
+const PATH_MAX: usize = 107;
+/// Ports tried before the system is asked for one.
+const TRIES: usize = 64;
+
+/// Where one worker may listen. Its socket's file is removed when this is dropped.
+#[derive(Debug)]
+pub struct Addresses {
+    /// What `PORT` says, on loopback.
+    pub tcp: SocketAddr,
+    /// What `KEEPWARM_SOCKET` says.
+    pub unix: PathBuf,
+    handed_out: HandedOut,
+}
+
+type HandedOut = Arc<Mutex<HashSet<u16>>>;
+
+impl Addresses {
+    /// The variables that tell the worker.
+    pub(super) fn env(&self) -> [(&'static str, OsString); 2] {
+        [("PORT", self.tcp.port().to_string().into()), ("KEEPWARM_SOCKET", self.unix.clone().into())]
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        // Most servers leave it there; an error means that this one did not, or had none.
+        let _ = std::fs::remove_file(&self.unix);
+        lock(&self.handed_out).remove(&self.tcp.port());
+    }
+}
+
+/// Hands out addresses. One for a supervisor.
+#[derive(Debug)]
+pub(super) struct AddressBook {
+    /// Made when the first is asked for, and removed at the end.
+    folder: Option<PathBuf>,
+    folder_is_new: bool,
+    handed_out: HandedOut,
+    next: u64,
+    seed: u64,
+}
+
+impl AddressBook {
+    /// `seed` is any number.
+    pub(super) fn new(seed: u64) -> Self {
+        Self { folder: None, folder_is_new: false, handed_out: HandedOut::default(), next: 0, seed }
+    }
+
+    /// Addresses that nobody uses.
+    ///
+    /// # Errors
+    /// There is no port; the folder cannot be made, or its path is too long.
+    pub(super) fn hand_out(&mut self) -> io::Result<Addresses> {
+        let number = self.next;
+        self.next += 1;
+        let unix = self.folder()?.join(format!("{number}.sock"));
+        check_length(&unix)?;
+        let port = self.free_port()?;
+        lock(&self.handed_out).insert(port);
+        let tcp = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Ok(Addresses { tcp, unix, handed_out: Arc::clone(&self.handed_out) })
+    }
+
+    /// The folder of the sockets, if it has been made since this was asked last.
+    pub(super) fn take_new_folder(&mut self) -> Option<PathBuf> {
+        std::mem::take(&mut self.folder_is_new).then(|| self.folder.clone())?
+    }
+
+    fn folder(&mut self) -> io::Result<&Path> {
+        let folder = match self.folder.take() {
+            Some(folder) => folder,
+            None => {
+                let folder = make_folder(self.seed)?;
+                self.folder_is_new = true;
+                folder
+            }
+        };
+        Ok(self.folder.insert(folder))
+    }
+
+    /// A port that is free now. Between here and the worker's bind anybody may take it: so it is one that the system gives to nobody who does not ask for it
+    /// by number, where there are such ports.
+    fn free_port(&mut self) -> io::Result<u16> {
+        let below = ephemeral_from().unwrap_or(0);
+        let from = (below / 2).max(1024);
+        for _ in 0..TRIES {
+            self.seed =
+                self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let span = u64::from(below.saturating_sub(from));
+            let Some(offset) = (self.seed >> 33).checked_rem(span) else { break };
+            let Ok(port) = u16::try_from(u64::from(from) + offset) else { break };
+            if !lock(&self.handed_out).contains(&port)
+                && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+            {
+                return Ok(port);
+            }
+        }
+        Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    }
+}
+
+impl Drop for AddressBook {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// The first port that the system gives to those who ask for none.
+fn ephemeral_from() -> Option<u16> {
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    range.split_whitespace().next()?.parse().ok()
+}
+
+/// Beneath the user's own folder for such things where the system has one, else beneath the one for temporary files.
+fn make_folder(seed: u64) -> io::Result<PathBuf> {
+    let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    let parent = parent.unwrap_or_else(std::env::temp_dir);
+    let folder = parent.join(format!("keepwarm-{}-{:04x}", std::process::id(), seed & 0xffff));
+    check_length(&folder.join("4294967295.sock"))?;
+    let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
+    made.map_err(|error| {
+        told(&error, &format!("the folder {} for its socket cannot be made", folder.display()))
+    })?;
+    Ok(folder)
+}
+
+fn check_length(path: &Path) -> io::Result<()> {
+    let length = path.as_os_str().as_bytes().len();
+    if length <= PATH_MAX {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "the path of its Unix socket has {length} bytes, of which the system takes {PATH_MAX}: {}; \
+             set XDG_RUNTIME_DIR or TMPDIR to a folder with a shorter path",
+            path.display()
+        ),
+    ))
+}
+
+fn told(error: &io::Error, what: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+fn lock(set: &Mutex<HashSet<u16>>) -> std::sync::MutexGuard<'_, HashSet<u16>> {
+    set.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_differ_and_what_was_made_is_removed() {
+        let mut book = AddressBook::new(u64::from(std::process::id()));
+        let first = book.hand_out().unwrap();
+        let second = book.hand_out().unwrap();
+        assert_ne!(first.tcp, second.tcp);
+        assert_ne!(first.unix, second.unix);
+        std::fs::write(&first.unix, "").unwrap();
+        let (file, folder) = (first.unix.clone(), first.unix.parent().unwrap().to_owned());
+        drop(first);
+        assert!(!file.exists());
+        drop(book);
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_refused_in_words() {
+        assert!(check_length(Path::new("/run/keepwarm/0.sock")).is_ok());
+        let long = PathBuf::from(format!("/{}/0.sock", "x".repeat(PATH_MAX)));
+        let message = check_length(&long).unwrap_err().to_string();
+        assert!(message.contains("115 bytes") && message.contains("TMPDIR"), "{message}");
+    }
+}

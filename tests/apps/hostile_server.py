@@ -1,0 +1,128 @@
+"""An HTTP server that does everything wrong, for the tests: a thread for each connection, a behaviour for each path.
+
+It never sends `100 Continue`, and keeps every connection open that its behaviour does not close.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+
+
+def main():
+    listener = socket.create_server(("127.0.0.1", int(os.environ["PORT"])), backlog=512)
+    while True:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+
+def serve(connection):
+    try:
+        with connection, connection.makefile("rb") as reader:
+            while request := read_request(reader):
+                if BEHAVIOURS.get(request[0], hello)(connection, *request) == "close":
+                    return
+    except OSError:
+        pass
+
+
+def read_request(reader):
+    line = reader.readline()
+    if not line:
+        return None
+    method, target, _ = line.decode("latin-1").split()
+    fields = {}
+    while (line := reader.readline()) not in (b"\r\n", b""):
+        name, _, value = line.decode("latin-1").partition(":")
+        fields[name.lower()] = value.strip()
+    body = reader.read(int(fields.get("content-length", 0)))
+    return target.split("?")[0], method, fields, body
+
+
+def hello(connection, *_):
+    connection.sendall(HELLO)
+
+
+def say(*parts):
+    """Sends each part in a segment of its own, as far as the kernel allows."""
+
+    def behaviour(connection, *_):
+        for part in parts:
+            connection.sendall(part)
+
+    return behaviour
+
+
+def say_and_close(*parts):
+    def behaviour(connection, *request):
+        say(*parts)(connection, *request)
+        return "close"
+
+    return behaviour
+
+
+def echo_body(connection, _path, _method, _fields, body):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+def pid(connection, *_):
+    text = str(os.getpid()).encode()
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+
+
+def late(connection, *_):
+    """Answers, and a moment later says something nobody asked for."""
+    connection.sendall(HELLO)
+    time.sleep(0.05)
+    connection.sendall(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+
+
+def stop_listening_for_good(connection, *_):
+    """Hangs the whole process: nothing is accepted or answered any more."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    connection.sendall(HELLO)
+
+
+def leave(*_):
+    os._exit(3)
+
+
+BEHAVIOURS = {
+    "/bytes": say(*(bytes([byte]) for byte in HELLO)),
+    "/chunk-bytes": say(*(bytes([b]) for b in b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")),
+    "/body": echo_body,
+    "/pid": pid,
+    "/late": late,
+    # Closes as soon as it has answered, and does not say so.
+    "/closes": say_and_close(HELLO),
+    "/until-close": say_and_close(b"HTTP/1.0 200 OK\r\n\r\n", b"hello"),
+    "/bare-lf": say(b"HTTP/1.1 200 OK\nContent-Length: 5\nX-Mended: yes\n\nhello"),
+    "/folded": say(b"HTTP/1.1 200 OK\r\nX-Folded: one\r\n two\r\nContent-Length: 5\r\n\r\nhello"),
+    "/blank-colon": say(b"HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello"),
+    # Faults that could move a boundary.
+    "/garbage": say_and_close(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
+    "/two-lengths": say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!"),
+    "/both": say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
+    "/bad-chunk": say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"),
+    "/unasked-switch": say(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+    "/trailing": say(HELLO + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"),
+    "/nothing": say_and_close(),
+    "/half-head": say_and_close(b"HTTP/1.1 200 OK\r\nContent-Le"),
+    "/short": say_and_close(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhello"),
+    "/endless-head": say_and_close(b"HTTP/1.1 200 OK\r\n" + b"X-Endless: %s\r\n" % (b"x" * 1000) * 100),
+    "/many-early": say(b"HTTP/1.1 102 Processing\r\n\r\n" * 50 + HELLO),
+    "/hop-by-hop": say(
+        b"HTTP/1.1 200 OK\r\nConnection: close, X-Private\r\nKeep-Alive: timeout=3\r\nX-Private: 1\r\n"
+        b"Proxy-Connection: close\r\nContent-Length: 5\r\n\r\nhello"
+    ),
+    "/stop": stop_listening_for_good,
+    "/leave": leave,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
