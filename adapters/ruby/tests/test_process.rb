@@ -219,8 +219,7 @@ class ProcessTest < Minitest::Test
     [[], ["--threads", "2"]].each do |options|
       stuck(*options) do |worker, stream, go_on|
         worker.signal("QUIT")
-        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
-        sleep 0.005 until worker.log.include?("wait_for_line") || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+        Driver.eventually { worker.log.include?("wait_for_line") }
         assert_match(/app\.rb:\d+:in `wait_for_line'/, worker.log)
         go_on.call
         assert_equal "went on", worker.answer(stream).body
