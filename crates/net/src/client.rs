@@ -149,16 +149,16 @@ struct Exchange {
     /// A byte of the answer came.
     heard: bool,
     answer_ended: bool,
+    /// Reads since the last event.
+    reads: usize,
+    /// The event that came last was a head, and took several reads.
+    head_in_pieces: bool,
     /// The server has shut its side.
     eof: bool,
     /// Bytes at the front of the buffer that were given out.
     given_out: usize,
     /// Room to read with.
     large: bool,
-    /// Bytes that came before the head was whole, and did not make it so.
-    waited_for_head: usize,
-    /// The head of the final answer has come.
-    has_head: bool,
 }
 
 impl<C: Codec> Client<C> {
@@ -252,18 +252,16 @@ impl<C: Codec> Client<C> {
             let decoded =
                 self.codec.decode(self.read.unread(), &mut self.head).map_err(ClientError::Fault)?;
             match decoded.event {
-                Event::NeedMore => {
-                    self.read.consume(decoded.consumed);
-                    self.note_piece();
-                }
+                Event::NeedMore => self.read.consume(decoded.consumed),
                 Event::Data { .. } => {
                     // Consumed with the next call: until then the bytes are the caller's to look at.
                     self.exchange.given_out = decoded.consumed;
                     return Poll::Ready(Ok(decoded.event));
                 }
                 event => {
-                    self.exchange.has_head |= event == Event::Head;
                     self.read.consume(decoded.consumed);
+                    self.exchange.head_in_pieces = event == Event::Head && self.exchange.reads > 1;
+                    self.exchange.reads = 0;
                     self.exchange.answer_ended = event == Event::End;
                     return Poll::Ready(Ok(event));
                 }
@@ -273,7 +271,10 @@ impl<C: Codec> Client<C> {
             }
             match ready!(self.poll_fill(cx)) {
                 Ok(0) => self.exchange.eof = true,
-                Ok(_) => self.exchange.heard = true,
+                Ok(_) => {
+                    self.exchange.heard = true;
+                    self.exchange.reads += 1;
+                }
                 Err(error) => return Poll::Ready(self.handle_eof(Some(error))),
             }
         }
@@ -333,16 +334,9 @@ impl<C: Codec> Client<C> {
         self.io.shutdown_write();
     }
 
-    /// A part of a head is here, and its end is not.
-    fn note_piece(&mut self) {
-        if !self.exchange.has_head {
-            self.exchange.waited_for_head = self.read.unread().len();
-        }
-    }
-
-    /// Whether the server wrote the head of its answer in several pieces, although one would have done: each is a wake-up, and a packet where there is a network.
+    /// Whether the head that has just come took several reads: the server wrote it in pieces.
     pub fn head_came_in_pieces(&self) -> bool {
-        (1..READ / 2).contains(&self.exchange.waited_for_head)
+        self.exchange.head_in_pieces
     }
 
     /// The head that came last.
