@@ -337,7 +337,7 @@ impl Link {
         inner.pulses.retain(|waiting| !waiting.is_closed());
         inner.pulses.push(answered);
         if let Some(server) = &self.server {
-            return server.look_at_health();
+            return server.look.notify_one();
         }
         // One that is under way already answers for both.
         if inner.session.ping(PAYLOAD, &mut frame) {
