@@ -177,7 +177,18 @@ fn php_is_told_apart_by_what_the_entry_does() {
     };
     assert_eq!(kind(Some("<?php return function (array $context) {};")).as_deref(), Some("php"));
     assert_eq!(kind(None).as_deref(), Some("php"), "the worker says that it is not there");
-    assert!(kind(Some("<?php echo 1;")).unwrap().contains("fastcgi"));
+    assert_eq!(kind(Some("<?php echo 1;")).as_deref(), Some("fastcgi"));
+}
+
+#[test]
+fn a_site_of_scripts_is_served_with_its_files_unless_its_routes_say_otherwise() {
+    let mut world = World::default();
+    for path in ["public/index.php", "./public/index.php"] {
+        world.files.insert(path.to_owned(), "<?php echo 1;".to_owned());
+    }
+    let (config, _) = Config::for_target(&world, &target("public/index.php")).expect("a good command line");
+    let folder = config.listens[0].routes[0].try_files.as_deref().expect("a folder");
+    assert!(folder.ends_with("public"), "{}", folder.display());
 }
 
 #[test]

@@ -14,6 +14,7 @@ use keepwarm_policy::scale::Load;
 use super::activity::{About, WorkerActivity};
 use super::call::{Call, Item};
 use super::conversation;
+use super::fastcgi;
 use super::link::Link;
 use super::quarantine::{Quarantine, RouteKey};
 use super::queue::{Job, Queue, Retired};
@@ -40,6 +41,22 @@ pub struct AppPolicy {
     pub server: Option<ServerPolicy>,
 }
 
+#[cfg(test)]
+impl AppPolicy {
+    /// For tests of what does not depend on it.
+    pub(super) fn of_one_worker() -> Self {
+        let time = Duration::from_secs(5);
+        Self {
+            queue: 10,
+            queue_timeout: time,
+            request_timeout: time,
+            slow_log: None,
+            workers: 1,
+            server: None,
+        }
+    }
+}
+
 /// An app. Lives as long as the process; its workers come and go.
 #[derive(Debug)]
 pub struct App {
@@ -59,6 +76,8 @@ pub struct App {
     warned_hop_by_hop: AtomicBool,
     /// The connections to workers that are servers by themselves, and what is known of those.
     pub(super) servers: Servers,
+    /// How workers that are being started for a reload are to be spoken to, if they are servers.
+    next_server: Mutex<Option<Option<ServerPolicy>>>,
     /// What its workers say about themselves.
     about: Mutex<Option<String>>,
 }
@@ -77,6 +96,8 @@ pub(super) struct State {
 impl App {
     /// An app without workers.
     pub fn new(name: &str, policy: AppPolicy) -> Arc<Self> {
+        let servers = Servers::default();
+        servers.set_policy(policy.server.as_ref());
         Arc::new(Self {
             name: name.into(),
             policy: ArcSwap::from_pointee(policy),
@@ -93,7 +114,8 @@ impl App {
             cgi_names: AtomicBool::new(true),
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
-            servers: Servers::default(),
+            servers,
+            next_server: Mutex::default(),
             about: Mutex::default(),
         })
     }
@@ -104,12 +126,27 @@ impl App {
     }
 
     pub(super) fn set_policy(&self, policy: AppPolicy) {
+        self.servers.set_policy(policy.server.as_ref());
         self.policy.store(Arc::new(policy));
     }
 
     /// What its requests have met since this was asked last.
     pub(super) fn load(&self) -> Load {
         self.state().queue.load()
+    }
+
+    /// How workers that are started from now on are spoken to; those that serve, from when the others take their place.
+    pub(super) fn prepare(&self, server: Option<ServerPolicy>) {
+        *self.next_server() = Some(server);
+    }
+
+    /// How the workers that were started last are spoken to.
+    pub(super) fn server_policy(&self) -> Option<ServerPolicy> {
+        self.next_server().clone().unwrap_or_else(|| self.policy().server.clone())
+    }
+
+    fn next_server(&self) -> MutexGuard<'_, Option<Option<ServerPolicy>>> {
+        self.next_server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests waiting for a worker.
@@ -164,6 +201,10 @@ impl App {
     /// Workers up to this generation take requests.
     pub(super) fn promote(&self, generation: u64) {
         self.quarantine.forget();
+        if let Some(server) = self.next_server().take() {
+            let policy = AppPolicy { server, ..AppPolicy::clone(&self.policy()) };
+            self.policy.store(Arc::new(policy));
+        }
         let mut state = self.state();
         state.generation = generation;
         let ready: Vec<_> =
@@ -335,10 +376,11 @@ pub struct AppHandler(pub Arc<App>);
 
 impl Handler for AppHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        let server = self.0.policy().server.as_ref().map(|server| server.protocol);
+        let server = self.0.policy().server.as_ref().map(|server| server.protocol.clone());
         match server {
             None => Box::pin(conversation::hold(&self.0, exchange)),
-            Some(Protocol::Http) => Box::pin(relay::hold::<Http1>(&self.0, exchange)),
+            Some(Protocol::Http) => Box::pin(relay::hold::<Http1>(&self.0, exchange, ())),
+            Some(Protocol::FastCgi(root)) => Box::pin(fastcgi::hold(&self.0, root, exchange)),
         }
     }
 

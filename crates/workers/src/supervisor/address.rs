@@ -1,4 +1,4 @@
-//! Addresses for workers that listen by themselves: a free port on loopback, and a path for a Unix socket in a folder that only this user can enter. A worker
+//! Addresses for workers that listen by themselves: a free port on loopback, and a path for a Unix socket in a folder that only its user can enter. A worker
 //! is told both (`PORT`, `KEEPWARM_SOCKET`), and listens at the one it likes.
 
 use std::collections::HashSet;
@@ -6,16 +6,18 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a Unix socket's path that Linux takes: `sun_path` less its NUL.
 const PATH_MAX: usize = 107;
+/// The name of a worker's socket in its folder.
+const SOCKET: &str = "app.sock";
 /// Ports tried before the system is asked for one.
 const TRIES: usize = 64;
 
-/// Where one worker may listen. Its socket's file is removed when this is dropped.
+/// Where one worker may listen. The folder of its socket is removed when this is dropped.
 #[derive(Debug)]
 pub struct Addresses {
     /// What `PORT` says, on loopback.
@@ -36,8 +38,10 @@ impl Addresses {
 
 impl Drop for Addresses {
     fn drop(&mut self) {
-        // Most servers leave it there; an error means that this one did not, or had none.
-        let _ = std::fs::remove_file(&self.unix);
+        if let Some(own) = self.unix.parent() {
+            // Most servers leave their socket there. An error leaves nothing to do.
+            let _ = std::fs::remove_dir_all(own);
+        }
         lock(&self.handed_out).remove(&self.tcp.port());
     }
 }
@@ -59,15 +63,17 @@ impl AddressBook {
         Self { folder: None, folder_is_new: false, handed_out: HandedOut::default(), next: 0, seed }
     }
 
-    /// Addresses that nobody uses.
+    /// Addresses that nobody uses, for a worker that runs as `owner` (user and group), or as we do.
     ///
     /// # Errors
     /// There is no port; the folder cannot be made, or its path is too long.
-    pub(super) fn hand_out(&mut self) -> io::Result<Addresses> {
+    pub(super) fn hand_out(&mut self, owner: Option<(u32, u32)>) -> io::Result<Addresses> {
         let number = self.next;
         self.next += 1;
-        let unix = self.folder()?.join(format!("{number}.sock"));
+        let own = self.folder()?.join(number.to_string());
+        let unix = own.join(SOCKET);
         check_length(&unix)?;
+        make_private(&own, owner)?;
         let port = self.free_port()?;
         lock(&self.handed_out).insert(port);
         let tcp = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -128,15 +134,33 @@ fn ephemeral_from() -> Option<u16> {
 
 /// Beneath the user's own folder for such things where the system has one, else beneath the one for temporary files.
 fn make_folder(seed: u64) -> io::Result<PathBuf> {
-    let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    // The workers of root may be another user's, who could not enter it.
+    let parent = own.filter(|_| !rustix::process::geteuid().is_root());
     let parent = parent.unwrap_or_else(std::env::temp_dir);
     let folder = parent.join(format!("keepwarm-{}-{:04x}", std::process::id(), seed & 0xffff));
-    check_length(&folder.join("4294967295.sock"))?;
-    let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
-    made.map_err(|error| {
-        told(&error, &format!("the folder {} for its socket cannot be made", folder.display()))
-    })?;
+    check_length(&folder.join("4294967295").join(SOCKET))?;
+    // Passed through by every user, listed by none.
+    make(&folder, 0o711)?;
     Ok(folder)
+}
+
+/// The folder of one worker's socket.
+fn make_private(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
+    make(folder, 0o700)?;
+    match owner {
+        Some((user, group)) => std::os::unix::fs::chown(folder, Some(user), Some(group)),
+        None => Ok(()),
+    }
+}
+
+fn make(folder: &Path, mode: u32) -> io::Result<()> {
+    std::fs::create_dir(folder)
+        // Whatever the mask is.
+        .and_then(|()| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)))
+        .map_err(|error| {
+            told(&error, &format!("the folder {} for its socket cannot be made", folder.display()))
+        })
 }
 
 fn check_length(path: &Path) -> io::Result<()> {
@@ -169,14 +193,18 @@ mod tests {
     #[test]
     fn ports_differ_and_what_was_made_is_removed() {
         let mut book = AddressBook::new(u64::from(std::process::id()));
-        let first = book.hand_out().unwrap();
-        let second = book.hand_out().unwrap();
+        let first = book.hand_out(None).unwrap();
+        let second = book.hand_out(None).unwrap();
         assert_ne!(first.tcp, second.tcp);
         assert_ne!(first.unix, second.unix);
         std::fs::write(&first.unix, "").unwrap();
-        let (file, folder) = (first.unix.clone(), first.unix.parent().unwrap().to_owned());
+        let file = first.unix.clone();
+        let own = file.parent().unwrap().to_owned();
+        let folder = own.parent().unwrap().to_owned();
+        let mode = |folder: &Path| std::fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&own)), (0o711, 0o700));
         drop(first);
-        assert!(!file.exists());
+        assert!(!own.exists());
         drop(book);
         assert!(!folder.exists());
     }

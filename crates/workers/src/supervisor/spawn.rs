@@ -25,7 +25,7 @@ use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::Quiet;
 use super::template::Parent;
-use super::{Addresses, AppSpec, Contact};
+use super::{Addresses, AppSpec, Contact, Options};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
@@ -127,7 +127,8 @@ pub(super) struct Spawner {
 }
 
 /// Starts the thread and the guardian.
-pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
+pub(super) async fn start(options: Options) -> io::Result<Spawner> {
+    let Options { executable, files } = options;
     let (orders, receiver) = mpsc::channel();
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
@@ -136,7 +137,7 @@ pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
             executable,
             guardian: None,
             groups: HashSet::new(),
-            files: BTreeSet::new(),
+            files: files.into_iter().collect(),
             addresses: AddressBook::new(super::control::random()),
             folder: None,
         };
@@ -199,7 +200,7 @@ impl Thread {
     }
 
     fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
-        let (line, stdin) = self.line(launch.spec.contact)?;
+        let (line, stdin) = self.line(&launch.spec)?;
         let (pipes, stdout, stderr) = worker_pipes()?;
         let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
@@ -239,11 +240,12 @@ impl Thread {
     }
 
     /// The way to reach a worker, and what it gets as standard input: its end of the wire, or nothing.
-    fn line(&mut self, contact: Contact) -> io::Result<(Line, Stdio)> {
-        match contact {
+    fn line(&mut self, spec: &AppSpec) -> io::Result<(Line, Stdio)> {
+        match spec.contact {
             Contact::Wire => wire().map(|(ours, theirs)| (Line::Wire(ours), Stdio::from(theirs))),
             Contact::Server => {
-                let addresses = self.addresses.hand_out()?;
+                let owner = spec.process.credentials.as_ref().map(|owner| (owner.uid, owner.gid));
+                let addresses = self.addresses.hand_out(owner)?;
                 if let Some(folder) = self.addresses.take_new_folder() {
                     self.tell_guardian(&list::add_folder(&folder));
                     self.folder = Some(folder);

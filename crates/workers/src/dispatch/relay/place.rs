@@ -26,7 +26,7 @@ pub(in crate::dispatch) struct Server {
     /// Where it answers, once it does.
     endpoint: OnceLock<Endpoint>,
     /// Something asks for a look at its health, or it has gone.
-    pub(super) look: Notify,
+    pub(in crate::dispatch) look: Notify,
     /// It was asked, and has not answered.
     pub(super) owes_answer: AtomicBool,
     /// A request has timed out there: one that does not answer now is given up.
@@ -54,6 +54,11 @@ impl Server {
         self.endpoint.get()
     }
 
+    /// Somebody wants to know whether it is well.
+    pub(in crate::dispatch) fn look_at_health(&self) {
+        self.look.notify_one();
+    }
+
     /// A request was lost with its connection; perhaps its process has died of it.
     pub(super) fn note_lost(&self, about: About) {
         let mut lost = lock(&self.lost);
@@ -78,7 +83,7 @@ impl Server {
     /// Nothing will be asked of it any more: kept connections are closed.
     pub(in crate::dispatch) fn forget(&self, app: Option<&Arc<App>>) {
         if let (Some(app), Some(endpoint)) = (app, self.endpoint()) {
-            app.servers.http.forget(endpoint);
+            app.servers.forget(endpoint);
         }
     }
 }
@@ -159,6 +164,12 @@ impl Link {
 
     fn is_idle(&self) -> bool {
         self.lock().calls.is_empty()
+    }
+
+    /// It speaks another language.
+    pub(in crate::dispatch) fn refuse(self: &Arc<Self>, call: &Call) {
+        call.put(Item::Refused("it has just been replaced by an app of another kind".into()));
+        self.free_place();
     }
 
     fn free_place(self: &Arc<Self>) {
