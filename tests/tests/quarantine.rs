@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::{Response, Server, get};
+use keepwarm_tests::{Response, Server};
 use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(40);
