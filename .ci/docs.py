@@ -60,6 +60,10 @@ def wrong_examples(page, text, binary):
             # What an example names may be included; it need not hold anything.
             (pathlib.Path(folder) / "conf.d").mkdir()
             (pathlib.Path(folder) / "conf.d/empty.toml").touch()
+            # What an example serves is there, and empty.
+            for served in ["public/assets", "var/files"]:
+                (pathlib.Path(folder) / served).mkdir(parents=True)
+            (pathlib.Path(folder) / "public/index.php").write_text("<?php\n")
             command = [binary, "run", "--config", file, "--dry-run"]
             result = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if result.returncode != 0:

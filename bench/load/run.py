@@ -22,6 +22,7 @@ import sys
 import time
 
 import servers
+import servers_php as php
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONNECTIONS = [1, 16, 256]
@@ -45,6 +46,10 @@ class Group:
     headers: tuple = ()
     # A peer whose requests/s at 16 connections are to be reached.
     rate_peer: str = None
+    # peer -> how many times its requests/s at 16 connections are wanted at least.
+    rate_floors: dict = dataclasses.field(default_factory=dict)
+    # What is in the answer of each.
+    answer: bytes = servers.ANSWER
 
 
 GROUPS = [
@@ -78,6 +83,35 @@ GROUPS = [
         [("keepwarm", servers.keepwarm_fixed, None), ("nginx", servers.nginx, None)],
         {"nginx": Bound(1.2)},
         headers=("Connection: close",),
+    ),
+    Group(
+        "php",
+        [
+            ("keepwarm", php.keepwarm(1, "hello.php"), None),
+            ("nginx + php-fpm", php.fpm(1, "hello_script.php"), None),
+            ("php -S", php.built_in(1, "hello_script.php"), None),
+        ],
+        {"nginx + php-fpm": Bound(0.5, 0.35)},
+        rate_peer="nginx + php-fpm",
+    ),
+    Group(
+        "fastcgi",
+        [
+            ("keepwarm", php.classic(2, "hello_script.php"), None),
+            ("nginx + php-fpm", php.fpm(2, "hello_script.php"), None),
+        ],
+        {"nginx + php-fpm": Bound(1.05)},
+    ),
+    Group(
+        "symfony",
+        [
+            ("keepwarm", php.keepwarm(2, "public/index.php", php.ROOT / "examples/symfony"), None),
+            ("nginx + php-fpm", php.fpm(2, "symfony_script.php"), None),
+            ("php -S", php.built_in(2, "symfony_script.php"), None),
+        ],
+        {"nginx + php-fpm": Bound(0.25, 0.15)},
+        rate_floors={"nginx + php-fpm": 5.0, "php -S": 8.0},
+        answer=b"<h1>Shop</h1>",
     ),
 ]
 
@@ -115,7 +149,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement")
-    parser.add_argument("--only", action="append", help="wsgi, asgi or fixed; may be given again")
+    parser.add_argument("--only", action="append", help="wsgi, asgi, fixed, php, fastcgi or symfony; may be given again")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample and the summary")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")
@@ -136,7 +170,7 @@ def measure(group, options):
     running = []
     try:
         for name, command, target in group.servers:
-            running.append(servers.Server(name, command, target, options.keepwarm))
+            running.append(servers.Server(name, command, target, options.keepwarm, group.answer))
         for server in running:
             load(server, 16, min(1.0, options.seconds), group.headers)  # caches, lazy imports
         for round_number in range(options.rounds):
@@ -204,6 +238,12 @@ def show(group, samples):
         middle = statistics.median(ratios)
         print(f"\nrequests/s at 16 connections: {middle:.2f} ({min(ratios):.2f}-{max(ratios):.2f}) of {group.rate_peer}'s;"
               f" aim: 1.00 {verdict(middle >= 1)}")
+    for peer, floor in group.rate_floors.items():
+        ratios = rate_ratios(samples, peer, 16)
+        middle = statistics.median(ratios)
+        missed += middle < floor
+        print(f"\nrequests/s at 16 connections: {middle:.2f} ({min(ratios):.2f}-{max(ratios):.2f}) times {peer}'s;"
+              f" floor: {floor:.2f} {verdict(middle >= floor)}")
     print(flush=True)
     return missed
 

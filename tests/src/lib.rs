@@ -7,6 +7,7 @@ pub mod admin;
 mod binary;
 mod client;
 pub mod load;
+pub mod marked;
 pub mod process;
 mod response;
 mod server;

@@ -279,12 +279,14 @@ fn lost_clients_free_their_worker() {
 fn an_entry_is_run_without_a_configuration() {
     let folder = std::env::temp_dir().join(format!("keepwarm-target-php-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let app = "<?php\nreturn function (Keepwarm\\Request $request) {\n    header('X-Kind: warm');\n    echo 'hello ', $request->path;\n};\n";
+    let app = "<?php\nreturn function (Keepwarm\\Request $request) {\n    $GLOBALS['kept'] = $request->path;\n    header('X-Kind: warm');\n    echo 'hello ', $request->path;\n};\n";
     std::fs::write(folder.join("app.php"), app).expect("a file");
     let server =
         Server::run(&["app.php", "--bind", "127.0.0.1:0", "--workers", "1", "--watch"], &folder).warm("/");
     let response = patient(&server).ask(get("/world"));
     assert_eq!((response.text().as_str(), response.field("x-kind")), ("hello /world", Some("warm")));
+    // In development a worker says what a request leaves behind.
+    server.wait_for_log("leak: after GET /, the global $kept is new", PATIENCE);
     // A change of the source recycles the worker.
     std::fs::write(folder.join("app.php"), app.replace("hello", "changed")).expect("a file");
     wait_until("the changed source", PATIENCE, || {

@@ -15,6 +15,8 @@ final class Connection
     public const RECEIVE_CREDIT = 262_144; // bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536
     public const READ_SIZE = 65_536; // nearly every REQUEST in one call
     private const AHEAD = 3; // REQUESTs that may wait here behind the one in work (spec/wire.md §3)
+    private const EINTR = 4; // of Linux, as the sockets extension reports it
+    private const EAGAIN = 11;
     private const STEP = self::RECEIVE_CREDIT >> 2; // credit goes back in steps
 
     /** The request being answered; 0 between requests. */
@@ -53,9 +55,16 @@ final class Connection
     private int $left = self::RECEIVE_CREDIT;
     private int $owed = 0;
 
+    /** The same by the sockets extension, if it is there: a call each for reading and writing, where a stream waits with one more. */
+    private readonly ?\Socket $direct;
+
     /** @param resource $socket */
     public function __construct(public readonly mixed $socket, private readonly int $pid)
     {
+        // A timeout of php.ini (`default_socket_timeout`) is not meant for this.
+        stream_set_timeout($socket, -1);
+        $direct = \function_exists('socket_import_stream') ? @socket_import_stream($socket) : false;
+        $this->direct = $direct instanceof \Socket ? $direct : null;
     }
 
     // -- handshake ----------------------------------------------------------------------------------------------------
@@ -133,16 +142,14 @@ final class Connection
             return;
         }
         $size = \strlen($data);
-        $sent = @fwrite($this->socket, $data);
-        while ($sent !== $size) {
-            if ($sent === false) {
+        while (($sent = $this->direct !== null ? @socket_send($this->direct, $data, $size, 0) : @fwrite($this->socket, $data)) !== $size) {
+            if ($sent === false && !($this->direct !== null && socket_last_error($this->direct) === self::EINTR)) {
                 $this->endOfWire();
                 return;
             }
             // A signal came in between.
-            $data = substr($data, $sent);
-            $size -= $sent;
-            $sent = @fwrite($this->socket, $data);
+            $data = substr($data, (int) $sent);
+            $size -= (int) $sent;
         }
     }
 
@@ -197,11 +204,18 @@ final class Connection
 
     // -- receiving ----------------------------------------------------------------------------------------------------
 
-    /**
-     * Waits for bytes; '' at the wire's end.
-     */
+    /** Waits for bytes; '' at the wire's end. */
     public function read(): string
     {
+        if ($this->direct !== null) {
+            while (@socket_recv($this->direct, $data, self::READ_SIZE, 0) === false) {
+                if (socket_last_error($this->direct) !== self::EINTR) {
+                    return '';
+                }
+                // A signal came, whose handler has run by now.
+            }
+            return (string) $data;
+        }
         do {
             $data = @fread($this->socket, self::READ_SIZE);
             // Nothing, and no end: a signal came, whose handler has run by now.
@@ -251,16 +265,12 @@ final class Connection
             return;
         }
         $this->takeRest();
-        $read = [$this->socket];
-        $none = null;
-        if (@stream_select($read, $none, $none, 0) === 1) {
-            $data = $this->read();
-            if ($data === '') {
-                $this->endOfWire();
-                return;
-            }
-            $this->buffer .= $data;
+        $data = $this->readWithoutWaiting();
+        if ($data === '') {
+            $this->endOfWire();
+            return;
         }
+        $this->buffer .= (string) $data;
         try {
             while (($frame = Wire::takeFrame($this->buffer)) !== null) {
                 $this->handle(...$frame);
@@ -268,6 +278,21 @@ final class Connection
         } catch (Fault $fault) {
             $this->fail($fault);
         }
+    }
+
+    /** What has come: '' at the wire's end, null when nothing has. */
+    private function readWithoutWaiting(): ?string
+    {
+        if ($this->direct !== null) {
+            $read = @socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT);
+            if ($read === false) {
+                return \in_array(socket_last_error($this->direct), [self::EINTR, self::EAGAIN], true) ? null : '';
+            }
+            return (string) $data;
+        }
+        $read = [$this->socket];
+        $none = null;
+        return @stream_select($read, $none, $none, 0) === 1 ? $this->read() : null;
     }
 
     /** Does what a frame says; every type but REQUEST, which belongs between requests. */

@@ -26,7 +26,7 @@ final class Process
             Log::write("keepwarm: the descriptor $number, which KEEPWARM_FD names, is not open.");
             exit(1);
         }
-        // No buffers: a read takes what is there, a write is one call.
+        // No buffers: what is read is taken at once, a write is one call.
         stream_set_read_buffer($socket, 0);
         stream_set_write_buffer($socket, 0);
         self::keepFromChildren((int) $number, array_diff(self::descriptors(), $before));

@@ -182,7 +182,7 @@ final class Worker
         } catch (\Throwable $error) {
             $failed = $error;
         }
-        if ($connection->isForked()) {
+        if ($connection->lost && $connection->isForked()) {
             exit(0); // a child that the application forked: the request is not its own
         }
         if ($failed !== null) {

@@ -1,9 +1,10 @@
 //! What no section can know of the others: routes and their apps, addresses, what is never reached.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use crate::checker::Checker;
-use crate::model::{Action, Admin, App, Bind, Config, Listen, PathPattern, Route};
+use crate::model::{Action, Admin, App, AppKind, Bind, Config, Listen, PathPattern, Program, Route};
 use crate::nearest::{nearest, or_list};
 use crate::raw::{Span, Table};
 use crate::report::Problem;
@@ -39,7 +40,10 @@ fn settle(draft: ListenDraft, apps: &[(App, Span)], cx: &mut Checker<'_>) -> Lis
         draft.routes.into_iter().filter_map(|route| settle_route(route, body, apps, cx)).collect();
     if draft.has_no_route {
         match apps {
-            [(app, _)] => routes.push(Route::to(Action::App(app.name.clone()), body)),
+            [(app, _)] => routes.push(Route {
+                try_files: script_folder(app),
+                ..Route::to(Action::App(app.name.clone()), body)
+            }),
             _ => {
                 let problem = Problem::new(format!("`listen.{}` has no route", draft.name))
                     .key("listen.NAME.route")
@@ -55,6 +59,16 @@ fn settle(draft: ListenDraft, apps: &[(App, Span)], cx: &mut Checker<'_>) -> Lis
         limits: draft.limits,
         access_log: draft.access_log,
         routes,
+    }
+}
+
+/// A site of classic PHP is scripts and files in one folder, and nobody has said otherwise.
+fn script_folder(app: &App) -> Option<PathBuf> {
+    match (&app.program, app.kind) {
+        (Program::Entry(entry), Some(AppKind::FastCgi)) => {
+            app.directory.join(entry).parent().map(Path::to_path_buf)
+        }
+        _ => None,
     }
 }
 

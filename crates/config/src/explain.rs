@@ -227,8 +227,8 @@ mod tests {
             let text = explain(asked).unwrap();
             assert!(text.contains("  workers "), "{asked}: {text}");
         }
-        let text = explain("listen").unwrap();
-        assert!(text.contains("Not served by this version yet: "), "{text}");
+        let route = explain("listen.NAME.route").unwrap();
+        assert!(route.contains("Not served by this version yet: "), "{route}");
     }
 
     #[test]

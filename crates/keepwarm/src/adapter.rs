@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 /// One language's adapter.
 pub(crate) struct Adapter {
     /// Of its folder in `adapters/`.
-    language: &'static str,
+    pub(crate) language: &'static str,
     /// The file that shows that an installed adapter is whole enough to be taken.
-    marker: &'static str,
+    pub(crate) marker: &'static str,
     /// Its files as this binary was built with them, by their path in the folder.
-    files: &'static [(&'static str, &'static str)],
+    pub(crate) files: &'static [(&'static str, &'static str)],
 }
 
 pub(crate) const PYTHON: Adapter = Adapter {

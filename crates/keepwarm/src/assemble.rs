@@ -18,7 +18,7 @@ use keepwarm_workers::supervisor::{
     AppSpec, Contact, Credentials, Limit, ProcessSettings, Recycling, Scaling,
 };
 
-use crate::language;
+use crate::{fastcgi, language};
 
 /// How the workers of all apps are run.
 ///
@@ -50,13 +50,13 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
+        process: process(app),
         contact: match server(app) {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
-        process: process(app),
         preload: app.preload,
-        workers: workers(app),
+        workers: processes(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
@@ -66,7 +66,7 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
             max_memory: app.max_memory,
             kill_memory: app.kill_memory,
         },
-        scaling: scaling(app),
+        scaling: scaling(app).filter(|_| !fastcgi::has_processes_of_its_own(app)),
         hang_timeout: Some(hang_timeout(app)),
     })
 }
@@ -180,6 +180,19 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// How many an app has at most.
+pub(crate) fn most(app: &App) -> usize {
+    scaling(app).map_or_else(|| workers(app), |scaling| scaling.max)
+}
+
+/// The processes of an app. Those of classic PHP may have their own.
+fn processes(app: &App) -> usize {
+    match app.kind {
+        Some(AppKind::FastCgi) if fastcgi::has_processes_of_its_own(app) => 1,
+        _ => workers(app),
+    }
+}
+
 /// How an app's requests are treated.
 pub(crate) fn policy(app: &App) -> AppPolicy {
     AppPolicy {
@@ -194,6 +207,9 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
 
 /// How the workers of an app are spoken to that are servers by themselves.
 pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
+    if app.kind == Some(AppKind::FastCgi) {
+        return fastcgi::policy(app, most(app));
+    }
     /// An event loop takes many; what bounds it is the memory of that many requests.
     const CONCURRENCY: usize = 1000;
     (app.kind == Some(AppKind::Http)).then(|| ServerPolicy {

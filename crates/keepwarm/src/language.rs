@@ -24,10 +24,9 @@ pub(crate) fn start(app: &App) -> io::Result<Start> {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => python(app),
         Some(AppKind::Rack) => ruby(app),
         Some(AppKind::Php) => php(app),
-        // A program that serves by itself. The configuration refuses the kinds that are not served.
-        Some(AppKind::FastCgi | AppKind::Http) => {
-            Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() })
-        }
+        Some(AppKind::FastCgi) => crate::fastcgi::start(app, crate::assemble::most(app)),
+        // A program that serves by itself.
+        Some(AppKind::Http) => Ok(Start { command: own_command(app).unwrap_or_default(), env: Vec::new() }),
     }
 }
 
@@ -88,8 +87,10 @@ const PHP_FUNCTIONS: &str = "header,header_remove,headers_list,headers_sent,head
 fn php(app: &App) -> io::Result<Start> {
     let adapter = adapter::PHP.folder()?;
     // What the adapter reports of leaked state costs milliseconds a request: it is for development.
-    let watched = !app.watch.is_empty() && !app.env.contains_key(PHP_WATCH);
-    let env = if watched { vec![(PHP_WATCH.into(), "1".into())] } else { Vec::new() };
+    let env = match app.watch.is_empty() {
+        true => Vec::new(),
+        false => vec![("KEEPWARM_WATCH".into(), "1".into())],
+    };
     if let Some(command) = own_command(app) {
         return Ok(Start { command, env });
     }
@@ -103,8 +104,6 @@ fn php(app: &App) -> io::Result<Start> {
     }
     Ok(Start { command, env })
 }
-
-const PHP_WATCH: &str = "KEEPWARM_WATCH";
 
 /// That of a program that needs no adapter of ours to be started with.
 fn own_command(app: &App) -> Option<Vec<OsString>> {
@@ -124,7 +123,7 @@ fn path_before(first: &Path, rest: Option<OsString>) -> OsString {
 }
 
 /// As configured, else what the language's rules find.
-fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
+pub(crate) fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
     let Some(interpreter) = &app.interpreter else { return default(app) };
     // A path is relative to the configuration, as every other; a worker starts in the app's directory. A name is looked up in PATH.
     match interpreter.components().nth(1) {

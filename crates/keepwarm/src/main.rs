@@ -5,6 +5,7 @@ mod admin;
 mod assemble;
 mod cli;
 mod control;
+mod fastcgi;
 mod find;
 mod language;
 mod readiness;

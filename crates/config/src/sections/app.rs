@@ -12,7 +12,7 @@ use crate::shape::{
     Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, LocalPath, Mask, OrWord, Runnable,
     Size, Strings, Time, Users, WorkerCount,
 };
-use crate::sources::Account;
+use crate::sources::{Account, Found};
 
 /// `[app.NAME]` as it was read.
 pub(crate) struct AppDraft {
@@ -136,10 +136,10 @@ impl AppDraft {
                     .help("`entry` alone lets Keepwarm start the language's interpreter");
                 cx.push(problem);
             }
-            (Some(_), None) => self.check_entry(table, cx),
-            (None, Some(_)) => {}
+            (Some(_), None) | (None, Some(_)) => {}
         }
         self.check_server(table, cx);
+        self.check_script(table, cx);
         for key in ["interpreter", "options", "preload"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
@@ -235,16 +235,30 @@ impl AppDraft {
         cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
     }
 
-    fn check_entry(&self, table: &Table, cx: &mut Checker<'_>) {
-        let Some((entry, span)) = &self.entry else { return };
-        let told = table.entry("kind").is_none().then(|| told(entry, &self.app.directory, cx)).flatten();
-        let Some(kind) = told.filter(|kind| !kind.is_served()) else { return };
+    /// What classic PHP needs: a script that is there, whose folder is the site.
+    fn check_script(&self, table: &Table, cx: &mut Checker<'_>) {
+        if self.app.kind != Some(AppKind::FastCgi) {
+            return;
+        }
         let name = cx.name();
-        let message = format!(
-            "`{name}` is an app of kind \"{}\", which is not served by this version yet",
-            kind.word()
-        );
-        let problem = cx.problem(*span, message).expected("a WSGI or ASGI app");
+        if let Some(command) = table.entry("command") {
+            let problem = cx
+                .problem(command.key_span, format!("`{name}` is classic PHP (kind \"fastcgi\"), and has a `command`"))
+                .expected("`entry`, for example entry = \"public/index.php\"")
+                .help("`interpreter` says by which server its scripts are run: \"php-cgi\", or the path of a php-fpm");
+            cx.push(problem);
+        }
+        let Some((entry, span)) = &self.entry else { return };
+        let path = self.app.directory.join(entry).to_string_lossy().into_owned();
+        let fault = match entry.ends_with(".php") {
+            false => "is no PHP file".to_owned(),
+            true if cx.sources.look(&path) != Found::File => format!("does not exist ({path})"),
+            true => return,
+        };
+        let problem = cx
+            .problem(*span, format!("`{name}.entry` {fault}"))
+            .expected("the PHP file that answers what is no other file's address, in the folder of the site")
+            .help("it counts from the app's `directory`");
         cx.push(problem);
     }
 }
@@ -301,9 +315,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "kind",
             brief: "How the app is called",
-            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests; `\"http\"` for a program that serves HTTP by itself.",
+            long: "`\"wsgi\"` (PEP 3333) or `\"asgi\"` (ASGI 3) for Python; `\"rack\"` for Ruby (Rack 2 and 3); `\"php\"` for a PHP file that returns its application, which is then kept between requests; `\"fastcgi\"` for classic PHP: scripts that run from the top for each request; `\"http\"` for a program that serves HTTP by itself.",
             default: Preset::Words(
-                "`http` with `command`; Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; else by the app's signature when it has been loaded",
+                "Rack for an entry that ends in `.ru` or `.rb`; for one that ends in `.php` told by what it returns; `\"http\"` for a `command`; else told by the app's signature when it has been loaded",
             ),
             right: "kind = \"asgi\"",
             wrong: "kind = \"asig\"",
@@ -391,9 +405,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "interpreter",
             brief: "The language's interpreter",
-            long: "A path, or a name that is looked up in `PATH`. A relative path counts from the directory of the main configuration file.",
+            long: "A path, or a name that is looked up in `PATH`. A relative path counts from the directory of the main configuration file. Of classic PHP: the server that runs its scripts, `php-cgi`, or a php-fpm (its name begins so), which then has as many processes as `workers` says.",
             default: Preset::Words(
-                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`",
+                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`; for PHP `php`, for its classic scripts `php-cgi`",
             ),
             right: "interpreter = \"/srv/shop/.venv/bin/python\"",
             wrong: "interpreter = \"/no/such/python\"",

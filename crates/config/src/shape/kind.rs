@@ -10,30 +10,25 @@ use crate::raw::Directive;
 /// `kind`
 pub(crate) struct Kinds;
 
-/// Every kind of the design: its word, and whether this version serves it.
-const KINDS: [(&str, AppKind, bool); 6] = [
-    ("wsgi", AppKind::Wsgi, true),
-    ("asgi", AppKind::Asgi, true),
-    ("php", AppKind::Php, true),
-    ("fastcgi", AppKind::FastCgi, false),
-    ("rack", AppKind::Rack, true),
-    ("http", AppKind::Http, true),
+/// Every kind and its word.
+const KINDS: [(&str, AppKind); 6] = [
+    ("wsgi", AppKind::Wsgi),
+    ("asgi", AppKind::Asgi),
+    ("php", AppKind::Php),
+    ("fastcgi", AppKind::FastCgi),
+    ("rack", AppKind::Rack),
+    ("http", AppKind::Http),
 ];
 
-fn served_words() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().filter(|(_, _, served)| *served).map(|(word, _, _)| *word)
+fn words() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(word, _)| *word)
 }
 
 impl AppKind {
     /// Its word in the configuration.
     #[must_use]
     pub fn word(self) -> &'static str {
-        KINDS.iter().find(|(_, kind, _)| *kind == self).map_or("", |(word, _, _)| word)
-    }
-
-    /// Whether this version serves it.
-    pub(crate) fn is_served(self) -> bool {
-        KINDS.iter().any(|(_, kind, served)| *kind == self && *served)
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
     }
 
     /// The kind that an entry's ending tells: `None` for Python, whose apps are told apart when they are loaded.
@@ -50,7 +45,7 @@ impl AppKind {
 
 impl Describe for Kinds {
     fn expected(&self) -> String {
-        let quoted: Vec<String> = served_words().map(|word| format!("\"{word}\"")).collect();
+        let quoted: Vec<String> = words().map(|word| format!("\"{word}\"")).collect();
         match quoted.split_last() {
             Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
             _ => quoted.concat(),
@@ -62,7 +57,7 @@ impl Describe for Kinds {
     }
 
     fn schema(&self) -> Json {
-        Json::words(served_words())
+        Json::words(words())
     }
 }
 
@@ -72,23 +67,15 @@ impl Shape for Kinds {
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<AppKind> {
         let text = cx.text(directive)?;
         let word = text.text.as_str();
-        let problem = match KINDS.iter().find(|(known, _, _)| *known == word) {
-            Some((_, kind, true)) => return Some(*kind),
-            Some(_) => cx.wrong(
-                directive.span,
-                &format!("is `{word}`, a kind that is not served by this version yet"),
-            ),
-            None => {
-                let quoted = cx.quote(text);
-                let problem = cx.wrong(directive.span, &format!("is {quoted}"));
-                let near = nearest(word, served_words());
-                if near.is_empty() || text.secret {
-                    problem
-                } else {
-                    problem.help(format!("did you mean {}?", or_list(&near)))
-                }
-            }
-        };
+        if let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == word) {
+            return Some(*kind);
+        }
+        let quoted = cx.quote(text);
+        let mut problem = cx.wrong(directive.span, &format!("is {quoted}"));
+        let near = nearest(word, words());
+        if !near.is_empty() && !text.secret {
+            problem = problem.help(format!("did you mean {}?", or_list(&near)));
+        }
         cx.push(problem);
         None
     }

@@ -164,17 +164,6 @@ fn what_a_command_line_gets_wrong() {
 }
 
 #[test]
-fn a_command_of_a_command_line_is_a_server() {
-    let command: Vec<String> = ["node", "server.js"].map(str::to_owned).into();
-    let target = Target { command: command.clone(), ..Target::default() };
-    let (config, warnings) = Config::for_target(&World::default(), &target).expect("a good command line");
-    assert!(warnings.is_empty());
-    let [app] = &config.apps[..] else { panic!("one app") };
-    assert_eq!((app.name.as_str(), app.kind), ("node", Some(crate::AppKind::Http)));
-    assert_eq!(app.program, crate::Program::Command(command));
-}
-
-#[test]
 fn php_is_told_apart_by_what_the_entry_does() {
     let kind = |text: Option<&str>| {
         let mut world = World::default();
@@ -188,7 +177,18 @@ fn php_is_told_apart_by_what_the_entry_does() {
     };
     assert_eq!(kind(Some("<?php return function (array $context) {};")).as_deref(), Some("php"));
     assert_eq!(kind(None).as_deref(), Some("php"), "the worker says that it is not there");
-    assert!(kind(Some("<?php echo 1;")).unwrap().contains("fastcgi"));
+    assert_eq!(kind(Some("<?php echo 1;")).as_deref(), Some("fastcgi"));
+}
+
+#[test]
+fn a_site_of_scripts_is_served_with_its_files_unless_its_routes_say_otherwise() {
+    let mut world = World::default();
+    for path in ["public/index.php", "./public/index.php"] {
+        world.files.insert(path.to_owned(), "<?php echo 1;".to_owned());
+    }
+    let (config, _) = Config::for_target(&world, &target("public/index.php")).expect("a good command line");
+    let folder = config.listens[0].routes[0].try_files.as_deref().expect("a folder");
+    assert!(folder.ends_with("public"), "{}", folder.display());
 }
 
 #[test]
@@ -200,6 +200,17 @@ fn what_means_nothing_to_php_is_refused() {
         let report = load(&world, ROOT).unwrap_err().to_string();
         assert!(report.contains("means nothing to an app of kind \"php\""), "{key}: {report}");
     }
+}
+
+#[test]
+fn a_command_of_a_command_line_is_a_server() {
+    let command: Vec<String> = ["node", "server.js"].map(str::to_owned).into();
+    let target = Target { command: command.clone(), ..Target::default() };
+    let (config, warnings) = Config::for_target(&World::default(), &target).expect("a good command line");
+    assert!(warnings.is_empty());
+    let [app] = &config.apps[..] else { panic!("one app") };
+    assert_eq!((app.name.as_str(), app.kind), ("node", Some(crate::AppKind::Http)));
+    assert_eq!(app.program, crate::Program::Command(command));
 }
 
 /// Holds a report against `tests/golden/bad/NAME.txt`.

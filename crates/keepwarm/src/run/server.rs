@@ -169,6 +169,9 @@ impl Server {
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, Options::default())
             .await
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
+        // From the first moment: also a start that is killed leaves nothing.
+        let files = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
+        files.for_each(|file| supervisor.guard_file(&absolute(file)));
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(Served { apps: app_names(&config), listeners: Vec::new() });

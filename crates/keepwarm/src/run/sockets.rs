@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
 
 use keepwarm_config::Bind;
 use keepwarm_net::{BindTo, Bound, StopListening};
@@ -24,15 +25,19 @@ pub(crate) struct Opened(BTreeMap<Bind, Sockets>);
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        for (bind, sockets) in &self.0 {
-            if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
-                let _ = std::fs::remove_file(path);
-            }
-        }
+        self.files().for_each(|path| drop(std::fs::remove_file(path)));
     }
 }
 
 impl Opened {
+    /// The names in the file system that were made for them.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.0.iter().filter_map(|(bind, sockets)| match bind {
+            Bind::Unix(path) if !sockets.inherited => Some(path.as_path()),
+            _ => None,
+        })
+    }
+
     /// Binds, for this `section` of the configuration, unless it was inherited.
     pub(super) fn open(
         &mut self,

@@ -14,6 +14,7 @@ use keepwarm_policy::scale::Load;
 use super::activity::{About, WorkerActivity};
 use super::call::{Call, Item};
 use super::conversation;
+use super::fastcgi;
 use super::link::Link;
 use super::quarantine::{Quarantine, RouteKey};
 use super::queue::{Job, Queue, Retired};
@@ -38,6 +39,22 @@ pub struct AppPolicy {
     pub workers: usize,
     /// The workers are servers by themselves; `None`: they speak our wire.
     pub server: Option<ServerPolicy>,
+}
+
+#[cfg(test)]
+impl AppPolicy {
+    /// For tests of what does not depend on it.
+    pub(super) fn of_one_worker() -> Self {
+        let time = Duration::from_secs(5);
+        Self {
+            queue: 10,
+            queue_timeout: time,
+            request_timeout: time,
+            slow_log: None,
+            workers: 1,
+            server: None,
+        }
+    }
 }
 
 /// An app. Lives as long as the process; its workers come and go.
@@ -79,6 +96,8 @@ pub(super) struct State {
 impl App {
     /// An app without workers.
     pub fn new(name: &str, policy: AppPolicy) -> Arc<Self> {
+        let servers = Servers::default();
+        servers.set_policy(policy.server.as_ref());
         Arc::new(Self {
             name: name.into(),
             policy: ArcSwap::from_pointee(policy),
@@ -95,7 +114,7 @@ impl App {
             cgi_names: AtomicBool::new(true),
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
-            servers: Servers::default(),
+            servers,
             next_server: Mutex::default(),
             about: Mutex::default(),
         })
@@ -107,6 +126,7 @@ impl App {
     }
 
     pub(super) fn set_policy(&self, policy: AppPolicy) {
+        self.servers.set_policy(policy.server.as_ref());
         self.policy.store(Arc::new(policy));
     }
 
@@ -356,10 +376,11 @@ pub struct AppHandler(pub Arc<App>);
 
 impl Handler for AppHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        let server = self.0.policy().server.as_ref().map(|server| server.protocol);
+        let server = self.0.policy().server.as_ref().map(|server| server.protocol.clone());
         match server {
             None => Box::pin(conversation::hold(&self.0, exchange)),
-            Some(Protocol::Http) => Box::pin(relay::hold::<Http1>(&self.0, exchange)),
+            Some(Protocol::Http) => Box::pin(relay::hold::<Http1>(&self.0, exchange, ())),
+            Some(Protocol::FastCgi(root)) => Box::pin(fastcgi::hold(&self.0, root, exchange)),
         }
     }
 

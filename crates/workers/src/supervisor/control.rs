@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::reload::{Asked, Extent, Trial};
 use self::state::Past;
 use super::app::{Phase, Surroundings};
+use super::children;
 use super::guardian_watch::GuardianWatch;
 use super::look::{self, Seen};
 use super::output::Output;
@@ -49,6 +50,7 @@ pub(super) async fn start(
 ) -> io::Result<()> {
     reload::check(&apps)
         .map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure.to_string()))?;
+    children::adopt_orphans()?;
     let spawner = spawn::start(options.executable).await?;
     let (link_events, from_links) = mpsc::unbounded_channel();
     let (events, from_processes) = mpsc::unbounded_channel();

@@ -17,6 +17,7 @@ mod address;
 mod api;
 mod app;
 mod boots;
+mod children;
 mod control;
 mod descriptors;
 mod exit;

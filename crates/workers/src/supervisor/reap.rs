@@ -12,6 +12,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::Exit;
+use super::children;
 use super::spawn::Order;
 use super::template::Parent;
 
@@ -33,7 +34,7 @@ pub(super) async fn reap(
     if let Some(parent) = parent {
         return parent.reap(pid).await;
     }
-    let status = retry(|| waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED));
+    let status = retry(|| children::reap(pid, &pidfd));
     Exit::from_wait(status.ok().flatten().as_ref())
 }
 

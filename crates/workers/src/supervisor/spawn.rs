@@ -20,6 +20,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
 use super::address::AddressBook;
+use super::children;
 use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::Quiet;
@@ -206,7 +207,7 @@ impl Thread {
         for name in PRIVATE {
             command.env_remove(name);
         }
-        let mut child = command
+        command
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
             .arg(spec.process.to_string())
@@ -219,8 +220,8 @@ impl Thread {
             .envs(line.env())
             .stdin(stdin)
             .stdout(Stdio::from(stdout))
-            .stderr(Stdio::from(stderr))
-            .spawn()?;
+            .stderr(Stdio::from(stderr));
+        let mut child = children::start(&mut command)?;
         // It has not been waited for, so the id is its own.
         let pid = Pid::from_child(&child);
         match pidfd_open(pid, PidfdFlags::empty()) {
@@ -231,7 +232,7 @@ impl Thread {
             Err(error) => {
                 // Without a pidfd nobody would see it end. It has just been started: errors mean that it is gone.
                 let _ = child.kill();
-                let _ = child.wait();
+                children::wait(&mut child);
                 Err(error.into())
             }
         }
@@ -274,12 +275,11 @@ impl Thread {
         all.extend(self.files.iter().flat_map(|file| list::add_file(file)));
         all.extend(self.folder.iter().flat_map(|folder| list::add_folder(folder)));
         socket.write_all(&all)?;
-        let process = Command::new(&self.executable)
-            .arg(GUARDIAN)
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let mut command = Command::new(&self.executable);
+        command.arg(GUARDIAN).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = children::start(&mut command)?;
+        // Its end of the socket is the guardian's alone: the command holds it, too.
+        drop(command);
         let pidfd = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
         let mut guardian = Guardian { process, socket };
         let guards = guardian.wait_ready();
@@ -295,8 +295,7 @@ impl Thread {
     fn end_guardian(&mut self) {
         let Some(Guardian { mut process, socket }) = self.guardian.take() else { return };
         drop(socket);
-        // It is our child and nobody else waits for it; an error leaves nothing to do.
-        let _ = process.wait();
+        children::wait(&mut process);
     }
 }
 

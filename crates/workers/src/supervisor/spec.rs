@@ -21,10 +21,10 @@ pub struct AppSpec {
     pub directory: PathBuf,
     /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER` and `KEEPWARM_FD` come on top.
     pub env: Vec<(OsString, OsString)>,
-    /// How it is spoken to.
-    pub contact: Contact,
     /// What they are as processes.
     pub process: ProcessSettings,
+    /// How it is spoken to.
+    pub contact: Contact,
     /// The command loads the app once and forks the workers (`spec/wire.md` §9).
     pub preload: bool,
     /// How many processes; at least one is started.
@@ -77,8 +77,8 @@ impl AppSpec {
             command,
             directory: PathBuf::from("."),
             env: Vec::new(),
-            contact: Contact::Wire,
             process: ProcessSettings::default(),
+            contact: Contact::Wire,
             preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),

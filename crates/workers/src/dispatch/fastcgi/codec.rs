@@ -3,7 +3,7 @@
 use http::StatusCode;
 use keepwarm_http1::{ConnectionWish, Decoded, Event, Fields, Mended, ResponseBody, ResponseHead, Version};
 use keepwarm_net::{Codec, ServerFault};
-use keepwarm_wire::fastcgi::encode::{encode_begin, encode_stdin, encode_stdin_end};
+use keepwarm_wire::fastcgi::encode::{encode_begin, encode_get_values, encode_stdin, encode_stdin_end};
 use keepwarm_wire::fastcgi::{
     self, CgiAnswer, CgiFault, CgiHead, CgiLimits, Connection, FastCgiFault, ProtocolStatus,
 };
@@ -17,7 +17,7 @@ const MAX_WORDS: usize = 64 * 1024;
 
 /// FastCGI, the web server's side.
 #[derive(Debug)]
-pub(crate) struct FastCgi {
+pub(in crate::dispatch) struct FastCgi {
     connection: Connection,
     /// The request in progress.
     id: u16,
@@ -39,7 +39,7 @@ enum State {
 
 impl FastCgi {
     /// Appends the beginning of a request. To be called inside [`keepwarm_net::Client::begin`].
-    pub(super) fn encode_request(
+    pub(super) fn begin(
         &mut self,
         out: &mut Vec<u8>,
         request: &Request,
@@ -55,11 +55,11 @@ impl FastCgi {
         encode_params(out, self.id, request, script, length);
     }
 
-    /// The path of a local redirect (RFC 3875 §6.2.2), once the head is here.
-    pub(super) fn local_redirect(&self) -> Option<&[u8]> {
-        match self.head.answer() {
-            CgiAnswer::Local(path) if self.state != State::Head => Some(path),
-            _ => None,
+    /// Appends a question about the server; its answer is [`Event::End`]. To be called inside [`keepwarm_net::Client::begin`].
+    pub(super) fn ask(&mut self, out: &mut Vec<u8>) {
+        if self.connection.ask() {
+            self.state = State::Head;
+            encode_get_values(out);
         }
     }
 
@@ -68,16 +68,24 @@ impl FastCgi {
         let Some(used) = self.head.push(bytes).map_err(of_head)? else { return Ok(None) };
         let status = match self.head.answer() {
             CgiAnswer::Client(status) => status,
-            // Answered in another way by who knows of it; else it is a redirect like any other.
+            // RFC 3875 §6.2.2 has the server answer in the client's stead. No server for PHP says so, and a client that follows gets the same.
             CgiAnswer::Local(_) => 302,
         };
         head.status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
         head.version = Version::Http11;
         head.fields.clear();
-        self.head.fields().for_each(|(name, value)| head.fields.push(name, value));
+        for (name, value) in self.head.fields() {
+            // Frameworks send a length with 304 that is none (`http-rules` §1).
+            if !(matches!(status, 204 | 304) && name.eq_ignore_ascii_case(b"content-length")) {
+                head.fields.push(name, value);
+            }
+        }
         head.body = ResponseBody::UntilClose;
         head.content_length = None;
-        head.wants = ConnectionWish::default();
+        head.wants = ConnectionWish {
+            close: head.fields.has_token("connection", "close"),
+            ..ConnectionWish::default()
+        };
         head.mended = Mended::default();
         Ok(Some(used))
     }
@@ -162,8 +170,10 @@ impl Codec for FastCgi {
                     }
                     return Ok(Decoded { consumed: at, event: Event::End });
                 }
-                // An answer to what is asked on a connection of its own.
-                fastcgi::Event::Values => {}
+                fastcgi::Event::Values => {
+                    self.state = State::Over;
+                    return Ok(Decoded { consumed: at, event: Event::End });
+                }
             }
         }
     }

@@ -1,10 +1,95 @@
-//! Classic PHP: scripts that are run for one request each, behind a server that speaks FastCGI.
+//! Classic PHP: scripts that are run for one request each, by servers that speak FastCGI.
 //!
 //! * `script`: which script answers a path.  `params`: the request as a script sees it.
-//! * `codec`: FastCGI as a protocol of `net`'s pools.
+//! * `codec`: FastCGI as a protocol of `net`'s pools. The rest is [`super::relay`]'s.
 
 mod codec;
 mod params;
 mod script;
 
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use keepwarm_http1::RequestBody;
+use keepwarm_net::{Answer, Client, Exchange, Pool, Request, answer_error};
+
+use super::app::App;
+use super::relay::{self, Dialect, Opening};
+pub(super) use codec::FastCgi;
 pub use script::ScriptRoot;
+use script::{Resolved, Script};
+
+/// Which script of which site a request is for.
+pub(super) struct Aim {
+    root: Arc<ScriptRoot>,
+    script: Script,
+}
+
+/// Serves one request.
+pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut Exchange<'_>) {
+    let request = exchange.request();
+    let path = request.path().get(request.mount..).unwrap_or_default();
+    match root.resolve(path).await {
+        Ok(Resolved::Script(script)) => relay::hold::<FastCgi>(app, exchange, Aim { root, script }).await,
+        Ok(Resolved::NeedsSlash) => redirect_to_folder(exchange),
+        Err(error) => {
+            tracing::error!(app = %app.name, root = %root.path().display(), %error, "a script cannot be looked for");
+            answer_error(exchange, 500, "script_failed", "The server could not look for the script.", &[]);
+        }
+    }
+}
+
+/// `/blog` to `/blog/`, with the query.
+fn redirect_to_folder(exchange: &mut Exchange<'_>) {
+    let request = exchange.request();
+    let path = request.path();
+    // Two slashes in front would be a host of the client's choice.
+    let slashes = path.iter().take_while(|&&byte| byte == b'/').count().saturating_sub(1);
+    let mut location = path.get(slashes..).unwrap_or_default().to_vec();
+    location.push(b'/');
+    if let Some(query) = request.head.query() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let fields: [(&[u8], &[u8]); 1] = [(b"Location", &location)];
+    match exchange.head(301, Some(0), false, fields.into_iter()) {
+        Ok(_) => exchange.end(),
+        Err(_) => exchange.abort("bad_field_in_answer"),
+    }
+}
+
+impl Dialect for FastCgi {
+    const BLOCKING: bool = true;
+    const CLOSES_NEVER: bool = true;
+    type Aim = Aim;
+
+    fn pool(app: &App) -> &Arc<Pool<Self>> {
+        &app.servers.fastcgi
+    }
+
+    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>, aim: &Aim) {
+        let length = match opening.framing {
+            RequestBody::Length(length) => Some(length),
+            // Chunks are measured before (`Relay::collect`).
+            RequestBody::None | RequestBody::Chunked => None,
+        };
+        self.begin(out, request, (&aim.root, &aim.script), length);
+    }
+}
+
+/// Asks a server whether it is one. What is wrong, in words. The connection is of no further use: PHP closes it.
+pub(super) async fn ask(client: &mut Client<FastCgi>) -> Result<(), String> {
+    client.begin(FastCgi::ask);
+    poll_fn(|cx| {
+        let _ = client.poll_flush(cx);
+        loop {
+            match std::task::ready!(client.poll_answer(cx)) {
+                Ok(Answer::End) => return Poll::Ready(Ok(())),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(error.to_string())),
+            }
+        }
+    })
+    .await
+}

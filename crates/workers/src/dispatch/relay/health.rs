@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions};
-use keepwarm_net::{Answer, Client, Endpoint, Http1, RequestLine};
+use keepwarm_net::{Answer, Client, Endpoint, Http1, Need, RequestLine};
 use tokio::time::{Instant, timeout};
 
 use super::super::activity::About;
 use super::super::app::{App, Places};
+use super::super::fastcgi;
 use super::super::link::Link;
 use super::place::Server;
 use super::{Protocol, ServerPolicy, lock};
@@ -39,16 +40,16 @@ pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
         Endpoint::Tcp(address) => format!("a server at port {}", address.port()),
         Endpoint::Unix(_) => format!("a server at {endpoint}"),
     };
-    app.welcome_worker(
-        &link,
-        Places { streams: policy.concurrency.max(1), ahead: 0 },
-        "http",
-        "its own server",
-    );
+    let kind = match policy.protocol {
+        Protocol::Http => "http",
+        Protocol::FastCgi(_) => "fastcgi",
+    };
+    let places = Places { streams: policy.concurrency.max(1), ahead: 0 };
+    app.welcome_worker(&link, places, kind, "its own server");
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: "none".to_owned(),
-        kind: "http".to_owned(),
+        kind: kind.to_owned(),
         language,
         streams: u32::try_from(policy.concurrency).unwrap_or(u32::MAX),
     });
@@ -91,7 +92,17 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
         }
         let suspected = lock(&server.suspected).take();
         let Some(policy) = app.server_policy() else { return };
-        match ask(endpoint, &policy).await {
+        if matches!(policy.protocol, Protocol::FastCgi(_)) && link.is_at_work() {
+            // It hears nobody before it has answered its request, and then it has answered.
+            server.owes_answer.store(false, Ordering::Relaxed);
+            continue;
+        }
+        let asked = match policy.protocol {
+            Protocol::Http => ask(endpoint, &policy).await,
+            // It hears nobody while another connection is open.
+            Protocol::FastCgi(_) => ask_kept(app, endpoint).await,
+        };
+        match asked {
             Ok(()) => {
                 server.owes_answer.store(false, Ordering::Relaxed);
                 link.ponged();
@@ -117,10 +128,11 @@ impl Link {
     /// A request has timed out here. A server that works on one request at a time is given up; one that holds others is asked, and given up if it does not
     /// answer.
     pub(super) fn suspect(&self, culprit: &About) {
-        let concurrency =
-            self.app.upgrade().and_then(|app| app.policy().server.as_ref().map(|s| s.concurrency));
-        match (&self.server, concurrency) {
-            (Some(server), Some(2..)) => {
+        let policy = self.app.upgrade().and_then(|app| app.policy().server.clone());
+        match (&self.server, policy) {
+            // It ends scripts that take too long by itself.
+            (Some(_), Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency: 2.., .. })) => {}
+            (Some(server), Some(ServerPolicy { concurrency: 2.., .. })) => {
                 *lock(&server.suspected) = Some(culprit.clone());
                 server.look.notify_one();
             }
@@ -128,6 +140,22 @@ impl Link {
         }
     }
 }
+
+/// One question to a server for scripts, on the connection that it listens to.
+async fn ask_kept(app: &App, endpoint: &Endpoint) -> Result<(), Option<String>> {
+    let answer = async {
+        let mut lease = app
+            .servers
+            .fastcgi
+            .acquire(endpoint, Need::Any)
+            .await
+            .map_err(|error| Some(error.to_string()))?;
+        fastcgi::ask(&mut lease).await.map_err(Some)
+    };
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(Some(SILENT.to_owned())))
+}
+
+const SILENT: &str = "it does not answer in time";
 
 /// One question. What is wrong, in words; `None` when nobody listens.
 async fn ask(endpoint: &Endpoint, policy: &ServerPolicy) -> Result<(), Option<String>> {
@@ -140,11 +168,12 @@ async fn ask(endpoint: &Endpoint, policy: &ServerPolicy) -> Result<(), Option<St
                 return Err((!absent).then(|| error.to_string()));
             }
         };
-        match policy.protocol {
+        match &policy.protocol {
+            Protocol::FastCgi(_) => fastcgi::ask(&mut Client::new(io)).await.map_err(Some),
             Protocol::Http => ask_http(Client::new(io), policy.health.as_deref()).await.map_err(Some),
         }
     };
-    timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(Some("it does not answer in time".to_owned())))
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(Some(SILENT.to_owned())))
 }
 
 async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(), String> {

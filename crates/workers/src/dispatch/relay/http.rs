@@ -10,12 +10,14 @@ use super::{Dialect, Opening};
 
 impl Dialect for Http1 {
     const BLOCKING: bool = false;
+    const CLOSES_NEVER: bool = false;
+    type Aim = ();
 
     fn pool(app: &App) -> &Arc<Pool<Self>> {
         &app.servers.http
     }
 
-    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>) {
+    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>, _aim: &()) {
         let head = &request.head;
         let target = target(request);
         let authority = match head.authority() {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `talk`: the two messages between client and server.
-//! * `tunnel`: what becomes of them after `101`.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
+//! * `tunnel`: what becomes of them after `101`.  `leftover`: an answer that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
 //!
 //! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
 //! does the talking.
@@ -15,18 +15,20 @@
 mod attempt;
 mod health;
 mod http;
+mod leftover;
 mod place;
 mod talk;
 mod tunnel;
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{BodyError, Codec, Exchange, Http1, Need, Pool, PoolSettings, Request, Spool, Times};
+use keepwarm_net::{
+    BodyError, Codec, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, Request, Spool, Times,
+};
 use keepwarm_policy::Expectation;
 use tokio::time::Instant;
 
@@ -34,6 +36,7 @@ use super::activity::About;
 use super::app::App;
 use super::call::Call;
 use super::conversation::body::{Source, read_whole};
+use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
 use super::quarantine::Trial;
 pub(super) use health::attend;
@@ -51,22 +54,34 @@ pub struct ServerPolicy {
 }
 
 /// A protocol that workers may serve.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http,
+    /// FastCGI, for the scripts of this site.
+    FastCgi(Arc<ScriptRoot>),
 }
 
 /// What a protocol adds to the relay.
 pub(super) trait Dialect: Codec + Sized {
     /// Its servers are not made to wait for clients: requests are read whole before, and answers taken faster than they are sent.
     const BLOCKING: bool;
+    /// An idle connection is closed by nobody but a process that ends: any kept one will do for any request.
+    const CLOSES_NEVER: bool;
+    /// What a request is for, beyond what its head says.
+    type Aim;
 
     /// The app's connections.
     fn pool(app: &App) -> &Arc<Pool<Self>>;
 
     /// Appends the head of a request.
-    fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>);
+    fn encode_request(
+        &mut self,
+        out: &mut Vec<u8>,
+        request: &Request,
+        opening: &Opening<'_>,
+        aim: &Self::Aim,
+    );
 }
 
 /// What a request's head says beyond what the client said.
@@ -83,6 +98,7 @@ pub(super) struct Opening<'a> {
 #[derive(Debug)]
 pub(super) struct Servers {
     pub(super) http: Arc<Pool<Http1>>,
+    pub(super) fastcgi: Arc<Pool<FastCgi>>,
     expectation: Mutex<Expectation>,
     /// It was said that answers had to be mended.
     told_mended: AtomicBool,
@@ -92,6 +108,7 @@ impl Default for Servers {
     fn default() -> Self {
         Self {
             http: Pool::new(PoolSettings { idle: IDLE, ..PoolSettings::default() }),
+            fastcgi: Pool::new(PoolSettings { idle: IDLE, ..PoolSettings::default() }),
             expectation: Mutex::default(),
             told_mended: AtomicBool::new(false),
         }
@@ -102,6 +119,20 @@ impl Default for Servers {
 const IDLE: usize = 128;
 
 impl Servers {
+    /// A server for scripts works on one connection at a time, and others wait unheard: there must not be more than it takes.
+    pub(super) fn set_policy(&self, policy: Option<&ServerPolicy>) {
+        if let Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency, .. }) = policy {
+            let max = (*concurrency).max(1);
+            self.fastcgi.set_settings(PoolSettings { idle: max, max, ..PoolSettings::default() });
+        }
+    }
+
+    /// Closes what is kept to a server.
+    fn forget(&self, endpoint: &Endpoint) {
+        self.http.forget(endpoint);
+        self.fastcgi.forget(endpoint);
+    }
+
     fn expectation(&self) -> MutexGuard<'_, Expectation> {
         lock(&self.expectation)
     }
@@ -111,9 +142,9 @@ impl Servers {
 const READ_FIRST: u64 = 16 * 1024;
 
 /// Serves one request.
-pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>) {
+pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>, aim: C::Aim) {
     exchange.request_mut().target = Some(Arc::clone(&app.name));
-    let mut relay = Relay::<C>::new(app, exchange);
+    let mut relay = Relay::<C>::new(app, exchange, aim);
     if let Some(time) = app.quarantine.refuses(&relay.call.about) {
         return relay.refuse_quarantined(time);
     }
@@ -163,11 +194,11 @@ struct Relay<'a, 'c, C: Dialect> {
     since: Instant,
     /// When the server had said all of its answer.
     ended: Option<Instant>,
-    protocol: PhantomData<C>,
+    aim: C::Aim,
 }
 
 impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
-    fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>) -> Self {
+    fn new(app: &'a Arc<App>, exchange: &'a mut Exchange<'c>, aim: C::Aim) -> Self {
         let wanted = exchange.request().passing.buffer_response;
         Self {
             app,
@@ -184,7 +215,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             failed_at: None,
             since: Instant::now(),
             ended: None,
-            protocol: PhantomData,
+            aim,
         }
     }
 
@@ -195,7 +226,9 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             return Ok(());
         }
         let request = self.exchange.request();
-        let whole = request.passing.buffer_request.unwrap_or(C::BLOCKING);
+        // What is to be told its length before has to be measured.
+        let unmeasured = C::BLOCKING && request.head.body == RequestBody::Chunked;
+        let whole = request.passing.buffer_request.unwrap_or(C::BLOCKING) || unmeasured;
         let small = matches!(request.head.body, RequestBody::Length(length) if length <= READ_FIRST);
         if self.exchange.awaits_continue() && !C::BLOCKING {
             return Ok(());
@@ -217,7 +250,8 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
 
     /// A request that can be sent again takes any kept connection, another only one that is hardly closed.
     fn need(&self) -> Need {
-        let repeatable = self.exchange.request().head.method.is_idempotent() && self.source.is_whole();
+        let repeatable =
+            C::CLOSES_NEVER || self.exchange.request().head.method.is_idempotent() && self.source.is_whole();
         match (self.anew, repeatable) {
             (true, _) => Need::New,
             (false, true) => Need::Any,

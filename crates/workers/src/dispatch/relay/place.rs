@@ -78,7 +78,7 @@ impl Server {
     /// Nothing will be asked of it any more: kept connections are closed.
     pub(in crate::dispatch) fn forget(&self, app: Option<&Arc<App>>) {
         if let (Some(app), Some(endpoint)) = (app, self.endpoint()) {
-            app.servers.http.forget(endpoint);
+            app.servers.forget(endpoint);
         }
     }
 }

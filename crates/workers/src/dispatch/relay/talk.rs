@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::super::app::App;
 use super::super::conversation::body::{Source, spool_failed};
+use super::leftover;
 use super::place::Place;
 use super::tunnel::Tunnel;
 use super::{Dialect, Opening, Relay, Verdict, none};
@@ -23,7 +24,7 @@ use super::{Dialect, Opening, Relay, Verdict, none};
 /// Bytes on their way to one side beyond which the other has to wait.
 pub(super) const UNSENT_ENOUGH: usize = 128 * 1024;
 /// Moved at a time.
-const BLOCK: usize = 64 * 1024;
+pub(super) const BLOCK: usize = 64 * 1024;
 /// Memory of a spool, in bytes; beyond it a file is used.
 const SPOOL_MEMORY: usize = 256 * 1024;
 /// How long a server may consider an expectation (`http-rules` §2).
@@ -55,6 +56,8 @@ enum Step {
     Failed(ClientError),
     /// The answer was replaced by one of ours, or cut.
     Refused,
+    /// The answer is a file, which somebody else sends.
+    Handed,
 }
 
 impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
@@ -86,7 +89,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
         };
         let request = relay.exchange.request();
-        lease.begin(|codec, out| codec.encode_request(out, request, &opening));
+        lease.begin(|codec, out| codec.encode_request(out, request, &opening, &relay.aim));
         if let Source::Frame(body) = &relay.source {
             lease.send(body);
             lease.end(&none());
@@ -145,6 +148,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
                 }
                 Step::Waiting => return None,
                 Step::Refused => return Some(Verdict::Over),
+                Step::Handed => {
+                    self.leave_running();
+                    return Some(Verdict::Over);
+                }
                 Step::Failed(error) => return Some(self.failed(&error)),
             }
         }
@@ -216,10 +223,16 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             101 => Tunnel::begin(relay.exchange, head).map(|tunnel| self.tunnel = Some(tunnel)),
             _ => {
                 let hop_by_hop = HopByHop::of(&head.fields);
+                // A script that wants its client to go; a server's connection is its own business.
+                let close = C::BLOCKING && head.wants.close;
                 // RFC 9110 §15.5.22: 426 MUST say which protocol.
                 let kept = |name: &[u8]| !hop_by_hop.removes(name) || (status == 426 && name == b"upgrade");
                 let fields = head.fields.iter().filter(|(name, _)| kept(name));
-                relay.exchange.head(status, None, false, fields).map(drop)
+                match relay.exchange.hand_file(status, fields.clone()) {
+                    Ok(true) => return Step::Handed,
+                    Ok(false) => relay.exchange.head(status, None, close, fields).map(drop),
+                    Err(bad) => Err(bad),
+                }
             }
         };
         match begun {
@@ -235,6 +248,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     /// The server is free, though its client may not have it all.
     fn handle_end(&mut self) {
         self.complete = true;
+        self.tell_words();
         if let Some(lease) = self.lease.take() {
             lease.finish();
         }
@@ -250,6 +264,22 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         self.relay.exchange.end_with_trailers(self.trailers.iter());
         if self.relay.exchange.request().reason == Some("body_too_short") {
             tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the answer is shorter than announced");
+        }
+    }
+
+    /// What the server said beside its answer is the app's log.
+    fn tell_words(&mut self) {
+        if let (Some(lease), Some(place)) = (&mut self.lease, &self.place) {
+            leftover::tell(&place.link.key, &lease.codec().take_words());
+        }
+    }
+
+    /// Nobody wants the rest of the answer. A server that works on one request at a time keeps its place until it has come to its end.
+    fn leave_running(&mut self) {
+        if let (true, Some(lease), Some(place)) = (C::BLOCKING, self.lease.take(), self.place.take()) {
+            let source = std::mem::replace(&mut self.relay.source, Source::Sent);
+            let about = self.relay.call.about.clone();
+            leftover::run_out(lease, place, source, (self.relay.request_timeout(), about));
         }
     }
 
@@ -368,6 +398,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     }
 
     fn failed(&mut self, error: &ClientError) -> Verdict {
+        self.tell_words();
         let Some(lease) = self.lease.take() else { return Verdict::Over };
         let Some(place) = self.place.take() else { return Verdict::Over };
         if let Some(server) = &place.link.server {
@@ -383,9 +414,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         Verdict::Over
     }
 
-    /// The connection to the server is closed with it: that is how HTTP/1 says so.
+    /// The connection to the server is closed with it: that is how HTTP/1 says so. A script that nobody can call off is left to end.
     pub(super) fn client_gone(&mut self, gone: Gone) -> Poll<Verdict> {
         self.relay.exchange.abort(gone.name());
+        self.leave_running();
         Poll::Ready(Verdict::Over)
     }
 }

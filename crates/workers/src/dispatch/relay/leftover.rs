@@ -1,0 +1,85 @@
+//! What is left of a request when its client has gone or has its answer from elsewhere: a script cannot be called off, and until it ends its server takes
+//! nothing else.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use keepwarm_net::{Answer, Lease};
+
+use super::super::activity::About;
+use super::super::conversation::body::Source;
+use super::place::Place;
+use super::talk::{BLOCK, UNSENT_ENOUGH};
+use super::{Dialect, none};
+use crate::supervisor::WorkerKey;
+
+/// Gives the server the rest of the request, if that is here, and takes its answer to the end, for at most `limit`, as a task of this thread. What comes is
+/// dropped; what is for the log is not.
+pub(super) fn run_out<C: Dialect>(
+    lease: Lease<C>,
+    place: Place,
+    source: Source,
+    (limit, about): (Duration, About),
+) {
+    if matches!(source, Source::Client) {
+        // The rest will never come: the server learns it by the end of the connection.
+        return;
+    }
+    let mut left = Leftover { lease, source, block: Vec::new() };
+    drop(tokio::task::spawn_local(async move {
+        let ended = tokio::time::timeout(limit, poll_fn(|cx| left.poll(cx))).await;
+        tell(&place.link.key, &left.lease.codec().take_words());
+        match ended {
+            Ok(()) => left.lease.finish(),
+            Err(_) => place.link.suspect(&about),
+        }
+        drop(place);
+    }));
+}
+
+/// Writes words of a worker to the log, line by line.
+pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
+    let WorkerKey { app, number, pid, .. } = worker;
+    for line in words.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
+        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        tracing::info!(target: "keepwarm::worker", app = %app, worker = number, pid, stream = "stderr", "{line}");
+    }
+}
+
+struct Leftover<C: Dialect> {
+    lease: Lease<C>,
+    source: Source,
+    block: Vec<u8>,
+}
+
+impl<C: Dialect> Leftover<C> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.poll_request(cx) {}
+        loop {
+            match std::task::ready!(self.lease.poll_answer(cx)) {
+                Ok(Answer::End) | Err(_) => return Poll::Ready(()),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    /// `true`: more can be sent.
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.lease.poll_flush(cx).is_pending() && self.lease.unsent() >= UNSENT_ENOUGH {
+            return false;
+        }
+        let Source::Spool(spool, _) = &mut self.source else { return false };
+        self.block.clear();
+        match spool.poll_read(cx, &mut self.block, BLOCK) {
+            Poll::Ready(Ok(_)) => self.lease.send(&self.block),
+            Poll::Ready(Err(_)) | Poll::Pending => return false,
+        }
+        if spool.is_empty() {
+            self.lease.end(&none());
+            self.source = Source::Sent;
+            return !self.lease.poll_flush(cx).is_ready();
+        }
+        true
+    }
+}

@@ -1,0 +1,475 @@
+//! Classic PHP over FastCGI: php-cgi and php-fpm from Debian, a script that runs from the top for every request.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use keepwarm_tests::process::wait_until;
+use keepwarm_tests::tools::run_ok;
+use keepwarm_tests::{Response, Server, get};
+use rustix::process::Signal;
+
+/// A bound for what a busy machine may need.
+const LONG: Duration = Duration::from_secs(30);
+
+const CONFIG: &str = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "site"
+try_files = "@DIR@/site"
+send_files = { "/protected/" = "@DIR@/vault" }
+[app.site]
+kind = "fastcgi"
+entry = "index.php"
+directory = "@DIR@/site"
+interpreter = "@INTERPRETER@"
+workers = @WORKERS@
+env = { GENERATION = "1" }
+"#;
+
+fn config(interpreter: &str, workers: usize) -> String {
+    CONFIG.replace("@INTERPRETER@", interpreter).replace("@WORKERS@", &workers.to_string())
+}
+
+fn start_config(config: &str) -> Server {
+    Server::start_with(config, |command| {
+        let folder = command.get_current_dir().expect("a folder");
+        let classic = keepwarm_tests::apps().join("classic");
+        run_ok(Command::new("cp").arg("-r").arg(classic).arg(folder.join("site")), LONG);
+        fs::create_dir(folder.join("vault")).expect("a folder");
+        fs::write(folder.join("vault/a.bin"), "0123456789").expect("written");
+        fs::write(folder.join("outside.php"), "<?php echo 'executed';").expect("written");
+        symlink("../outside.php", folder.join("site/out.php")).expect("a link");
+    })
+}
+
+fn start(interpreter: &str, workers: usize) -> Server {
+    start_config(&config(interpreter, workers))
+}
+
+/// The php-fpm of this machine: Debian names it after its version.
+fn php_fpm() -> String {
+    let found = run_ok(Command::new("sh").arg("-c").arg("ls /usr/sbin/php-fpm* | sort | tail -n 1"), LONG);
+    found.trim().to_owned()
+}
+
+/// The same test of both servers for PHP.
+macro_rules! of_both {
+    ($($name:ident => $test:ident($workers:expr);)*) => {
+        mod php_cgi { $(#[test] fn $name() { super::$test(&super::start("php-cgi", $workers)); })* }
+        mod php_fpm { $(#[test] fn $name() { super::$test(&super::start(&super::php_fpm(), $workers)); })* }
+    };
+}
+
+of_both! {
+    a_script_sees_what_the_web_has_agreed_on => parameters(1);
+    a_path_leads_to_its_script_and_never_out_of_the_site => scripts(1);
+    forms_and_uploads_arrive => forms(1);
+    what_a_script_says_arrives => answers(1);
+    a_script_that_ends_badly_is_told_from_one_that_died => ends(2);
+    a_client_that_leaves_calls_no_script_off => lost_client(1);
+    a_reload_under_load_loses_and_repeats_nothing => reload(2);
+    ab_without_keep_alive_never_waits => ab(2);
+    a_slow_reader_holds_no_process => slow_reader(1);
+}
+
+fn ask(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> Response {
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    server
+        .client()
+        .patient(LONG)
+        .ask(format!("{method} {path} HTTP/1.1\r\nHost: shop.example:8080\r\n{fields}{length}\r\n{body}"))
+}
+
+fn parameters(server: &Server) {
+    let fields = "Proxy: http://evil.example\r\nX_Under: 1\r\nX.Dot: 1\r\nX-Fine: 1\r\nX-Fine: 2\r\nCookie: a=1\r\nCookie: b=2\r\n\
+                  X-Forwarded-For: 203.0.113.7\r\nContent-Type: text/x\r\nTE: trailers\r\n";
+    let answer = ask(server, "POST", "/info/x%20y?do=server&a=%20b", fields, "body");
+    let seen = answer.json();
+    let site = server.folder().join("site").display().to_string();
+    for (name, expected) in [
+        ("SCRIPT_FILENAME", format!("{site}/index.php")),
+        ("SCRIPT_NAME", "/index.php".to_owned()),
+        ("DOCUMENT_ROOT", site.clone()),
+        ("DOCUMENT_URI", "/index.php".to_owned()),
+        ("REQUEST_URI", "/info/x%20y?do=server&a=%20b".to_owned()),
+        ("QUERY_STRING", "do=server&a=%20b".to_owned()),
+        ("REQUEST_METHOD", "POST".to_owned()),
+        ("REQUEST_SCHEME", "http".to_owned()),
+        ("REDIRECT_STATUS", "200".to_owned()),
+        ("SERVER_PROTOCOL", "HTTP/1.1".to_owned()),
+        ("SERVER_NAME", "shop.example".to_owned()),
+        ("SERVER_PORT", "8080".to_owned()),
+        ("SERVER_ADDR", "127.0.0.1".to_owned()),
+        ("REMOTE_ADDR", "127.0.0.1".to_owned()),
+        ("CONTENT_TYPE", "text/x".to_owned()),
+        ("CONTENT_LENGTH", "4".to_owned()),
+        ("GATEWAY_INTERFACE", "CGI/1.1".to_owned()),
+        ("PHP_SELF", "/index.php".to_owned()),
+        ("HTTP_HOST", "shop.example:8080".to_owned()),
+        ("HTTP_X_FINE", "1, 2".to_owned()),
+        ("HTTP_COOKIE", "a=1; b=2".to_owned()),
+        ("HTTP_X_FORWARDED_FOR", "127.0.0.1".to_owned()),
+        ("cwd", site.clone()),
+    ] {
+        assert_eq!(seen[name], expected.as_str(), "{name}");
+    }
+    for name in [
+        "HTTP_PROXY",
+        "HTTP_X_UNDER",
+        "HTTP_X_DOT",
+        "HTTPS",
+        "HTTP_CONTENT_TYPE",
+        "HTTP_CONTENT_LENGTH",
+        "HTTP_TE",
+        "PATH_INFO",
+    ] {
+        assert!(seen.get(name).is_none(), "{name}: {}", seen[name]);
+    }
+    let seen = ask(server, "GET", "/index.php/a%20b/c?do=server", "", "").json();
+    assert_eq!(seen["PATH_INFO"], "/a b/c");
+    assert_eq!(seen["PATH_TRANSLATED"], format!("{site}/a b/c").as_str());
+    assert_eq!(seen["PHP_SELF"], "/index.php/a b/c");
+    assert_eq!(seen["DOCUMENT_URI"], "/index.php/a b/c");
+    assert_eq!(seen["REQUEST_URI"], "/index.php/a%20b/c?do=server");
+}
+
+fn scripts(server: &Server) {
+    for (path, expected) in [
+        ("/", "pong"),
+        ("/any/where", "pong"),
+        ("/info.php", "/info.php -"),
+        ("/info.php/x/y", "/info.php /x/y"),
+        ("/blog/", "/blog/index.php -"),
+        ("/blog/index.php/x", "/blog/index.php /x"),
+        ("/style.css", "body { color: black }\n"),
+        ("/upload.jpg", "<?php echo 'executed';\n"),
+        // None of these runs what was uploaded, or what lies outside: the front controller answers.
+        ("/upload.jpg/x.php", "pong"),
+        ("/upload.jpg/.php", "pong"),
+        ("/upload.jpg%00.php", ""),
+        ("/upload.jpg%2Fx.php", "pong"),
+        ("/out.php", "pong"),
+        ("/out.php/x", "pong"),
+        ("/../outside.php", "pong"),
+        ("/..%2Foutside.php", "pong"),
+        ("/blog/..%2f..%2foutside.php", "pong"),
+        ("/%2e%2e/outside.php", "pong"),
+        ("/gone.php", "pong"),
+    ] {
+        let answer = server.ask(get(path));
+        match expected {
+            "" => assert_eq!(answer.status, 400, "{path}"),
+            text => assert_eq!((answer.status, answer.text().as_str()), (200, text), "{path}"),
+        }
+        assert_ne!(answer.text(), "executed", "{path}");
+    }
+    let folder = server.ask(get("/blog?x=1"));
+    assert_eq!((folder.status, folder.field("location")), (301, Some("/blog/?x=1")));
+    // A script is run, never shown.
+    fs::write(server.folder().join("site/conf.php"), "<?php $password = 'secret'; echo 'ran';")
+        .expect("written");
+    assert_eq!(server.ask(get("/conf.php")).text(), "ran");
+    assert!(!server.ask(get("/conf.php/")).text().contains("secret"));
+}
+
+fn forms(server: &Server) {
+    let form = ask(
+        server,
+        "POST",
+        "/?do=form",
+        "Content-Type: application/x-www-form-urlencoded\r\n",
+        "a=1&b[]=2&b[]=3&c%20d=%C3%A4",
+    );
+    assert_eq!(form.json()["post"].to_string(), r#"{"a":"1","b":["2","3"],"c_d":"ä"}"#);
+
+    let file = server.folder().join("upload");
+    let bytes: Vec<u8> = (0..1_500_000_u32).map(|n| (n % 253) as u8).collect();
+    fs::write(&file, &bytes).expect("written");
+    let md5 = run_ok(Command::new("md5sum").arg(&file), LONG)
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let upload = |name: &str| format!("{name}=@{};type=text/x", file.display());
+    let mut curl = Command::new("curl");
+    curl.args([
+        "-sS",
+        "--max-time",
+        "30",
+        "-F",
+        "title=x",
+        "-F",
+        &upload("one"),
+        "-F",
+        &upload("many[a][b]"),
+    ]);
+    let seen: serde_json::Value =
+        serde_json::from_str(&run_ok(curl.arg(server.url("/?do=form")), LONG)).expect("JSON");
+    assert_eq!(seen["post"]["title"], "x");
+    for at in 0..2 {
+        assert_eq!(seen["files"][at]["md5"], md5.as_str(), "{seen}");
+        assert_eq!(
+            (&seen["files"][at]["tmp"], &seen["files"][at]["size"]),
+            (&true.into(), &1_500_000.into())
+        );
+    }
+    // A body of unknown length is measured before, since a script is told its length; one behind `Expect` is asked for.
+    for arguments in [["-H", "Transfer-Encoding: chunked"], ["-H", "Expect: 100-continue"], ["-H", "X: y"]] {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--max-time", "30", "-H", "Content-Type: text/x", "--expect100-timeout", "20"])
+            .args(arguments);
+        curl.arg("--data-binary").arg(format!("@{}", file.display())).arg(server.url("/?do=input"));
+        let seen: serde_json::Value = serde_json::from_str(&run_ok(&mut curl, LONG)).expect("JSON");
+        assert_eq!(
+            (seen["length"].as_u64(), seen["md5"].as_str()),
+            (Some(1_500_000), Some(md5.as_str())),
+            "{arguments:?}"
+        );
+    }
+}
+
+fn answers(server: &Server) {
+    let status = server.ask(get("/?do=status&code=418"));
+    assert_eq!((status.status, status.text().as_str()), (418, "status"));
+    let redirect = server.ask(get("/?do=redirect"));
+    assert_eq!((redirect.status, redirect.field("location")), (302, Some("/elsewhere?a=b")));
+    let cookies = server.ask(get("/?do=cookies"));
+    assert_eq!(cookies.all("set-cookie"), ["a=1", "b=2"]);
+    assert_eq!(cookies.all("x-two"), ["1", "2"]);
+    assert_eq!(cookies.field("content-type"), Some("text/html; charset=UTF-8"));
+    for status in ["204", "304"] {
+        let empty = server.ask(get(&format!("/?do=status&code={status}")));
+        assert_eq!((empty.status.to_string().as_str(), empty.body.len()), (status, 0));
+    }
+    let head = ask(server, "HEAD", "/?do=pong", "", "");
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    let big = server.ask(get("/?do=big&bytes=3000000"));
+    assert!(big.body.len() == 3_000_000 && big.body.iter().all(|&byte| byte == b'x'));
+
+    let mut client = server.client();
+    let first = client.ask(get("/?do=session"));
+    let cookie =
+        first.field("set-cookie").and_then(|cookie| cookie.split(';').next()).expect("a session").to_owned();
+    let again = client.ask(format!("GET /?do=session HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n"));
+    assert_eq!((first.text().as_str(), again.text().as_str()), ("1", "2"));
+    assert_eq!(server.ask(get("/?do=session")).text(), "1", "another's session");
+
+    let handed = ask(server, "GET", "/?do=send&file=/protected/a.bin", "Range: bytes=2-4\r\n", "");
+    assert_eq!((handed.status, handed.text().as_str()), (206, "234"));
+    assert_eq!(
+        (handed.field("content-type"), handed.field("x-accel-redirect")),
+        (Some("application/x-handed"), None)
+    );
+    assert_eq!(server.ask(get("/?do=send&file=/protected/../outside.php")).status, 502);
+    assert_eq!(server.ask(get("/?do=pong")).text(), "pong", "its process is free");
+
+    // A stream leaves as it comes.
+    let streamed = server.ask(get("/?do=stream"));
+    assert_eq!(streamed.text(), "part 0\npart 1\npart 2\n");
+}
+
+fn ends(server: &Server) {
+    assert_eq!(server.ask(get("/?do=exit")).text(), "before exit");
+    let fatal = server.ask(get("/?do=fatal"));
+    assert_eq!((fatal.status, fatal.text().as_str()), (500, "before fatal"));
+    server.wait_for_log("Call to undefined function undefined_function_of_the_test()", LONG);
+    assert_eq!(server.ask(get("/?do=memory")).status, 500);
+    server.wait_for_log("Allowed memory size of", LONG);
+    assert_eq!(server.ask(get("/?do=log")).text(), "logged");
+    server.wait_for_log("words for the log", LONG);
+
+    // A process that dies: that request is lost, and no other.
+    let died = ask(server, "POST", "/?do=die", "", "x");
+    assert_eq!(died.status, 502);
+    wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
+    let mut client = server.client();
+    client.send(get("/?do=die-late"));
+    assert!(
+        client.try_response("GET").is_err(),
+        "an answer that was cut is not ended as if it were whole\n{client}"
+    );
+    wait_until("the site answers", LONG, || server.ask(get("/?do=pong")).text() == "pong");
+    server.wait_for_log("broke off in the middle of its answer", LONG);
+}
+
+/// One process: what comes behind a script whose client has gone waits for it, and both are run.
+fn lost_client(server: &Server) {
+    let file = server.folder().join("count");
+    let count = |id: &str| format!("/?do=slow-count&file={}&id={id}", file.display());
+    let mut lost = server.client();
+    lost.send(get(&count("first")));
+    // It has begun once a second one has to wait for it.
+    let mut second = server.client().patient(LONG);
+    std::thread::sleep(Duration::from_millis(50));
+    lost.reset();
+    second.send(get(&count("second")));
+    assert_eq!(second.response("GET").text(), "second");
+    let ids = fs::read_to_string(&file).expect("counted");
+    assert_eq!(ids.lines().collect::<Vec<_>>(), ["first", "second"]);
+}
+
+fn reload(server: &Server) {
+    let file = server.folder().join("count");
+    let (stop, sent) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let answered: Vec<String> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3)
+            .map(|client| {
+                let (stop, sent, file) = (&stop, &sent, &file);
+                scope.spawn(move || {
+                    let mut connection = server.client().patient(LONG);
+                    let mut ids = Vec::new();
+                    for number in 0.. {
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let id = format!("{client}-{number}");
+                        let path = format!("/?do=count&file={}&id={id}", file.display());
+                        let request =
+                            format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+                        let answer = connection.ask(request);
+                        assert_eq!((answer.status, answer.text()), (200, id.clone()));
+                        ids.push(id);
+                        sent.fetch_add(1, Ordering::Relaxed);
+                    }
+                    ids
+                })
+            })
+            .collect();
+        let more = |count: usize| {
+            let goal = sent.load(Ordering::Relaxed) + count;
+            wait_until("requests are answered", LONG, || sent.load(Ordering::Relaxed) >= goal);
+        };
+        more(30);
+        let config = fs::read_to_string(server.folder().join("keepwarm.toml")).expect("a configuration");
+        for generation in 2..5 {
+            server
+                .configure(&config.replace("GENERATION = \"1\"", &format!("GENERATION = \"{generation}\"")));
+            server.signal(Signal::HUP);
+            wait_until("the new generation serves", LONG, || {
+                server.ask(get("/?do=generation")).text() == generation.to_string()
+            });
+            more(30);
+        }
+        stop.store(true, Ordering::Relaxed);
+        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
+    });
+    let counted = fs::read_to_string(&file).expect("counted");
+    let ids: Vec<&str> = counted.lines().collect();
+    let unique: HashSet<&str> = ids.iter().copied().collect();
+    assert_eq!(ids.len(), unique.len(), "none is run twice");
+    assert_eq!(unique, answered.iter().map(String::as_str).collect::<HashSet<_>>(), "none is lost");
+}
+
+fn ab(server: &Server) {
+    let mut ab = Command::new("ab");
+    ab.args(["-q", "-n", "200", "-c", "4"]).arg(server.url("/?do=pong"));
+    let report = run_ok(&mut ab, LONG);
+    assert!(
+        report.contains("Complete requests:      200") && report.contains("Failed requests:        0"),
+        "{report}"
+    );
+}
+
+/// One process, an answer larger than every buffer of a socket, and a client that does not read it.
+fn slow_reader(server: &Server) {
+    let mut slow = server.client().patient(LONG);
+    rustix::net::sockopt::set_socket_recv_buffer_size(slow.stream(), 32_768).expect("SO_RCVBUF");
+    slow.send(get("/?do=big&bytes=20000000"));
+    assert_eq!(slow.head("GET").0, 200);
+    assert_eq!(server.client().patient(LONG).ask(get("/?do=pong")).text(), "pong");
+}
+
+#[test]
+fn a_script_that_takes_too_long_is_ended_and_the_site_goes_on() {
+    for interpreter in ["php-cgi".to_owned(), php_fpm()] {
+        let config = config(&interpreter, 1).replace("workers = 1", "workers = 1\nrequest_timeout = \"1s\"");
+        let server = start_config(&config);
+        let answer = server.client().patient(LONG).ask(get("/?do=sleep&ms=60000"));
+        assert_eq!(answer.status, 504, "{interpreter}");
+        wait_until("the site answers", LONG, || {
+            server.client().patient(LONG).ask(get("/?do=pong")).status == 200
+        });
+    }
+}
+
+/// A server that lies: each lie is a 502 or a cut, and never part of another's answer.
+#[test]
+fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
+    let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
+    let server = start(interpreter.to_str().expect("UTF-8"), 1);
+    let asked = |answer: &str| {
+        server.ask(format!("POST /?answer={answer} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"))
+    };
+    assert_eq!(asked("ok").text(), "fine");
+    for (answer, reason) in [
+        ("text", "no FastCGI record"),
+        ("other", "belongs to another request"),
+        ("nothing", "closed_unanswered"),
+        ("headless", "no field"),
+        ("empty", "before the head of its answer"),
+        ("forged", "control character"),
+        ("overloaded", "has no room"),
+        ("endless-head", "too large"),
+    ] {
+        let mark = server.mark();
+        let refused = asked(answer);
+        assert_eq!(refused.status, 502, "{answer}");
+        assert!(!refused.text().contains("of another") && refused.field("set-cookie").is_none(), "{answer}");
+        server.wait_for_log_after(mark, reason, LONG);
+        assert_eq!(asked("ok").text(), "fine", "after {answer}");
+    }
+    // What comes behind an answer is nobody's.
+    for _ in 0..3 {
+        assert_eq!(asked("late").text(), "fine");
+        assert_eq!(asked("ok").text(), "fine");
+    }
+    let mut client = server.client();
+    client.send("GET /?answer=cut HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(client.try_response("GET").is_err(), "{client}");
+    assert_eq!(asked("ok").text(), "fine");
+}
+
+#[test]
+fn a_server_that_is_none_is_not_taken_for_ready() {
+    let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
+    let config = config(interpreter.to_str().expect("UTF-8"), 1)
+        .replace("GENERATION = \"1\"", "GARBAGE = \"1\"")
+        .replace("workers = 1", "workers = 1\nboot_timeout = \"1s\"\nstart_retries = 0");
+    let server = Server::spawn(&config, |command| {
+        prepare_empty(command.get_current_dir().expect("a folder"));
+    });
+    assert!(!server.wait_for_exit(LONG).success());
+}
+
+#[test]
+fn a_script_is_run_from_the_command_line_with_the_files_beside_it() {
+    let site = keepwarm_tests::apps().join("classic");
+    let server = Server::run(&["index.php", "--bind", "127.0.0.1:0", "--workers", "1"], &site);
+    for (path, text) in
+        [("/", "pong"), ("/info.php/a", "/info.php /a"), ("/style.css", "body { color: black }\n")]
+    {
+        assert_eq!(server.client().patient(LONG).ask(get(path)).text(), text, "{path}");
+    }
+}
+
+#[test]
+fn an_interpreter_that_is_missing_is_named() {
+    let server = Server::spawn(&config("php-cgi-of-another-age", 1), |command| {
+        prepare_empty(command.get_current_dir().expect("a folder"))
+    });
+    assert!(!server.wait_for_exit(LONG).success());
+    assert!(server.log().contains("php-cgi-of-another-age"), "{}", server.log());
+}
+
+fn prepare_empty(folder: &Path) {
+    for name in ["site", "vault"] {
+        fs::create_dir_all(folder.join(name)).expect("a folder");
+    }
+    fs::write(folder.join("site/index.php"), "<?php").expect("written");
+}

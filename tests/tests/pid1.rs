@@ -1,0 +1,112 @@
+//! Keepwarm as process 1 of a PID namespace, as in a container: orphans of others are reaped, workers' statuses are not taken by that, and signals work.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::{Server, get};
+use rustix::process::Signal;
+
+const LONG: Duration = Duration::from_secs(30);
+
+const APP: &str = r#"
+import os, subprocess
+
+def application(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/orphans":
+        # A session of its own for each, and a parent that ends first: they belong to process 1.
+        subprocess.run(["sh", "-c", "for n in 1 2 3 4 5; do setsid sh -c 'sleep 0.0$0; exit $0' $n & done"], check=True)
+    elif path == "/lasting":
+        subprocess.run(["sh", "-c", "setsid sleep 1000 & exit 0"], check=True)
+    elif path == "/exit":
+        os._exit(7)
+    body = str(os.getpid()).encode()
+    start_response("200 OK", [("Content-Length", str(len(body)))])
+    return [body]
+"#;
+
+const CONFIG: &str = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "app"
+[app.app]
+entry = "orphans:application"
+directory = "@DIR@"
+interpreter = "@PYTHON@"
+workers = 2
+"#;
+
+/// Keepwarm as process 1; gives its id out here.
+#[track_caller]
+fn start() -> (Server, u32) {
+    let server = Server::start_as(CONFIG, |folder| {
+        std::fs::write(folder.join("orphans.py"), APP).expect("the app");
+        in_namespace(folder)
+    })
+    .warm("/");
+    let inside = process::children(server.pid());
+    assert_eq!(inside.len(), 1, "unshare has one child: {inside:?}");
+    (server, inside[0])
+}
+
+fn in_namespace(folder: &Path) -> PathBuf {
+    let binary = keepwarm_tests::keepwarm().display();
+    let script =
+        format!("#!/bin/sh\nexec unshare --pid --fork --mount-proc --kill-child=KILL {binary} \"$@\"\n");
+    let file = folder.join("start");
+    std::fs::write(&file, script).expect("a script");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    file
+}
+
+#[test]
+fn orphans_are_reaped() {
+    let (server, keepwarm) = start();
+    for _ in 0..4 {
+        server.client().patient(LONG).ask(get("/orphans"));
+    }
+    wait_until("every orphan has ended and was reaped", LONG, || {
+        process::zombies(keepwarm).is_empty()
+            && process::children(keepwarm).iter().all(|&child| !process::command(child).contains("sleep"))
+    });
+    assert_eq!(server.ask(get("/")).status, 200);
+}
+
+#[test]
+fn the_status_of_a_worker_is_not_taken_by_the_reaping_of_orphans() {
+    let (server, _) = start();
+    // A third death would quarantine the route.
+    for _ in 0..2 {
+        let mark = server.mark();
+        server.client().patient(LONG).ask(get("/orphans"));
+        server.client().patient(LONG).ask("POST /exit HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+        server.wait_for_log_after(mark, "exited with status 7", LONG);
+        wait_until("two workers", LONG, || server.client().patient(LONG).ask(get("/")).status == 200);
+    }
+    assert!(!server.log().contains("nobody knows how"), "{}", server.log());
+}
+
+#[test]
+fn sigterm_and_sighup_work_and_nothing_is_left() {
+    let (server, keepwarm) = start();
+    server.client().patient(LONG).ask(get("/lasting"));
+    let all = process::descendants(server.pid());
+    let mark = server.mark();
+    process::signal(keepwarm, Signal::HUP);
+    server.wait_for_log_after(mark, "reloaded in", LONG);
+    process::signal(keepwarm, Signal::TERM);
+    assert!(server.wait_for_exit(LONG).success(), "unshare passes the status on");
+    wait_until("nothing is left", LONG, || all.iter().all(|&pid| !process::alive(pid)));
+}
+
+#[test]
+fn an_upgrade_is_refused_with_the_reason() {
+    let (server, keepwarm) = start();
+    let mark = server.mark();
+    process::signal(keepwarm, Signal::USR2);
+    server.wait_for_log_after(mark, "this is process 1, whose end is the end of its container", LONG);
+    assert_eq!(server.ask(get("/")).status, 200);
+}

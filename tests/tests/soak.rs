@@ -1,0 +1,126 @@
+//! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 20).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::marked::{Mark, files};
+use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::{Server, get};
+use rustix::process::Signal;
+
+const LONG: Duration = Duration::from_secs(60);
+const WORKERS: usize = 4;
+
+const CONFIG: &str = r#"
+[server]
+log = { file = "@DIR@/log" }
+pid_file = "@DIR@/pid"
+[listen.main]
+bind = ["127.0.0.1:0", "unix:@DIR@/socket"]
+access_log = { file = "@DIR@/access" }
+[[listen.main.route]]
+app = "app"
+[app.app]
+entry = "wsgi_app:application"
+directory = "@APPS@"
+interpreter = "@PYTHON@"
+workers = 4
+start_retries = 1000
+env = { COUNT_FILE = "@DIR@/count" }
+"#;
+
+/// Everything that could grow.
+#[derive(Debug, PartialEq, Eq)]
+struct Count {
+    /// By what they lead to, numbers left out.
+    descriptors: BTreeMap<String, usize>,
+    threads: usize,
+    processes: usize,
+    files: Vec<String>,
+}
+
+fn count(server: &Server, mark: &Mark) -> Count {
+    let mut descriptors = BTreeMap::new();
+    for entry in std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("descriptors").flatten() {
+        let to = std::fs::read_link(entry.path()).unwrap_or_default().to_string_lossy().into_owned();
+        let kind = to.split(['[', ':']).next().unwrap_or_default().to_owned();
+        *descriptors.entry(kind).or_default() += 1;
+    }
+    Count {
+        descriptors,
+        threads: std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads").count(),
+        processes: mark.processes().len(),
+        files: files(server.folder()),
+    }
+}
+
+/// Waits until what there is, is this, and stays so for a moment: a count in between two steps is none.
+#[track_caller]
+fn settle(server: &Server, mark: &Mark, wanted: &Count) {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let now = count(server, mark);
+        if now == *wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "before {wanted:#?}\nafter {now:#?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn nothing_is_left_behind_by_workers_that_come_and_go() {
+    let recycles: usize =
+        std::env::var("SOAK_RECYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let mark = Mark::new();
+    let server = Server::start_with(CONFIG, |command| {
+        mark.put_on(command);
+        let temporary = command.get_current_dir().expect("a folder").join("tmp");
+        std::fs::create_dir(&temporary).expect("a folder");
+        command.env("TMPDIR", temporary);
+    })
+    .warm("/pong");
+    // Once through everything, so that what is made at first use and kept has been made.
+    reload(&server);
+    kill_one(&server);
+    let before = count(&server, &mark);
+    assert_eq!(before.processes, WORKERS + 2, "Keepwarm, its guardian and the workers");
+    let mut gone = 0;
+    while gone < recycles {
+        reload(&server);
+        kill_one(&server);
+        gone += WORKERS + 1;
+        assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
+    }
+    settle(&server, &mark, &before);
+}
+
+/// How often this stands in the log.
+fn logged(server: &Server, part: &str) -> usize {
+    std::fs::read_to_string(server.folder().join("log")).unwrap_or_default().matches(part).count()
+}
+
+/// Does it, and waits until so many workers more are ready.
+#[track_caller]
+fn replace(server: &Server, workers: usize, act: impl FnOnce()) {
+    const READY: &str = "the worker is ready";
+    let wanted = logged(server, READY) + workers;
+    act();
+    wait_until("others in their places", LONG, || logged(server, READY) >= wanted);
+}
+
+/// All workers are replaced.
+#[track_caller]
+fn reload(server: &Server) {
+    const ENDED: &str = "the worker has ended";
+    let wanted = logged(server, ENDED) + WORKERS;
+    replace(server, WORKERS, || server.signal(Signal::HUP));
+    wait_until("the old ones have ended", LONG, || logged(server, ENDED) >= wanted);
+}
+
+/// One worker dies and is replaced.
+#[track_caller]
+fn kill_one(server: &Server) {
+    let worker = server.workers()[0];
+    replace(server, 1, || process::signal(worker, Signal::KILL));
+}

@@ -1,0 +1,161 @@
+//! `watch`: files that change recycle their app and no other, and what is broken leaves what ran.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use keepwarm_tests::process::wait_until;
+use keepwarm_tests::{Server, get};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Two apps, each in a folder of its own, of which `a` is watched and `b` is not.
+const CONFIG: &str = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+path = "/b/*"
+app = "b"
+[[listen.main.route]]
+app = "a"
+[app.a]
+entry = "code:application"
+directory = "@DIR@/a"
+interpreter = "@PYTHON@"
+workers = 1
+watch = ["**/*.py"]
+[app.b]
+entry = "code:application"
+directory = "@DIR@/b"
+interpreter = "@PYTHON@"
+workers = 1
+"#;
+
+/// An app that answers with `version`, its process and what it knows of the watch; it starts after `before` has run.
+fn code(version: &str, before: &str) -> String {
+    format!(
+        "import os, json\n{before}\n\
+         def application(environ, start_response):\n    \
+             body = json.dumps({{'version': {version:?}, 'pid': os.getpid(), 'watch': os.environ.get('KEEPWARM_WATCH')}}).encode()\n    \
+             start_response('200 OK', [('Content-Length', str(len(body)))])\n    return [body]\n"
+    )
+}
+
+fn start() -> Server {
+    let server = Server::start_with(CONFIG, |command| {
+        let folder = command.get_current_dir().expect("a folder").to_path_buf();
+        for app in ["a", "b"] {
+            std::fs::create_dir(folder.join(app)).expect("a folder");
+            std::fs::write(folder.join(app).join("code.py"), code("1", "")).expect("the app");
+        }
+    });
+    server.warm("/").warm("/b/")
+}
+
+fn about(server: &Server, path: &str) -> serde_json::Value {
+    server.client().patient(LONG).ask(get(path)).json()
+}
+
+fn file(server: &Server) -> PathBuf {
+    server.folder().join("a/code.py")
+}
+
+#[track_caller]
+fn wait_for_version(server: &Server, version: &str) {
+    wait_until(version, LONG, || about(server, "/")["version"] == version);
+}
+
+/// As many editors save: beside its place, then moved there.
+fn save_by_rename(file: &Path, text: &str) {
+    let draft = file.with_extension("py.draft~");
+    std::fs::write(&draft, text).expect("a draft");
+    std::fs::rename(draft, file).expect("in its place");
+}
+
+#[test]
+fn a_change_recycles_its_app_and_no_other() {
+    let server = start();
+    let other = about(&server, "/b/");
+    assert_eq!(other["watch"], serde_json::Value::Null);
+    assert_eq!(about(&server, "/")["watch"], "1");
+    std::fs::write(file(&server), code("2", "")).expect("changed");
+    wait_for_version(&server, "2");
+    save_by_rename(&file(&server), &code("3", ""));
+    wait_for_version(&server, "3");
+    assert_eq!(about(&server, "/b/"), other, "the other app has the same worker");
+    // What is not watched is no change.
+    std::fs::write(server.folder().join("b/code.py"), code("2", "")).expect("changed");
+    std::fs::write(server.folder().join("a/notes.txt"), "x").expect("written");
+    std::fs::write(file(&server), code("4", "")).expect("changed");
+    wait_for_version(&server, "4");
+    assert_eq!(about(&server, "/b/"), other);
+}
+
+#[test]
+fn a_broken_version_leaves_the_old_one_and_says_so() {
+    let server = start();
+    let before = about(&server, "/");
+    let mark = server.mark();
+    std::fs::write(file(&server), "this is no Python").expect("broken");
+    server.wait_for_log_after(mark, "not recycled; what ran goes on running", LONG);
+    server.wait_for_log_after(mark, "SyntaxError", LONG);
+    assert_eq!(about(&server, "/"), before);
+    // And mended it is taken.
+    save_by_rename(&file(&server), &code("2", ""));
+    wait_for_version(&server, "2");
+}
+
+#[test]
+fn a_change_during_the_recycle_is_not_forgotten() {
+    let server = start();
+    let loading = server.folder().join("loading");
+    let go = server.folder().join("go");
+    // A version that, while it is loaded, waits until the test lets it go on.
+    let before = format!(
+        "import time\nopen({:?}, 'w').close()\nwhile not os.path.exists({:?}): time.sleep(0.01)\n",
+        loading, go
+    );
+    std::fs::write(file(&server), code("2", &before)).expect("changed");
+    wait_until("the new worker loads it", LONG, || loading.exists());
+    std::fs::write(file(&server), code("3", "")).expect("changed once more");
+    std::fs::write(&go, "").expect("go");
+    wait_for_version(&server, "3");
+}
+
+#[test]
+fn a_new_folder_and_what_came_with_it_count() {
+    let server = start();
+    let mark = server.mark();
+    // Made elsewhere and moved: all of it comes in one step.
+    let elsewhere = server.folder().join("elsewhere/deep");
+    std::fs::create_dir_all(&elsewhere).expect("a folder");
+    std::fs::write(elsewhere.join("module.py"), "").expect("a module");
+    std::fs::rename(server.folder().join("elsewhere"), server.folder().join("a/package")).expect("moved");
+    server.wait_for_log_after(mark, "recycled: the workers run what has changed", LONG);
+    // And what changes in it later.
+    let mark = server.mark();
+    std::fs::write(server.folder().join("a/package/deep/module.py"), "x = 1\n").expect("changed");
+    server.wait_for_log_after(mark, "recycled: the workers run what has changed", LONG);
+    // A folder made in its place, and filled at once.
+    let mark = server.mark();
+    let place = server.folder().join("a/made/deep");
+    std::fs::create_dir_all(&place).expect("a folder");
+    std::fs::write(place.join("module.py"), "").expect("a module");
+    server.wait_for_log_after(mark, "recycled: the workers run what has changed", LONG);
+}
+
+#[test]
+fn a_reload_keeps_watching() {
+    let server = start();
+    let mark = server.mark();
+    server.signal(rustix::process::Signal::HUP);
+    server.wait_for_log_after(mark, "reloaded in", LONG);
+    std::fs::write(file(&server), code("2", "")).expect("changed");
+    wait_for_version(&server, "2");
+    // The other app is watched from a reload on.
+    server.configure(&format!("{CONFIG}watch = [\"*.py\"]\n"));
+    let mark = server.mark();
+    server.signal(rustix::process::Signal::HUP);
+    server.wait_for_log_after(mark, "reloaded in", LONG);
+    std::fs::write(server.folder().join("b/code.py"), code("5", "")).expect("changed");
+    wait_until("the other app's version", LONG, || about(&server, "/b/")["version"] == "5");
+}
