@@ -164,7 +164,7 @@ fn a_worker_beside_others_is_loaded_at_a_low_priority_and_serves_at_the_ordinary
         let now = workers(&server);
         now.len() == 1 && now != first
     });
-    let low = if may_raise() { (ordinary + 10).min(19) } else { ordinary };
+    let low = if may_raise() { (ordinary + 5).min(19) } else { ordinary };
     assert_eq!(told(&server)["loaded"].as_i64(), Some(low.into()));
     let worker = workers(&server)[0];
     wait_until("all its threads have the ordinary priority", LONG, || {

@@ -337,7 +337,7 @@ impl Link {
         inner.pulses.retain(|waiting| !waiting.is_closed());
         inner.pulses.push(answered);
         if let Some(server) = &self.server {
-            return server.look.notify_one();
+            return server.look_at_health();
         }
         // One that is under way already answers for both.
         if inner.session.ping(PAYLOAD, &mut frame) {
@@ -383,10 +383,10 @@ impl WorkerLink for Link {
     }
 
     fn ping(&self) {
-        let mut frame = Vec::new();
-        let mut inner = self.lock();
-        if inner.session.open_streams() == 0 && inner.session.ping([0; 8], &mut frame) {
-            inner.write(&self.socket, &frame);
+        // One that works is watched by the time of its requests.
+        let idle = self.lock().session.open_streams() == 0;
+        if idle {
+            Self::ping(self);
         }
     }
 

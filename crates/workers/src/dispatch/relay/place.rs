@@ -54,6 +54,11 @@ impl Server {
         self.endpoint.get()
     }
 
+    /// Somebody wants to know whether it is well.
+    pub(in crate::dispatch) fn look_at_health(&self) {
+        self.look.notify_one();
+    }
+
     /// A request was lost with its connection; perhaps its process has died of it.
     pub(super) fn note_lost(&self, about: About) {
         let mut lost = lock(&self.lost);
