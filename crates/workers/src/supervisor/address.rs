@@ -1,4 +1,4 @@
-//! Addresses for workers that listen by themselves: a free port on loopback, and a path for a Unix socket in a folder that only this user can enter. A worker
+//! Addresses for workers that listen by themselves: a free port on loopback, and a path for a Unix socket in a folder that only its user can enter. A worker
 //! is told both (`PORT`, `KEEPWARM_SOCKET`), and listens at the one it likes.
 
 use std::collections::HashSet;
@@ -10,8 +10,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::settings::Credentials;
+
 /// Bytes of a Unix socket's path that Linux takes: `sun_path` less its NUL.
 const PATH_MAX: usize = 107;
+/// The name of a socket, in a folder of its own.
+const SOCKET: &str = "s";
 /// Ports tried before the system is asked for one.
 const TRIES: usize = 64;
 
@@ -38,6 +42,9 @@ impl Drop for Addresses {
     fn drop(&mut self) {
         // Most servers leave it there; an error means that this one did not, or had none.
         let _ = std::fs::remove_file(&self.unix);
+        if let Some(own) = self.unix.parent() {
+            let _ = std::fs::remove_dir(own);
+        }
         lock(&self.handed_out).remove(&self.tcp.port());
     }
 }
@@ -63,11 +70,13 @@ impl AddressBook {
     ///
     /// # Errors
     /// There is no port; the folder cannot be made, or its path is too long.
-    pub(super) fn hand_out(&mut self) -> io::Result<Addresses> {
+    pub(super) fn hand_out(&mut self, owner: Option<&Credentials>) -> io::Result<Addresses> {
         let number = self.next;
         self.next += 1;
-        let unix = self.folder()?.join(format!("{number}.sock"));
+        let own = self.folder()?.join(number.to_string());
+        let unix = own.join(SOCKET);
         check_length(&unix)?;
+        make_own_folder(&own, owner)?;
         let port = self.free_port()?;
         lock(&self.handed_out).insert(port);
         let tcp = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -131,12 +140,20 @@ fn make_folder(seed: u64) -> io::Result<PathBuf> {
     let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
     let parent = parent.unwrap_or_else(std::env::temp_dir);
     let folder = parent.join(format!("keepwarm-{}-{:04x}", std::process::id(), seed & 0xffff));
-    check_length(&folder.join("4294967295.sock"))?;
-    let made = std::fs::DirBuilder::new().mode(0o700).create(&folder);
+    check_length(&folder.join("4294967295").join(SOCKET))?;
+    // Entered by all, listed by none: each worker has a folder of its own in it.
+    let made = std::fs::DirBuilder::new().mode(0o711).create(&folder);
     made.map_err(|error| {
         told(&error, &format!("the folder {} for its socket cannot be made", folder.display()))
     })?;
     Ok(folder)
+}
+
+/// The folder of one worker, which only its user can enter, and this process where that is root's.
+fn make_own_folder(folder: &Path, owner: Option<&Credentials>) -> io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(folder)?;
+    let Some(Credentials { uid, gid, .. }) = owner else { return Ok(()) };
+    std::os::unix::fs::chown(folder, Some(*uid), Some(*gid))
 }
 
 fn check_length(path: &Path) -> io::Result<()> {
@@ -169,12 +186,12 @@ mod tests {
     #[test]
     fn ports_differ_and_what_was_made_is_removed() {
         let mut book = AddressBook::new(u64::from(std::process::id()));
-        let first = book.hand_out().unwrap();
-        let second = book.hand_out().unwrap();
+        let first = book.hand_out(None).unwrap();
+        let second = book.hand_out(None).unwrap();
         assert_ne!(first.tcp, second.tcp);
         assert_ne!(first.unix, second.unix);
         std::fs::write(&first.unix, "").unwrap();
-        let (file, folder) = (first.unix.clone(), first.unix.parent().unwrap().to_owned());
+        let (file, folder) = (first.unix.clone(), first.unix.parent().unwrap().parent().unwrap().to_owned());
         drop(first);
         assert!(!file.exists());
         drop(book);

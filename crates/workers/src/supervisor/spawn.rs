@@ -199,7 +199,7 @@ impl Thread {
     }
 
     fn spawn(&mut self, launch: &Launch) -> io::Result<Spawned> {
-        let (line, stdin) = self.line(launch.spec.contact)?;
+        let (line, stdin) = self.line(&launch.spec)?;
         let (pipes, stdout, stderr) = worker_pipes()?;
         let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
@@ -239,11 +239,11 @@ impl Thread {
     }
 
     /// The way to reach a worker, and what it gets as standard input: its end of the wire, or nothing.
-    fn line(&mut self, contact: Contact) -> io::Result<(Line, Stdio)> {
-        match contact {
+    fn line(&mut self, spec: &AppSpec) -> io::Result<(Line, Stdio)> {
+        match spec.contact {
             Contact::Wire => wire().map(|(ours, theirs)| (Line::Wire(ours), Stdio::from(theirs))),
             Contact::Server => {
-                let addresses = self.addresses.hand_out()?;
+                let addresses = self.addresses.hand_out(spec.process.credentials.as_ref())?;
                 if let Some(folder) = self.addresses.take_new_folder() {
                     self.tell_guardian(&list::add_folder(&folder));
                     self.folder = Some(folder);
