@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -75,17 +74,10 @@ def pid(connection, *_):
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
 
 
-def late(connection, *_):
-    """Answers, and a moment later says something nobody asked for."""
-    connection.sendall(HELLO)
-    time.sleep(0.05)
-    connection.sendall(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
-
-
-def stop_listening_for_good(connection, *_):
+def stop(*_):
     """Hangs the whole process: nothing is accepted or answered any more."""
     os.kill(os.getpid(), signal.SIGSTOP)
-    connection.sendall(HELLO)
+    threading.Event().wait()
 
 
 def leave(*_):
@@ -97,7 +89,6 @@ BEHAVIOURS = {
     "/chunk-bytes": say(*(bytes([b]) for b in b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")),
     "/body": echo_body,
     "/pid": pid,
-    "/late": late,
     # Closes as soon as it has answered, and does not say so.
     "/closes": say_and_close(HELLO),
     "/until-close": say_and_close(b"HTTP/1.0 200 OK\r\n\r\n", b"hello"),
@@ -120,7 +111,7 @@ BEHAVIOURS = {
         b"HTTP/1.1 200 OK\r\nConnection: close, X-Private\r\nKeep-Alive: timeout=3\r\nX-Private: 1\r\n"
         b"Proxy-Connection: close\r\nContent-Length: 5\r\n\r\nhello"
     ),
-    "/stop": stop_listening_for_good,
+    "/stop": stop,
     "/leave": leave,
 }
 

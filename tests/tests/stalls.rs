@@ -112,3 +112,16 @@ fn an_app_that_lives_on_has_none() {
         .collect();
     assert!(stalls.is_empty(), "{stalls:?}");
 }
+
+#[test]
+fn a_head_that_an_apps_server_writes_in_pieces() {
+    let app = "command = [\"@PYTHON@\", \"@APPS@/hostile_server.py\"]";
+    let server = Server::start(&config(app).replace("interpreter = \"@PYTHON@\"\n", "")).warm("/");
+    // A byte at a time: it would take luck for one read to see them all, and that often.
+    wait_until("a head came in pieces", LONG, || {
+        assert_eq!(server.ask(get("/bytes")).text(), "hello");
+        admin::metrics(&server).get(&stalls("head_in_pieces")).is_some_and(|count| *count >= 1.0)
+    });
+    let line = server.wait_for_log("stall=head_in_pieces", LONG);
+    assert!(line.contains("WARN") && line.contains("app=app") && line.contains("TCP_NODELAY"), "{line}");
+}

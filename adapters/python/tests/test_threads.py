@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import tempfile
 import time
 import unittest
@@ -135,6 +136,15 @@ class Threads(unittest.TestCase):
             streams = [worker.request("/big") for _ in range(4)]
             sizes = {len(worker.answer(stream).body) for stream in streams}
             self.assertEqual(len(sizes), 1)
+
+    def test_the_stacks_on_sigquit_say_which_thread_is_at_which_request(self):
+        with waiting(count=2) as (worker, _, _):
+            worker.process.send_signal(signal.SIGQUIT)
+            until = time.monotonic() + PATIENCE
+            while worker.log().count("is at GET /wait") < 2:
+                self.assertLess(time.monotonic(), until, worker.log())
+                time.sleep(0.01)
+            self.assertIn("in wait_for_line", worker.log())
 
     def test_drain_waits_for_all(self):
         with waiting(count=3) as (worker, _, go_on):

@@ -206,7 +206,7 @@ pub(crate) fn policy(app: &App) -> AppPolicy {
 }
 
 /// How the workers of an app are spoken to that are servers by themselves.
-fn server(app: &App) -> Option<ServerPolicy> {
+pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
     if app.kind == Some(AppKind::FastCgi) {
         return fastcgi::policy(app, most(app));
     }

@@ -155,6 +155,9 @@ struct Exchange {
     given_out: usize,
     /// Room to read with.
     large: bool,
+    /// Reads that brought a part of the head that is being read, or was last.
+    head_reads: u32,
+    head_whole: bool,
 }
 
 impl<C: Codec> Client<C> {
@@ -256,6 +259,12 @@ impl<C: Codec> Client<C> {
                 }
                 event => {
                     self.read.consume(decoded.consumed);
+                    match event {
+                        // What is left is of the next head, and came with this one.
+                        Event::Informational => self.exchange.head_reads = u32::from(!self.read.is_empty()),
+                        Event::Head => self.exchange.head_whole = true,
+                        _ => {}
+                    }
                     self.exchange.answer_ended = event == Event::End;
                     return Poll::Ready(Ok(event));
                 }
@@ -265,7 +274,10 @@ impl<C: Codec> Client<C> {
             }
             match ready!(self.poll_fill(cx)) {
                 Ok(0) => self.exchange.eof = true,
-                Ok(_) => self.exchange.heard = true,
+                Ok(_) => {
+                    self.exchange.heard = true;
+                    self.exchange.head_reads += u32::from(!self.exchange.head_whole);
+                }
                 Err(error) => return Poll::Ready(self.handle_eof(Some(error))),
             }
         }
@@ -343,6 +355,11 @@ impl<C: Codec> Client<C> {
     /// Whether a byte of the answer came.
     pub fn has_heard(&self) -> bool {
         self.exchange.heard
+    }
+
+    /// Whether several reads were needed for the head of the answer, though it is small: the server wrote it in pieces.
+    pub fn head_came_in_pieces(&self) -> bool {
+        self.exchange.head_reads > 1
     }
 
     /// When it was opened.

@@ -10,6 +10,8 @@ pub static REFUSALS: Family = Family::new();
 pub static STALLS: Family = Family::new();
 /// Requests given to another worker, by the name of why.
 pub static RETRIES: Family = Family::new();
+/// Answers of servers whose syntax was mended, by the fault.
+pub static MENDED: Family = Family::new();
 /// Lines of a log that were dropped because its output took none.
 pub static LOG_LINES_DROPPED: Counter = Counter(AtomicU64::new(0));
 

@@ -9,6 +9,7 @@ mod clients;
 mod oracle;
 mod seed;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -109,15 +110,29 @@ fn trouble(service: &Service, seed: u64, time: Duration) -> Vec<Seen> {
             })
             .collect();
         let mut random = Random::new(seed, 1000);
+        let mut done: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut under_way = None;
         let end = Instant::now() + time;
         while Instant::now() < end {
-            service.make_trouble(&mut random);
+            *done.entry(service.make_trouble(&mut random, &mut under_way)).or_default() += 1;
             // The pace of trouble, not a wait for anything.
             std::thread::sleep(Duration::from_millis(random.below(700)));
         }
+        if let Some(change) = under_way {
+            wait_until("the last change is over", LONG, || service.is_over(&change));
+        }
         stop.store(true, Ordering::Relaxed);
+        println!("trouble: {done:?}");
         clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
     })
+}
+
+/// A reload or an upgrade.
+struct UnderWay {
+    /// The process that was the service before.
+    pid: u32,
+    /// How many had ended before.
+    ends: usize,
 }
 
 /// A Keepwarm whose process may be followed by another.
@@ -163,16 +178,53 @@ impl Service {
         }
     }
 
-    fn make_trouble(&self, random: &mut Random) {
-        let Some(pid) = self.pid() else { return };
-        match random.below(20) {
-            0..8 => self.kill_a_worker(pid, random),
-            8..12 => self.reload(pid),
-            12..14 => process::signal(pid, Signal::TTIN),
-            14..16 => process::signal(pid, Signal::TTOU),
-            16..18 => self.upgrade(pid),
-            _ => {}
+    /// Makes some trouble; which, in a word. What takes its time is not waited for, so that the rest of it falls into its midst.
+    fn make_trouble(&self, random: &mut Random, under_way: &mut Option<UnderWay>) -> &'static str {
+        let Some(pid) = self.pid() else { return "none" };
+        let choice = random.below(20);
+        if under_way.as_ref().is_some_and(|change| self.is_over(change)) {
+            *under_way = None;
         }
+        match choice {
+            0..8 => {
+                self.kill_a_worker(pid, random);
+                "kill"
+            }
+            8..12 if under_way.is_none() => {
+                *under_way = Some(self.begin(pid, Signal::HUP));
+                "reload"
+            }
+            12..14 => {
+                process::signal(pid, Signal::TTIN);
+                "more"
+            }
+            14..16 => {
+                process::signal(pid, Signal::TTOU);
+                "fewer"
+            }
+            16..18 if under_way.is_none() => {
+                *under_way = Some(self.begin(pid, Signal::USR2));
+                "upgrade"
+            }
+            _ => "none",
+        }
+    }
+
+    /// Has it reload or upgrade.
+    fn begin(&self, pid: u32, signal: Signal) -> UnderWay {
+        let change = UnderWay { pid, ends: self.ends() };
+        process::signal(pid, signal);
+        change
+    }
+
+    /// Whether it has come to its end: it is done, or is said not to be.
+    fn is_over(&self, change: &UnderWay) -> bool {
+        self.ends() > change.ends || self.pid().is_some_and(|pid| pid != change.pid)
+    }
+
+    fn ends(&self) -> usize {
+        let log = self.log();
+        ["reloaded", "not upgraded"].iter().map(|word| log.matches(word).count()).sum()
     }
 
     fn kill_a_worker(&self, pid: u32, random: &mut Random) {
@@ -182,20 +234,6 @@ impl Service {
         if let Some(&worker) = workers.get(random.below(workers.len().max(1) as u64) as usize) {
             process::signal(worker, Signal::KILL);
         }
-    }
-
-    /// Reloads, and waits until that has come to an end, one way or the other.
-    fn reload(&self, pid: u32) {
-        let ends = |log: &str| log.matches("reloaded").count() + log.matches("not reloaded").count();
-        let before = ends(&self.log());
-        process::signal(pid, Signal::HUP);
-        wait_until("the reload is over", LONG, || ends(&self.log()) > before);
-    }
-
-    /// Upgrades, and waits until another process is the service.
-    fn upgrade(&self, old: u32) {
-        process::signal(old, Signal::USR2);
-        wait_until("another process is the service", LONG, || self.pid().is_some_and(|pid| pid != old));
     }
 
     /// Ends the service, and waits until nothing of it is left.

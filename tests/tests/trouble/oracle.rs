@@ -113,7 +113,7 @@ impl Evidence {
             }
             Outcome::Behind => None,
             Outcome::Nothing if self.was_refused_early(seen) => None,
-            // The reset that cuts an answer can overtake its head.
+            // The reset that cuts an answer can overtake its head, and one between two reads of it looks the same.
             Outcome::Nothing if self.was_cut(seen).is_none() => None,
             Outcome::Nothing => Some("it was lost".to_owned()),
             Outcome::Wrong(_) => Some("it got another answer than its own".to_owned()),

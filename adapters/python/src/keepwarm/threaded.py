@@ -12,7 +12,7 @@ import threading
 import _thread
 from queue import SimpleQueue
 
-from keepwarm import log, wire
+from keepwarm import log, process, wire
 from keepwarm.allowance import Allowance, added
 from keepwarm.blocking import RECEIVE_CREDIT, RECV_SIZE
 from keepwarm.errors import Fault, Lost
@@ -322,32 +322,46 @@ class Pool:
     def serve_forever(self):
         """Takes requests until Keepwarm says DRAIN or goes away; gives the exit status."""
         connection = self.connection
+        process.on_quit(self.show)
         for number, worker in enumerate(self.workers, 1):
             threading.Thread(target=worker.run, name=f"keepwarm-{number}", daemon=True).start()
         connection.read_forever()
         return 1 if connection.faulty else connection.exit_status
 
 
+    def show(self):
+        """Writes which thread is at which request: the stacks, which stand above, name threads only by their numbers."""
+        for worker in self.workers:
+            doing = worker.doing
+            if doing is not None:
+                log.write(f"Thread 0x{worker.ident:016x} is at {doing}")
+
+
 class Thread(Worker):
-    """Serves one request after the other in a thread."""
+    """Serves one request after the other in a thread. `doing`: which, or None."""
 
     def __init__(self, connection, application, pairs, leaks):
         super().__init__(None, application, pairs, leaks, multithread=True)
         self.shared = connection
+        self.ident = 0
+        self.doing = None
 
     def run(self):
         """The thread."""
         shared = self.shared
+        self.ident = threading.get_ident()
         while True:
             stream, flags, strings, body = shared.requests.get()
             if stream.gone:
                 stream.send(wire.reset(stream.stream, wire.CANCELLED, ""))
             else:
                 self._begin()
+                self.doing = f"{strings[0]} {strings[4]}"
                 self._one(stream, flags, strings, body)
                 if shared.forked:
                     shared.leave_child(0)
                 self._end()
+                self.doing = None
             shared.forget(stream)
 
     def _one(self, stream, flags, strings, body):

@@ -246,6 +246,12 @@ fn words() -> Vec<Family> {
             None,
             rows(&counters::REFUSALS, "reason"),
         ),
+        counter(
+            "keepwarm_answers_mended",
+            "Answers of servers whose syntax was mended",
+            None,
+            rows(&counters::MENDED, "fault"),
+        ),
     ]
 }
 

@@ -1,5 +1,7 @@
 //! Reload: a new configuration, new workers; and the recycling of apps whose source files have changed.
 
+use keepwarm_config::Config;
+
 use super::server::{Server, set_apps};
 use crate::control::ReloadRequest;
 use crate::{assemble, watch};
@@ -39,7 +41,14 @@ impl Server {
         for app in config.apps.iter().filter(|app| self.config.app(&app.name).is_none()) {
             self.links.set_app(&app.name, assemble::policy(app));
         }
-        let report = self.supervisor.reload(specs).await.map_err(|failure| told(&failure))?;
+        self.prepare(&config);
+        let report = match self.supervisor.reload(specs).await {
+            Ok(report) => report,
+            Err(failure) => {
+                self.prepare(&self.config);
+                return Err(told(&failure));
+            }
+        };
         set_apps(&config, &self.links);
         self.listeners.apply(&config, opened, &self.links)?;
         self.admin.apply(config.admin.as_ref(), admin)?;
@@ -59,6 +68,11 @@ impl Server {
             report.generation,
             apps.join(", ")
         ))
+    }
+
+    /// The workers that come may be of another kind than those that serve.
+    fn prepare(&self, config: &Config) {
+        config.apps.iter().for_each(|app| self.links.prepare(&app.name, assemble::server(app)));
     }
 
     /// Replaces the workers of these apps, and of no others; those of an app that does not start go on.

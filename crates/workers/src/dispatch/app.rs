@@ -41,6 +41,22 @@ pub struct AppPolicy {
     pub server: Option<ServerPolicy>,
 }
 
+#[cfg(test)]
+impl AppPolicy {
+    /// For tests of what does not depend on it.
+    pub(super) fn of_one_worker() -> Self {
+        let time = Duration::from_secs(5);
+        Self {
+            queue: 10,
+            queue_timeout: time,
+            request_timeout: time,
+            slow_log: None,
+            workers: 1,
+            server: None,
+        }
+    }
+}
+
 /// An app. Lives as long as the process; its workers come and go.
 #[derive(Debug)]
 pub struct App {
@@ -60,6 +76,8 @@ pub struct App {
     warned_hop_by_hop: AtomicBool,
     /// The connections to workers that are servers by themselves, and what is known of those.
     pub(super) servers: Servers,
+    /// How workers that are being started for a reload are to be spoken to, if they are servers.
+    next_server: Mutex<Option<Option<ServerPolicy>>>,
     /// What its workers say about themselves.
     about: Mutex<Option<String>>,
 }
@@ -97,6 +115,7 @@ impl App {
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
             servers,
+            next_server: Mutex::default(),
             about: Mutex::default(),
         })
     }
@@ -114,6 +133,20 @@ impl App {
     /// What its requests have met since this was asked last.
     pub(super) fn load(&self) -> Load {
         self.state().queue.load()
+    }
+
+    /// How workers that are started from now on are spoken to; those that serve, from when the others take their place.
+    pub(super) fn prepare(&self, server: Option<ServerPolicy>) {
+        *self.next_server() = Some(server);
+    }
+
+    /// How the workers that were started last are spoken to.
+    pub(super) fn server_policy(&self) -> Option<ServerPolicy> {
+        self.next_server().clone().unwrap_or_else(|| self.policy().server.clone())
+    }
+
+    fn next_server(&self) -> MutexGuard<'_, Option<Option<ServerPolicy>>> {
+        self.next_server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Requests waiting for a worker.
@@ -168,6 +201,10 @@ impl App {
     /// Workers up to this generation take requests.
     pub(super) fn promote(&self, generation: u64) {
         self.quarantine.forget();
+        if let Some(server) = self.next_server().take() {
+            let policy = AppPolicy { server, ..AppPolicy::clone(&self.policy()) };
+            self.policy.store(Arc::new(policy));
+        }
         let mut state = self.state();
         state.generation = generation;
         let ready: Vec<_> =

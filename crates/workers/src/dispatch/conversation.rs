@@ -233,6 +233,10 @@ impl<'a, 'c> Conversation<'a, 'c> {
     }
 
     fn client_gone(&mut self, gone: Gone) -> Poll<()> {
+        if self.exchange.answered() {
+            // A stream without an end is answered as far as it can be.
+            self.app.handle_answer(&self.call.about);
+        }
         self.exchange.abort(gone.name());
         self.stop_waiting();
         Poll::Ready(())

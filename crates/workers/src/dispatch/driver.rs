@@ -143,11 +143,13 @@ impl Driver {
             }
         };
         self.app.remove(&self.link);
-        let Remains { calls, unread, condemned } = self.link.die(unprocessed);
+        let Remains { calls, unread, condemned, planned } = self.link.die(unprocessed);
         // Those that waited behind another had not begun (`spec/wire.md` §4).
         let begun = |(stream, call): &(u32, Arc<Call>)| call.is_in_work() && unread != Some(*stream);
         let suspects: Vec<About> = match &condemned {
             Some(Condemned { culprit: Some(culprit), .. }) => vec![culprit.clone()],
+            // It was ended, after all the time that it had to finish.
+            _ if planned => Vec::new(),
             _ => calls.iter().filter(|call| begun(call)).map(|(_, call)| call.about.clone()).collect(),
         };
         // Before anybody gives one of them again.

@@ -66,6 +66,8 @@ pub(super) struct LinkInner {
     last_written: Option<u32>,
     /// It is about to be killed.
     pub(super) condemned: Option<Condemned>,
+    /// The time it had to finish is over.
+    said_goodbye: bool,
 }
 
 /// Why a worker is killed.
@@ -83,6 +85,8 @@ pub(super) struct Remains {
     /// The one of them that it had not read to its end.
     pub(super) unread: Option<u32>,
     pub(super) condemned: Option<Condemned>,
+    /// It was made to end, and its requests are not to blame.
+    pub(super) planned: bool,
 }
 
 impl Link {
@@ -106,6 +110,7 @@ impl Link {
             heard: 0,
             last_written: None,
             condemned: None,
+            said_goodbye: false,
         };
         Self {
             key,
@@ -141,8 +146,11 @@ impl Link {
 
     /// Sends a request, for which the caller has taken a place.
     pub(super) fn give(self: &Arc<Self>, mut job: Job) {
-        if self.server.is_some() {
-            return self.offer(&job.call);
+        match (&self.server, job.frame.is_empty()) {
+            (Some(_), true) => return self.offer(&job.call),
+            (None, false) => {}
+            // The last reload has made another kind of app of it.
+            (Some(_), false) | (None, true) => return self.refuse(&job.call),
         }
         let mut inner = self.lock();
         let stream = match job.websocket {
@@ -286,7 +294,10 @@ impl Link {
 
     /// Tells the requests that this worker holds that their time is over.
     pub(super) fn say_goodbye(&self) {
-        let calls: Vec<Arc<Call>> = self.lock().calls.values().cloned().collect();
+        let mut inner = self.lock();
+        inner.said_goodbye = true;
+        let calls: Vec<Arc<Call>> = inner.calls.values().cloned().collect();
+        drop(inner);
         calls.iter().for_each(|call| call.put(Item::Goodbye));
     }
 
@@ -354,7 +365,12 @@ impl Link {
         inner.pulses.clear();
         // The last of the bytes: of a request only if nothing was written behind it.
         let unread = inner.last_written.filter(|_| unread || !inner.unsent.is_empty());
-        Remains { calls: inner.calls.drain().collect(), unread, condemned: inner.condemned.take() }
+        Remains {
+            calls: inner.calls.drain().collect(),
+            unread,
+            condemned: inner.condemned.take(),
+            planned: inner.said_goodbye,
+        }
     }
 }
 
@@ -436,3 +452,6 @@ pub(super) enum BodyKind {
 
 /// Bytes that may wait for a worker's socket before no more are added.
 const UNSENT_ENOUGH: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests;

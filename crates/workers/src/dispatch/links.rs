@@ -12,7 +12,7 @@ use super::activity::WorkerActivity;
 use super::app::{App, AppPolicy};
 use super::driver;
 use super::link::Link;
-use super::relay::{self, Server, ServerLink};
+use super::relay::{self, Server, ServerLink, ServerPolicy};
 use crate::supervisor::{Addresses, LinkEvent, Requests, WorkerKey, WorkerLink, WorkerLinks};
 
 /// The apps of the process by name, and the threads that read from their workers.
@@ -41,6 +41,13 @@ impl Links {
                 apps.insert(Arc::clone(&app.name), Arc::clone(&app));
                 app
             }
+        }
+    }
+
+    /// Workers of this app that are started from now on, for a reload, are spoken to like this.
+    pub fn prepare(&self, name: &str, server: Option<ServerPolicy>) {
+        if let Some(app) = self.app(name) {
+            app.prepare(server);
         }
     }
 

@@ -126,3 +126,57 @@ impl std::fmt::Display for RouteKey {
 fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
+
+#[cfg(test)]
+mod tests {
+    use keepwarm_telemetry::RequestId;
+
+    use super::super::app::AppPolicy;
+    use super::*;
+
+    fn app() -> Arc<App> {
+        App::new("shop", AppPolicy::of_one_worker())
+    }
+
+    fn about(method: &str, route: &str) -> About {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        About { id: RequestId::new(1), method, route: Some(route.into()) }
+    }
+
+    #[test]
+    fn a_route_is_told_by_pattern_and_method_and_unknown_methods_are_one() {
+        let key = |method, route| RouteKey::of(&about(method, route));
+        assert_eq!(key("GET", "/*"), key("GET", "/*"));
+        assert_ne!(key("GET", "/*"), key("POST", "/*"));
+        assert_ne!(key("GET", "/*"), key("GET", "/a"));
+        assert_eq!(key("BREW", "/*"), key("STEEP", "/*"));
+        assert_eq!(key("BREW", "/*").to_string(), "other methods /*");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_at_a_time_is_tried_and_one_that_leaves_makes_room() {
+        let (app, deadly) = (app(), about("GET", "/deadly"));
+        assert!(Trial::ask(&app, &deadly).unwrap().is_none());
+        (0..3).for_each(|_| app.handle_death(std::slice::from_ref(&deadly)));
+        assert_eq!(app.quarantine.refuses(&deadly), Some(Duration::from_secs(5)));
+        assert!(Trial::ask(&app, &deadly).is_err());
+        assert!(Trial::ask(&app, &about("GET", "/other")).unwrap().is_none());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let trial = Trial::ask(&app, &deadly).unwrap().unwrap();
+        assert!(Trial::ask(&app, &deadly).is_err());
+        drop(trial);
+        let trial = Trial::ask(&app, &deadly).unwrap().unwrap();
+        app.handle_answer(&deadly);
+        drop(trial);
+        assert!(Trial::ask(&app, &deadly).unwrap().is_none());
+        assert!(!app.quarantine.watches());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_code_begins_anew() {
+        let (app, deadly) = (app(), about("GET", "/deadly"));
+        (0..3).for_each(|_| app.handle_death(std::slice::from_ref(&deadly)));
+        app.promote(2);
+        assert!(Trial::ask(&app, &deadly).unwrap().is_none());
+    }
+}

@@ -6,20 +6,18 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::settings::Credentials;
-
 /// Bytes of a Unix socket's path that Linux takes: `sun_path` less its NUL.
 const PATH_MAX: usize = 107;
-/// The name of a socket, in a folder of its own.
-const SOCKET: &str = "s";
+/// The name of a worker's socket in its folder.
+const SOCKET: &str = "app.sock";
 /// Ports tried before the system is asked for one.
 const TRIES: usize = 64;
 
-/// Where one worker may listen. Its socket's file is removed when this is dropped.
+/// Where one worker may listen. The folder of its socket is removed when this is dropped.
 #[derive(Debug)]
 pub struct Addresses {
     /// What `PORT` says, on loopback.
@@ -40,10 +38,9 @@ impl Addresses {
 
 impl Drop for Addresses {
     fn drop(&mut self) {
-        // Most servers leave it there; an error means that this one did not, or had none.
-        let _ = std::fs::remove_file(&self.unix);
         if let Some(own) = self.unix.parent() {
-            let _ = std::fs::remove_dir(own);
+            // Most servers leave their socket there. An error leaves nothing to do.
+            let _ = std::fs::remove_dir_all(own);
         }
         lock(&self.handed_out).remove(&self.tcp.port());
     }
@@ -66,17 +63,17 @@ impl AddressBook {
         Self { folder: None, folder_is_new: false, handed_out: HandedOut::default(), next: 0, seed }
     }
 
-    /// Addresses that nobody uses.
+    /// Addresses that nobody uses, for a worker that runs as `owner` (user and group), or as we do.
     ///
     /// # Errors
     /// There is no port; the folder cannot be made, or its path is too long.
-    pub(super) fn hand_out(&mut self, owner: Option<&Credentials>) -> io::Result<Addresses> {
+    pub(super) fn hand_out(&mut self, owner: Option<(u32, u32)>) -> io::Result<Addresses> {
         let number = self.next;
         self.next += 1;
         let own = self.folder()?.join(number.to_string());
         let unix = own.join(SOCKET);
         check_length(&unix)?;
-        make_own_folder(&own, owner)?;
+        make_private(&own, owner)?;
         let port = self.free_port()?;
         lock(&self.handed_out).insert(port);
         let tcp = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -137,23 +134,33 @@ fn ephemeral_from() -> Option<u16> {
 
 /// Beneath the user's own folder for such things where the system has one, else beneath the one for temporary files.
 fn make_folder(seed: u64) -> io::Result<PathBuf> {
-    let parent = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_dir());
+    // The workers of root may be another user's, who could not enter it.
+    let parent = own.filter(|_| !rustix::process::geteuid().is_root());
     let parent = parent.unwrap_or_else(std::env::temp_dir);
     let folder = parent.join(format!("keepwarm-{}-{:04x}", std::process::id(), seed & 0xffff));
     check_length(&folder.join("4294967295").join(SOCKET))?;
-    // Entered by all, listed by none: each worker has a folder of its own in it.
-    let made = std::fs::DirBuilder::new().mode(0o711).create(&folder);
-    made.map_err(|error| {
-        told(&error, &format!("the folder {} for its socket cannot be made", folder.display()))
-    })?;
+    // Passed through by every user, listed by none.
+    make(&folder, 0o711)?;
     Ok(folder)
 }
 
-/// The folder of one worker, which only its user can enter, and this process where that is root's.
-fn make_own_folder(folder: &Path, owner: Option<&Credentials>) -> io::Result<()> {
-    std::fs::DirBuilder::new().mode(0o700).create(folder)?;
-    let Some(Credentials { uid, gid, .. }) = owner else { return Ok(()) };
-    std::os::unix::fs::chown(folder, Some(*uid), Some(*gid))
+/// The folder of one worker's socket.
+fn make_private(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
+    make(folder, 0o700)?;
+    match owner {
+        Some((user, group)) => std::os::unix::fs::chown(folder, Some(user), Some(group)),
+        None => Ok(()),
+    }
+}
+
+fn make(folder: &Path, mode: u32) -> io::Result<()> {
+    std::fs::create_dir(folder)
+        // Whatever the mask is.
+        .and_then(|()| std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)))
+        .map_err(|error| {
+            told(&error, &format!("the folder {} for its socket cannot be made", folder.display()))
+        })
 }
 
 fn check_length(path: &Path) -> io::Result<()> {
@@ -191,9 +198,13 @@ mod tests {
         assert_ne!(first.tcp, second.tcp);
         assert_ne!(first.unix, second.unix);
         std::fs::write(&first.unix, "").unwrap();
-        let (file, folder) = (first.unix.clone(), first.unix.parent().unwrap().parent().unwrap().to_owned());
+        let file = first.unix.clone();
+        let own = file.parent().unwrap().to_owned();
+        let folder = own.parent().unwrap().to_owned();
+        let mode = |folder: &Path| std::fs::metadata(folder).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&own)), (0o711, 0o700));
         drop(first);
-        assert!(!file.exists());
+        assert!(!own.exists());
         drop(book);
         assert!(!folder.exists());
     }

@@ -85,7 +85,7 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     }
 }
 
-/// Makes this process what a worker is, and gives the number of the wire, if it is to have one.
+/// Makes this process what a worker is, and gives the number of the wire, if it has one.
 fn prepare(settings: &ProcessSettings, parent: Pid) -> Result<Option<i32>, Failure> {
     // A session and process group of its own: no terminal signal comes here, and the whole group can be killed.
     setsid().map_err(|error| Failure::new("no session of its own", error))?;

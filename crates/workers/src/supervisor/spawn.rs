@@ -243,7 +243,8 @@ impl Thread {
         match spec.contact {
             Contact::Wire => wire().map(|(ours, theirs)| (Line::Wire(ours), Stdio::from(theirs))),
             Contact::Server => {
-                let addresses = self.addresses.hand_out(spec.process.credentials.as_ref())?;
+                let owner = spec.process.credentials.as_ref().map(|owner| (owner.uid, owner.gid));
+                let addresses = self.addresses.hand_out(owner)?;
                 if let Some(folder) = self.addresses.take_new_folder() {
                     self.tell_guardian(&list::add_folder(&folder));
                     self.folder = Some(folder);

@@ -77,6 +77,8 @@ pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
         Ok(()) => {
             talk.exchange.deadlines().set(Wait::Answer, None);
             talk.messages = Some(Messages::default());
+            // It may never end.
+            talk.app.handle_answer(&talk.call.about);
         }
         Err(bad) => {
             tracing::error!(app = %talk.app.name, id = %id(talk.exchange), "{bad}");

@@ -34,9 +34,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
     let (Some(app), Some(server)) = (link.app.upgrade(), &link.server) else { return };
     let Some(endpoint) = boot(&link, &app, server).await else { return };
-    let Some(policy) = app.policy().server.clone() else { return };
+    let Some(policy) = app.server_policy() else { return };
     server.found_at(endpoint.clone());
-    let language = format!("a server at {endpoint}");
+    let language = match &endpoint {
+        Endpoint::Tcp(address) => format!("a server at port {}", address.port()),
+        Endpoint::Unix(_) => format!("a server at {endpoint}"),
+    };
     let kind = match policy.protocol {
         Protocol::Http => "http",
         Protocol::FastCgi(_) => "fastcgi",
@@ -59,7 +62,7 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
     let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
     let mut hinted = false;
     while !link.lock().dead {
-        let policy = app.policy().server.clone()?;
+        let policy = app.server_policy()?;
         let mut told = None;
         for place in &places {
             match ask(place, &policy).await {
@@ -88,7 +91,7 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
             return;
         }
         let suspected = lock(&server.suspected).take();
-        let Some(policy) = app.policy().server.clone() else { return };
+        let Some(policy) = app.server_policy() else { return };
         if matches!(policy.protocol, Protocol::FastCgi(_)) && link.is_at_work() {
             // It hears nobody before it has answered its request, and then it has answered.
             server.owes_answer.store(false, Ordering::Relaxed);

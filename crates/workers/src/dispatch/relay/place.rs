@@ -161,6 +161,12 @@ impl Link {
         self.lock().calls.is_empty()
     }
 
+    /// It speaks another language.
+    pub(in crate::dispatch) fn refuse(self: &Arc<Self>, call: &Call) {
+        call.put(Item::Refused("it has just been replaced by an app of another kind".into()));
+        self.free_place();
+    }
+
     fn free_place(self: &Arc<Self>) {
         if let Some(app) = self.app.upgrade() {
             app.place_is_free(self);

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_http1::{Fields, HopByHop, ResponseHead};
+use keepwarm_http1::{Fields, HopByHop, Mended, ResponseHead};
 use keepwarm_net::{
     Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Spool, Wait,
 };
 use keepwarm_telemetry::counters;
+use keepwarm_telemetry::stalls::Stall;
 use tokio::time::{Instant, Sleep};
 
 use super::super::app::App;
@@ -214,6 +215,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         let relay = &mut *self.relay;
         let head = lease.head();
         tell_mended(relay.app, head);
+        if lease.head_came_in_pieces() {
+            relay.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+        }
         let status = head.status.as_u16();
         let begun = match status {
             101 => Tunnel::begin(relay.exchange, head).map(|tunnel| self.tunnel = Some(tunnel)),
@@ -450,7 +454,16 @@ fn tell_mended(app: &App, head: &ResponseHead) {
     if !head.mended.any() {
         return;
     }
-    counters::STALLS.count(&app.name, "answer_mended");
+    let Mended { folded, blank_before_colon, bare_lf, no_reason_blank } = head.mended;
+    let faults = [
+        ("folded", folded),
+        ("blank_before_colon", blank_before_colon),
+        ("bare_lf", bare_lf),
+        ("no_reason_blank", no_reason_blank),
+    ];
+    for (fault, _) in faults.iter().filter(|(_, mended)| *mended) {
+        counters::MENDED.count(&app.name, fault);
+    }
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
         tracing::warn!(app = %app.name, mended = ?head.mended,
             "the application's answers have faults of syntax, which are mended (said once)");
