@@ -398,6 +398,19 @@ fn a_script_that_takes_too_long_is_ended_and_the_site_goes_on() {
     }
 }
 
+/// Their socket is where they may make one, and nobody else may enter.
+#[test]
+fn scripts_run_as_whom_the_app_says() {
+    // Only root can start processes of others.
+    let user = if rustix::process::geteuid().is_root() { "nobody" } else { return };
+    for interpreter in ["php-cgi".to_owned(), php_fpm()] {
+        let config =
+            config(&interpreter, 1).replace("workers = 1", &format!("workers = 1\nuser = \"{user}\""));
+        let server = start_config(&config);
+        assert_eq!(server.client().patient(LONG).ask(get("/?do=user")).text(), user, "{interpreter}");
+    }
+}
+
 /// A server that lies: each lie is a 502 or a cut, and never part of another's answer.
 #[test]
 fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {

@@ -106,6 +106,9 @@ switch ($do) {
     case 'pid':
         echo getmypid();
         break;
+    case 'user':
+        echo posix_getpwuid(posix_geteuid())['name'];
+        break;
     case 'generation':
         echo getenv('GENERATION');
         break;
