@@ -74,6 +74,16 @@ GROUPS = [
         rate_peer="granian",
     ),
     Group(
+        "rack",
+        [
+            ("keepwarm", servers.keepwarm, "hello.ru"),
+            ("puma", servers.puma, "hello.ru"),
+            ("unicorn", servers.unicorn, "hello.ru"),
+        ],
+        {"puma": Bound(0.65, 0.5), "unicorn": Bound(0.65, 0.5)},
+        rate_peer="puma",
+    ),
+    Group(
         "fixed",
         [("keepwarm", servers.keepwarm_fixed, None), ("nginx", servers.nginx, None)],
         {"nginx": Bound(1.3)},
@@ -149,7 +159,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement")
-    parser.add_argument("--only", action="append", help="wsgi, asgi, fixed, php, fastcgi or symfony; may be given again")
+    parser.add_argument("--only", action="append", help="wsgi, asgi, rack, fixed, php, fastcgi or symfony; may be given again")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample and the summary")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")

@@ -74,6 +74,14 @@ def uvicorn(_keepwarm_binary, port, folder, target):
     return [BIN / "uvicorn", "--workers", "1", "--port", str(port), target]
 
 
+def puma(_keepwarm_binary, port, folder, target):
+    return ["puma", "--environment", "production", "--bind", f"tcp://127.0.0.1:{port}", target]
+
+
+def unicorn(_keepwarm_binary, port, folder, target):
+    return ["unicorn", "--env", "deployment", "--listen", f"127.0.0.1:{port}", target]
+
+
 def nginx(_keepwarm_binary, port, folder, _target):
     file = folder / "nginx.conf"
     file.write_text(NGINX.format(port=port, folder=folder))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a request costs in a Python worker, CPU time of its process, without a server in front.
+"""What a request costs in a Python or Ruby worker, CPU time of its process, without a server in front.
 
-    bench/micro/worker.py [wsgi|asgi] [--requests N] [--depth N]
+    bench/micro/worker.py [wsgi|asgi|rack] [--requests N] [--depth N] [--threads N]
 
 A feeder plays Keepwarm over a socket pair (spec/wire.md) and keeps DEPTH requests on their way. With a depth of 1 the next request is written when the
 answer to the last one has come. Unlike the instruction counts it depends on how busy the machine is: compare runs made one after the other.
@@ -25,18 +25,25 @@ FIELDS = [b"host", b"127.0.0.1:8080"]
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", nargs="?", choices=("wsgi", "asgi"), default="wsgi")
+    parser.add_argument("kind", nargs="?", choices=("wsgi", "asgi", "rack"), default="wsgi")
     parser.add_argument("--requests", type=int, default=40_000)
     parser.add_argument("--depth", type=int, default=1, help="requests on their way at once")
+    parser.add_argument("--threads", type=int, default=1, help="of the worker")
     options = parser.parse_args()
-    print(f"{measure(options.kind, options.depth, options.requests):.1f} µs of CPU per request")
+    print(f"{measure(options.kind, options.depth, options.requests, options.threads):.1f} µs of CPU per request")
 
 
-def measure(kind, depth, requests):
+def command(kind):
+    if kind == "rack":
+        return ["ruby", str(ROOT / "adapters/ruby/exe/keepwarm-worker"), "hello.ru"]
+    return [sys.executable, "-m", "keepwarm", f"hello:{kind}"]
+
+
+def measure(kind, depth, requests, threads):
     ours, theirs = socket.socketpair()
     environment = dict(os.environ, KEEPWARM_FD=str(theirs.fileno()), PYTHONPATH=str(ROOT / "adapters/python/src"))
-    worker = subprocess.Popen([sys.executable, "-m", "keepwarm", f"hello:{kind}"], cwd=ROOT / "bench/load/apps",
-                              env=environment, pass_fds=[theirs.fileno()])
+    more = ["--threads", str(threads)] if threads > 1 else []
+    worker = subprocess.Popen(command(kind) + more, cwd=ROOT / "bench/load/apps", env=environment, pass_fds=[theirs.fileno()])
     theirs.close()
     try:
         wire = Wire(ours)

@@ -17,4 +17,4 @@ pub mod websocket;
 pub use binary::{apps, examples, keepwarm, python, root};
 pub use client::{BOUND, Client, Failure, get};
 pub use response::{Framing, Response};
-pub use server::{ASGI, Server, WSGI};
+pub use server::{ASGI, RACK, Server, WSGI};

@@ -11,7 +11,7 @@ use crate::process::wait_until;
 use crate::{Client, Failure};
 
 const SECOND: Duration = Duration::from_secs(1);
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 /// What became of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]

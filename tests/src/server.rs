@@ -39,6 +39,18 @@ interpreter = "@PYTHON@"
 workers = 1
 "#;
 
+/// The same for Rack, in as many ways as the HTTP suites ask for.
+pub const RACK: &str = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "app"
+[app.app]
+entry = "rack_app.ru"
+directory = "@APPS@"
+workers = 1
+"#;
+
 /// How long a start may take: Python imports, on a machine that runs the other tests too.
 const START: Duration = Duration::from_secs(30);
 

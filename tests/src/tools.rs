@@ -1,6 +1,8 @@
 //! Other people's programs, each with a bound on its time.
 
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -50,6 +52,25 @@ pub fn run_ok(command: &mut Command, bound: Duration) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     stdout
+}
+
+/// Puts a copy of an executable file in a place, in one step. By another process: one that this process has open for writing, whatever it starts meanwhile
+/// holds open too, and it could not be executed as long as that lasts.
+#[track_caller]
+pub fn copy_executable(from: &Path, to: &Path) {
+    let draft = to.with_extension("copied");
+    run_ok(Command::new("cp").arg(from).arg(&draft), Duration::from_secs(30));
+    std::fs::rename(draft, to).expect("in its place");
+}
+
+/// Puts a script in a place, as [`copy_executable`] does.
+#[track_caller]
+pub fn script(to: &Path, text: &str) {
+    let draft = to.with_extension("written");
+    std::fs::write(&draft, text).expect("a script");
+    std::fs::set_permissions(&draft, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    copy_executable(&draft, to);
+    std::fs::remove_file(draft).expect("removed");
 }
 
 /// A TCP port nobody listens on now.

@@ -74,6 +74,14 @@ fn the_index_names_what_there_is_and_all_else_is_404() {
     assert_eq!((head.status, head.body.len()), (200, 0));
 }
 
+/// As HAProxy's `option httpchk` asks.
+#[test]
+fn a_check_by_http_1_0_needs_no_host() {
+    let mut client = Client::connect(admin::address(local())).patient(LONG);
+    assert_eq!(client.ask("GET /readyz HTTP/1.0\r\n\r\n").status, 200);
+    client.expect_eof();
+}
+
 /// DNS rebinding: a page whose name resolves to loopback.
 #[test]
 fn another_name_is_refused() {
@@ -173,6 +181,22 @@ fn an_app_whose_idle_worker_does_not_answer_is_not_ready() {
     assert_eq!(admin::get(&server, "/livez", "").status, 200, "the process itself is well");
     process::signal(worker, Signal::CONT);
     wait_until("the app is ready again", LONG, || admin::get(&server, "/readyz", "").status == 200);
+}
+
+/// A worker that speaks no wire is asked as it is for its health.
+#[test]
+fn a_server_by_itself_is_ready_as_long_as_it_answers() {
+    let text = "[admin]\nbind = \"127.0.0.1:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n[app.app]\nkind = \"http\"\n\
+                command = [\"@PYTHON@\", \"@APPS@/hostile_server.py\"]\nworkers = 1\nrequest_timeout = \"60s\"\n";
+    let server = Server::start(text);
+    assert_eq!(server.client().patient(LONG).ask(get("/pid")).status, 200);
+    wait_until("it is ready", LONG, || admin::get(&server, "/readyz", "").status == 200);
+    let worker = admin::status(&server)["workers"][0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let worker = worker.expect("a worker");
+    process::signal(worker, Signal::STOP);
+    wait_until("it is not ready", LONG, || admin::get(&server, "/readyz", "").status == 503);
+    process::signal(worker, Signal::CONT);
+    wait_until("it is ready again", LONG, || admin::get(&server, "/readyz", "").status == 200);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Client, Server, get, load, websocket};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 fn config(server: &str, app: &str) -> String {
     format!(
@@ -64,7 +64,7 @@ fn sigterm_closes_websockets_with_1001_and_ends_streams_by_the_drain_timeout() {
 
 #[test]
 fn goodbyes_are_said_before_the_grace_ends_however_long_the_drain_timeout_is() {
-    let server = Server::start(&config("shutdown_grace = \"4s\"", "drain_timeout = \"10m\"")).warm("/");
+    let server = Server::start(&config("shutdown_grace = \"12s\"", "drain_timeout = \"10m\"")).warm("/");
     let mut socket = server.client().patient(LONG);
     websocket::open(&mut socket, "/", "");
     server.signal(Signal::TERM);
@@ -121,7 +121,7 @@ fn a_reload_tells_the_old_workers_websockets_and_streams_goodbye_by_the_drain_ti
 
 #[test]
 fn listeners_serve_on_for_the_drain_delay() {
-    let server = Server::start(&config("drain_delay = \"3s\"", "")).warm("/");
+    let server = Server::start(&config("drain_delay = \"10m\"", "")).warm("/");
     let mark = server.mark();
     server.signal(Signal::TERM);
     server.wait_for_log_after(mark, "stopping", LONG);
@@ -129,6 +129,8 @@ fn listeners_serve_on_for_the_drain_delay() {
     let mut client = server.client().patient(LONG);
     assert!(!client.expect_kept("/pong").says_close());
     drop(client);
+    // Nobody waits for the whole of it.
+    server.signal(Signal::TERM);
     assert!(server.wait_for_exit(LONG).success());
 }
 

@@ -1,15 +1,20 @@
-//! `http-rules` §2 over a real socket, for WSGI and ASGI: the application decides, and the client never waits for nothing.
+//! `http-rules` §2 over a real socket, for WSGI, Rack and ASGI: the application decides, and the client never waits for nothing.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::{ASGI, Client, Failure, Server, WSGI};
+use keepwarm_tests::{ASGI, Client, Failure, RACK, Server, WSGI};
 
 const LIMITED: &str = "max_body = 1000\n";
 
 fn wsgi() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(WSGI).warm("/pong"))
+}
+
+fn rack() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(RACK).warm("/pong"))
 }
 
 fn asgi() -> &'static Server {
@@ -24,8 +29,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn both() -> [(&'static str, &'static Server); 2] {
-    [("wsgi", wsgi()), ("asgi", asgi())]
+fn kinds() -> [(&'static str, &'static Server); 3] {
+    [("wsgi", wsgi()), ("rack", rack()), ("asgi", asgi())]
 }
 
 fn expecting(path: &str, framing: &str) -> String {
@@ -46,7 +51,7 @@ fn continued(client: &mut Client, head: &str, body: &[u8]) -> (Duration, keepwar
 #[test]
 fn an_app_that_reads_gets_the_body_and_the_client_its_100() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let (_, response) =
             continued(&mut server.client(), &expecting("/digest", "Content-Length: 5"), b"hello");
         assert_eq!(response.status, 200, "{kind}");
@@ -58,7 +63,7 @@ fn an_app_that_reads_gets_the_body_and_the_client_its_100() {
 #[test]
 fn a_chunked_body_is_asked_for_too() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         let (_, response) = continued(
             &mut client,
@@ -73,7 +78,7 @@ fn a_chunked_body_is_asked_for_too() {
 #[test]
 fn the_100_comes_within_5_ms_when_the_app_reads() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         let head = expecting("/digest", "Content-Length: 5");
         // What else the machine does can only add to it.
@@ -91,7 +96,7 @@ fn the_100_comes_within_5_ms_when_the_app_reads() {
 #[test]
 fn an_app_that_answers_without_reading_sends_no_100_and_closes() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         let sent = client.send(expecting("/unread", "Content-Length: 100000"));
         let response = client.response("POST");
@@ -105,7 +110,7 @@ fn an_app_that_answers_without_reading_sends_no_100_and_closes() {
 #[test]
 fn an_app_that_raises_before_reading_sends_no_100_and_closes() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         client.send(expecting("/raise", "Content-Length: 100000"));
         let response = client.response("POST");
@@ -118,7 +123,7 @@ fn an_app_that_raises_before_reading_sends_no_100_and_closes() {
 #[test]
 fn a_body_that_came_along_gets_no_100() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         let response = client.ask(expecting("/digest", "Content-Length: 5") + "hello");
         assert_eq!(response.status, 200, "{kind}: an answer at once, no interim one");
@@ -130,7 +135,7 @@ fn a_body_that_came_along_gets_no_100() {
 #[test]
 fn one_byte_of_the_body_is_enough_to_get_no_100() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5") + "h");
         client.expect_silence(Duration::from_millis(30));
@@ -143,7 +148,7 @@ fn one_byte_of_the_body_is_enough_to_get_no_100() {
 #[test]
 fn without_a_body_the_expectation_is_ignored() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         for head in [
             expecting("/echo", "Content-Length: 0"),
             expecting("/echo", "Transfer-Encoding: chunked") + "0\r\n\r\n",
@@ -165,7 +170,7 @@ fn without_a_body_the_expectation_is_ignored() {
 #[test]
 fn a_1_0_client_never_gets_a_100() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         client.send("POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
         client.expect_silence(Duration::from_millis(40));
@@ -185,7 +190,7 @@ fn a_1_0_client_never_gets_a_100() {
 #[test]
 fn other_expectations_are_417() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         for expect in ["200-ok", "100-continue, x-other", "100-continue=1", "x", "100-continue;q=1"] {
             let mut client = server.client();
             client.send(format!(
@@ -203,7 +208,7 @@ fn other_expectations_are_417() {
 #[test]
 fn the_expectation_is_compared_without_case() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let head = "POST /digest HTTP/1.1\r\nHost: a\r\nexpect: 100-Continue\r\nContent-Length: 5\r\n\r\n";
         let (_, response) = continued(&mut server.client(), head, b"hello");
         assert_eq!(response.json()["length"], 5, "{kind}");
@@ -213,7 +218,7 @@ fn the_expectation_is_compared_without_case() {
 #[test]
 fn a_length_above_the_limit_is_413_at_once() {
     let _alone = alone();
-    for base in [WSGI, ASGI] {
+    for base in [WSGI, RACK, ASGI] {
         let server = Server::start(&base.replace("app = \"app\"\n", &format!("app = \"app\"\n{LIMITED}")))
             .warm("/pong");
         let mut client = server.client();
@@ -267,25 +272,29 @@ fn no_100_after_an_answer_has_begun() {
 #[test]
 fn the_unicorn_convention() {
     let _alone = alone();
-    let mut client = wsgi().client();
-    let (_, response) = continued(&mut client, &expecting("/unicorn", "Content-Length: 5"), b"hello");
-    assert_eq!((response.status, response.text().as_str()), (200, "5"));
-    client.expect_kept("/pong");
+    for (kind, server) in [("wsgi", wsgi()), ("rack", rack())] {
+        let mut client = server.client();
+        let (_, response) = continued(&mut client, &expecting("/unicorn", "Content-Length: 5"), b"hello");
+        assert_eq!((response.status, response.text().as_str()), (200, "5"), "{kind}");
+        client.expect_kept("/pong");
+    }
 }
 
 #[test]
 fn an_app_can_ask_explicitly() {
     let _alone = alone();
-    let (_, response) =
-        continued(&mut wsgi().client(), &expecting("/explicit", "Content-Length: 5"), b"hello");
-    assert_eq!(response.json()["length"], 5);
+    for (kind, server) in [("wsgi", wsgi()), ("rack", rack())] {
+        let (_, response) =
+            continued(&mut server.client(), &expecting("/explicit", "Content-Length: 5"), b"hello");
+        assert_eq!(response.json()["length"], 5, "{kind}");
+    }
 }
 
 #[test]
 fn a_large_body_after_the_100_arrives_whole() {
     let _alone = alone();
     let body = vec![b'z'; 3 << 20];
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client().patient(Duration::from_secs(10));
         let (_, response) =
             continued(&mut client, &expecting("/digest", &format!("Content-Length: {}", body.len())), &body);
@@ -297,7 +306,7 @@ fn a_large_body_after_the_100_arrives_whole() {
 #[test]
 fn a_client_that_goes_instead_of_sending_frees_the_worker() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5"));
         assert_eq!(client.response("POST").status, 100, "{kind}");
@@ -337,7 +346,7 @@ fn expecting_clients_hold_at_most_half_of_the_blocking_workers() {
 #[test]
 fn a_pipelined_request_behind_an_expecting_one_is_answered_in_order() {
     let _alone = alone();
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5"));
         assert_eq!(client.response("POST").status, 100, "{kind}");
@@ -351,7 +360,7 @@ fn a_pipelined_request_behind_an_expecting_one_is_answered_in_order() {
 fn the_body_of_a_refused_expectation_is_not_a_request() {
     let _alone = alone();
     // The client is impatient and sends its body without a 100: it must vanish, not be answered.
-    for (kind, server) in both() {
+    for (kind, server) in kinds() {
         let mut client = server.client();
         client.send(expecting("/unread", "Content-Length: 37"));
         let response = client.response("POST");

@@ -125,7 +125,7 @@ fn uploads_arrive_byte_for_byte() {
         let mut client = patient(server);
         let seen = client.ask(post("/upload", "application/octet-stream", &bytes)).json();
         assert_eq!((&seen["size"], &seen["sha256"]), (&bytes.len().into(), &digest.clone().into()), "{name}");
-        client.send("POST /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+        client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
         for piece in bytes.chunks(99_991) {
             client.send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat());
         }

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use keepwarm_tests::{ASGI, Client, Failure, Server, WSGI};
+use keepwarm_tests::{ASGI, Client, Failure, RACK, Server, WSGI};
 
 const CANARY: &str = "GET /canary HTTP/1.1\r\nHost: test.example\r\n\r\n";
 
@@ -25,6 +25,11 @@ fn fixed() -> &'static Server {
 fn wsgi() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(WSGI).warm("/pong"))
+}
+
+fn rack() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(RACK).warm("/pong"))
 }
 
 fn asgi() -> &'static Server {
@@ -355,7 +360,7 @@ fn refused_or_reset(client: &mut Client, status: u16) -> Result<(), String> {
 
 #[test]
 fn faulty_chunks_are_refused_before_the_app_has_answered() {
-    for (kind, server) in [("wsgi", wsgi()), ("asgi", asgi())] {
+    for (kind, server) in [("wsgi", wsgi()), ("rack", rack()), ("asgi", asgi())] {
         let mut faults = Vec::new();
         for chunks in CHUNKS {
             let mut client = server.client();
@@ -396,7 +401,7 @@ fn faulty_chunks_never_let_a_fixed_answer_keep_the_connection() {
 
 #[test]
 fn odd_but_sound_requests_are_served_and_kept() {
-    for (kind, server) in [("fixed", fixed()), ("wsgi", wsgi()), ("asgi", asgi())] {
+    for (kind, server) in [("fixed", fixed()), ("wsgi", wsgi()), ("rack", rack()), ("asgi", asgi())] {
         let mut faults = Vec::new();
         for request in SOUND {
             for bytewise in [false, true] {
@@ -442,7 +447,9 @@ fn bytes_from_0x80_on_pass_unchanged_in_values() {
     request.extend(&value);
     request.extend(b"\r\n\r\n");
     let wanted: String = value.iter().map(|&byte| char::from(byte)).collect();
-    assert_eq!(wsgi().ask(&request).json()["HTTP_X_HIGH"], wanted.as_str());
+    for server in [wsgi(), rack()] {
+        assert_eq!(server.ask(&request).json()["HTTP_X_HIGH"], wanted.as_str());
+    }
     let seen = asgi().ask(&request).json();
     let fields = seen["headers"].as_array().expect("a list").clone();
     assert!(fields.iter().any(|field| field[0] == "x-high" && field[1] == wanted.as_str()), "{seen}");
@@ -498,10 +505,13 @@ fn the_asterisk_is_answered_by_the_edge() {
 
 #[test]
 fn an_absolute_target_replaces_the_host() {
-    let seen = wsgi().ask("GET http://real.example:81/echo HTTP/1.1\r\nHost: other.example\r\n\r\n").json();
-    assert_eq!(seen["HTTP_HOST"], "real.example:81");
-    assert_eq!((&seen["SERVER_NAME"], &seen["SERVER_PORT"]), (&"real.example".into(), &"81".into()));
-    assert_eq!(seen["PATH_INFO"], "/echo");
+    for server in [wsgi(), rack()] {
+        let seen =
+            server.ask("GET http://real.example:81/echo HTTP/1.1\r\nHost: other.example\r\n\r\n").json();
+        assert_eq!(seen["HTTP_HOST"], "real.example:81");
+        assert_eq!((&seen["SERVER_NAME"], &seen["SERVER_PORT"]), (&"real.example".into(), &"81".into()));
+        assert_eq!(seen["PATH_INFO"], "/echo");
+    }
 }
 
 #[test]

@@ -270,7 +270,7 @@ fn a_command_line_needs_no_configuration() {
 
 #[test]
 fn a_dead_process_is_replaced_and_a_get_given_to_another() {
-    let server = node(2, "", "");
+    let server = node(2, "", "start_retries = 50\nqueue_timeout = \"20s\"");
     let before = wait_for_processes(&server, "node_app.js", 2);
     for &pid in &before {
         process::signal(pid, Signal::KILL);
@@ -540,14 +540,14 @@ impl<'a> Load<'a> {
 }
 
 #[track_caller]
-fn reload_under_load(server: &Server, part: &str, workers: usize) {
+fn reload_under_load(server: &Server, part: &str, workers: usize, times: usize) {
     let load = Load::new(server, "POST");
     let outcomes = load.while_doing(6, || {
-        for _ in 0..3 {
+        for _ in 0..times {
             load.wait_for(100);
             let old = processes(server, part);
             server.signal(Signal::HUP);
-            wait_until("other processes", LONG, || {
+            wait_until("other processes", 2 * LONG, || {
                 let now = processes(server, part);
                 now.len() == workers && now.iter().all(|pid| !old.contains(pid))
             });
@@ -564,7 +564,7 @@ fn reload_under_load(server: &Server, part: &str, workers: usize) {
 fn node_is_reloaded_under_load_without_a_loss() {
     let server = node(2, "", "");
     ask(&server, get("/"));
-    reload_under_load(&server, "node_app.js", 2);
+    reload_under_load(&server, "node_app.js", 2, 3);
 }
 
 #[test]
@@ -621,5 +621,5 @@ fn puma_is_served_as_it_is_and_reloaded_without_a_loss() {
     let mut upload = b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n".to_vec();
     upload.extend(vec![b'x'; 100_000]);
     assert_eq!(ask(&server, &upload).text(), "100000");
-    reload_under_load(&server, "puma", 2);
+    reload_under_load(&server, "puma", 2, 1);
 }

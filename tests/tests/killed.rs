@@ -64,7 +64,6 @@ impl Victim {
     #[track_caller]
     fn kill(&self, pid: u32) {
         process::signal(pid, Signal::KILL);
-        let mut left = Default::default();
         let bound = std::time::Instant::now() + LONG;
         loop {
             let processes = self.mark.processes();
@@ -77,12 +76,10 @@ impl Victim {
                 return;
             }
             if std::time::Instant::now() > bound {
-                left = (processes, files, segments);
-                break;
+                panic!("left: {processes:#?} {files:#?} {segments:#?}");
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("left: {left:#?}");
     }
 }
 
@@ -120,7 +117,9 @@ fn while_it_serves_with_work_in_every_place() {
     let mut download = victim.server.client();
     download.send(get("/big?bytes=50000000"));
     let mut busy: Vec<Client> = (0..3).map(|_| victim.server.client()).collect();
-    busy.iter_mut().for_each(|client| drop(client.send(get("/count?id=busy&ms=60000"))));
+    for client in &mut busy {
+        client.send(get("/count?id=busy&ms=60000"));
+    }
     wait_until("it is in work", LONG, || victim.folder("count").exists());
     assert!(victim.folder("socket").exists());
     victim.kill(victim.server.pid());

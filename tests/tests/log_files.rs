@@ -9,7 +9,7 @@ use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Server, get, tools};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = r#"
 [server]

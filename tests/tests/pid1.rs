@@ -1,6 +1,5 @@
 //! Keepwarm as process 1 of a PID namespace, as in a container: orphans of others are reaped, workers' statuses are not taken by that, and signals work.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 const APP: &str = r#"
 import os, subprocess
@@ -57,8 +56,7 @@ fn in_namespace(folder: &Path) -> PathBuf {
     let script =
         format!("#!/bin/sh\nexec unshare --pid --fork --mount-proc --kill-child=KILL {binary} \"$@\"\n");
     let file = folder.join("start");
-    std::fs::write(&file, script).expect("a script");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    keepwarm_tests::tools::script(&file, &script);
     file
 }
 

@@ -12,7 +12,7 @@ use keepwarm_tests::{Server, get, tools};
 use rustix::process::Signal;
 use serde_json::Value;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 const APP: &str = r#"
 import grp, json, os, resource, subprocess, sys
@@ -54,8 +54,10 @@ fn prepare(command: &mut Command) {
     let app = folder.join("app");
     std::fs::create_dir(&app).expect("a folder");
     std::fs::write(app.join("about.py"), APP).expect("the app");
-    for folder in [&folder, &app] {
-        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).expect("for everybody");
+    let made = folder.join("made");
+    std::fs::create_dir(&made).expect("a folder");
+    for (folder, mode) in [(&folder, 0o755), (&app, 0o755), (&made, 0o777)] {
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(mode)).expect("for everybody");
     }
 }
 
@@ -91,7 +93,7 @@ fn workers_run_as_their_user_with_its_groups_and_home() {
 fn a_group_of_its_own_and_numbers() {
     let server = start(
         "",
-        "user = \"12345\"\ngroup = \"daemon\"\numask = \"027\"\nenv = { MADE = \"/tmp\", HOME = \"/srv\" }",
+        "user = \"12345\"\ngroup = \"daemon\"\numask = \"027\"\nenv = { MADE = \"@DIR@/made\", HOME = \"/srv\" }",
     );
     let about = about(&server);
     let daemon = id("group", "daemon");
@@ -99,9 +101,8 @@ fn a_group_of_its_own_and_numbers() {
     assert_eq!(about["gid"], serde_json::json!([daemon, daemon, daemon]));
     assert_eq!(about["mask"], 0o027);
     assert_eq!(about["home"], "/srv", "what the app's environment says counts");
-    let made = std::fs::metadata("/tmp/made").expect("a file of the worker's");
+    let made = std::fs::metadata(server.folder().join("made/made")).expect("a file of the worker's");
     assert_eq!((made.uid(), u64::from(made.gid()), made.mode() & 0o777), (12345, daemon, 0o640));
-    std::fs::remove_file("/tmp/made").expect("removed");
 }
 
 #[test]
@@ -230,7 +231,7 @@ fn as_nobody(folder: &Path, config: &str) -> String {
     let file = folder.join("keepwarm.toml");
     std::fs::write(&file, config).expect("the configuration");
     let binary = folder.join("keepwarm");
-    std::fs::copy(keepwarm_tests::keepwarm(), &binary).expect("a copy");
+    tools::copy_executable(keepwarm_tests::keepwarm(), &binary);
     let script = format!(
         "ulimit -n 500; exec setpriv --reuid=nobody --regid=nogroup --clear-groups {} run --dry-run --config {}",
         binary.display(),

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::{Response, Server, get};
+use keepwarm_tests::{Response, Server};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(90);
 
 fn config(workers: u32, more: &str) -> String {
     format!(
         "[listen.main]\nbind = \"127.0.0.1:0\"\naccess_log = \"text\"\n[[listen.main.route]]\npath = \"/die\"\napp = \"app\"\n\
          [[listen.main.route]]\napp = \"app\"\n\
          [app.app]\nentry = \"hard_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = {workers}\n\
-         env = {{ DIR = \"@DIR@\" }}\nqueue_timeout = \"30s\"\nstart_retries = 50\n{more}\n"
+         env = {{ DIR = \"@DIR@\" }}\nqueue_timeout = \"80s\"\nstart_retries = 50\n{more}\n"
     )
 }
 

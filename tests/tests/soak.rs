@@ -1,4 +1,4 @@
-//! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 20).
+//! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 15).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -71,7 +71,7 @@ fn settle(server: &Server, mark: &Mark, wanted: &Count) {
 #[test]
 fn nothing_is_left_behind_by_workers_that_come_and_go() {
     let recycles: usize =
-        std::env::var("SOAK_RECYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+        std::env::var("SOAK_RECYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(15);
     let mark = Mark::new();
     let server = Server::start_with(CONFIG, |command| {
         mark.put_on(command);

@@ -97,6 +97,49 @@ fn an_app_that_boots_for_each_request() {
     assert_eq!(lines(&server, "boot_per_request"), 1, "said once");
 }
 
+/// A server of its own, which says the head of its answer byte by byte and knows of no `100 Continue`.
+fn careless() -> Server {
+    let app = "command = [\"@PYTHON@\", \"@APPS@/hostile_server.py\"]\nkind = \"http\"";
+    Server::start(&config(app).replace("interpreter = \"@PYTHON@\"\n", ""))
+}
+
+#[test]
+fn a_head_that_came_in_pieces() {
+    let server = careless();
+    // Each byte is written by itself; whether it is seen so is the scheduler's to say.
+    wait_until("a head is seen in pieces", LONG, || {
+        assert_eq!(server.ask(get("/bytes")).text(), "hello");
+        admin::metrics(&server).contains_key(&stalls("head_in_pieces"))
+    });
+    let line = server.wait_for_log("stall=head_in_pieces", LONG);
+    assert!(line.contains("several pieces"), "{line}");
+    let before = admin::metrics(&server)[&stalls("head_in_pieces")];
+    for _ in 0..5 {
+        assert_eq!(server.ask(get("/hello")).text(), "hello");
+    }
+    let requests = "keepwarm_requests_total{app=\"app\",route=\"/*\",code=\"2xx\"}";
+    admin::wait_for_metric(&server, requests, 6.0);
+    assert!(
+        admin::metrics(&server)[&stalls("head_in_pieces")] <= before + 1.0,
+        "a head in one piece is none"
+    );
+    assert_eq!(lines(&server, "head_in_pieces"), 1, "said once");
+}
+
+#[test]
+fn an_expectation_that_a_server_ignores() {
+    let server = careless();
+    for _ in 0..2 {
+        let mut client = server.client().patient(LONG);
+        client.send("POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+        assert_eq!(client.response("POST").status, 100);
+        client.send("hello");
+        assert_eq!(client.response("POST").text(), "hello");
+    }
+    admin::wait_for_metric(&server, &stalls("expectation_unanswered"), 2.0);
+    server.wait_for_log("stall=expectation_unanswered", LONG);
+}
+
 #[test]
 fn an_app_that_lives_on_has_none() {
     let server = start();

@@ -1,7 +1,6 @@
 //! systemd's side, played by the test: what `sd_notify` is told, the sockets of a socket unit, the watchdog.
 
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, WSGI, get};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A service manager that listens.
 struct Manager {
@@ -157,8 +156,7 @@ fn activator(folder: &Path, address: &str, path: &Path) -> PathBuf {
         keepwarm = keepwarm_tests::keepwarm().to_str().expect("UTF-8"),
     );
     let file = folder.join("activate");
-    std::fs::write(&file, script).expect("the script");
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    keepwarm_tests::tools::script(&file, &script);
     file
 }
 

@@ -8,13 +8,13 @@ use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Client, Server, get, python};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(90);
 
 fn config(entry: &str, workers: u32, more: &str) -> String {
     format!(
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
          [app.app]\nentry = \"{entry}:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = {workers}\n\
-         env = {{ DIR = \"@DIR@\" }}\nqueue_timeout = \"30s\"\nstart_retries = 50\n{more}\n"
+         env = {{ DIR = \"@DIR@\" }}\nqueue_timeout = \"80s\"\nstart_retries = 50\n{more}\n"
     )
 }
 

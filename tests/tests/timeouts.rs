@@ -5,14 +5,14 @@ use std::time::Duration;
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Client, Server, get};
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(90);
 
 fn config(entry: &str, workers: u32, more: &str) -> String {
     format!(
         "[listen.main]\nbind = \"127.0.0.1:0\"\naccess_log = \"text\"\n[[listen.main.route]]\npath = \"/hang\"\napp = \"app\"\n\
          [[listen.main.route]]\napp = \"app\"\n\
          [app.app]\nentry = \"{entry}:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = {workers}\n\
-         env = {{ DIR = \"@DIR@\" }}\nqueue_timeout = \"20s\"\nstart_retries = 20\n{more}\n"
+         env = {{ DIR = \"@DIR@\" }}\nqueue_timeout = \"80s\"\nstart_retries = 20\n{more}\n"
     )
 }
 

@@ -90,6 +90,22 @@ class Process(unittest.TestCase):
                 self.assertEqual(worker.process.wait(PATIENCE), 1)
                 self.assertIn("fault on the wire", worker.log())
 
+    def test_more_than_its_credit_is_a_fault(self):
+        worker = self.start()
+        worker.auto_credit = False
+        # It prints until its own credit is spent, and then waits, reading what comes.
+        stream = worker.request("/endless", method="POST", length=driver.CHUNKED, flags=0)
+        worker.take(stream, lambda answer: len(answer.body) >= 65_536)
+        for _ in range(5):
+            try:
+                worker.data(stream, b"x" * 65_536)
+            except BrokenPipeError:
+                break
+        while worker.read() is not None:
+            pass
+        self.assertEqual(worker.process.wait(PATIENCE), 1)
+        self.assertIn("more bytes than there was credit for", worker.log())
+
     def test_stream_ids_never_come_twice(self):
         worker = self.start()
         worker.get("/")

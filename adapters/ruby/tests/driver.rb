@@ -16,7 +16,7 @@ module Driver
   TESTS = __dir__
   APPS = File.join(TESTS, "apps")
   PROGRAM = File.expand_path("../exe/keepwarm-worker", TESTS)
-  PATIENCE = 20.0 # seconds: a worker that says nothing for so long has failed, however slow the machine
+  PATIENCE = 30.0 # seconds: a worker that says nothing for so long has failed, however slow the machine
   TYPES = {
     0x01 => :HELLO, 0x02 => :WELCOME, 0x10 => :REQUEST, 0x11 => :DATA, 0x12 => :TRAILERS, 0x13 => :RESPONSE, 0x14 => :INFORM,
     0x15 => :WANT, 0x16 => :CREDIT, 0x17 => :RESET, 0x20 => :TEXT, 0x21 => :BINARY, 0x22 => :CLOSE, 0x30 => :PING, 0x31 => :PONG,
@@ -49,6 +49,16 @@ module Driver
     raise "a string block with another number of strings" if strings.size != count
 
     [strings, payload.byteslice((6 + length)..)]
+  end
+
+  # Waits until the block holds.
+  def eventually
+    limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
+    until yield
+      raise Minitest::Assertion, "it did not come to pass within #{PATIENCE} s" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > limit
+
+      sleep 0.005
+    end
   end
 
   # A frame from the worker.
@@ -221,13 +231,7 @@ module Driver
 
     # The exit status.
     def wait
-      deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
-      until @status
-        _, @status = Process.wait2(@pid, Process::WNOHANG)
-        raise "it does not end; its log:\n#{log}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
-
-        sleep 0.005 unless @status
-      end
+      Driver.eventually { @status ||= Process.wait2(@pid, Process::WNOHANG)&.last }
       @status.exitstatus
     end
 

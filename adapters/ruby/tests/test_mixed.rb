@@ -141,6 +141,6 @@ class MixedTest < Minitest::Test
   def finishing(worker, _, _)
     worker.get("/finishing")
     seen = 0
-    seen += worker.get("/finished").json.size until seen == 2
+    Driver.eventually { (seen += worker.get("/finished").json.size) == 2 }
   end
 end

@@ -219,8 +219,7 @@ class ProcessTest < Minitest::Test
     [[], ["--threads", "2"]].each do |options|
       stuck(*options) do |worker, stream, go_on|
         worker.signal("QUIT")
-        deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
-        sleep 0.005 until worker.log.include?("wait_for_line") || Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+        Driver.eventually { worker.log.include?("wait_for_line") }
         assert_match(/app\.rb:\d+:in `wait_for_line'/, worker.log)
         go_on.call
         assert_equal "went on", worker.answer(stream).body
@@ -356,6 +355,28 @@ class EntryTest < Minitest::Test
   def test_sinatra_at_the_top_level
     source = "require 'sinatra'\nset :environment, :production\nget('/') { 'classic' }\n"
     assert_equal "classic", served(source, "shop.rb")
+  end
+
+  def test_an_application_with_a_gemfile_gets_the_gems_of_its_bundle
+    Dir.mktmpdir do |folder|
+      File.write(File.join(folder, "Gemfile"), "gem 'rack'\n")
+      File.write(File.join(folder, "config.ru"), <<~'RUBY')
+        begin
+          require "sinatra/base"
+        rescue LoadError
+          sinatra = "none"
+        end
+        run ->(env) { [200, {}, ["rack #{Rack.release[0]}, sinatra #{sinatra.inspect}, bundler #{defined?(Bundler).inspect}"]] }
+      RUBY
+      Worker.with("config.ru", directory: folder) do |worker|
+        assert_equal 'rack 2, sinatra "none", bundler "constant"', worker.get("/").body
+      end
+      File.write(File.join(folder, "Gemfile"), "gem 'no_such_gem_as_this'\n")
+      Worker.with("config.ru", directory: folder, hello: false) do |worker|
+        assert_operator worker.wait, :>, 0
+        assert_includes worker.log, "no_such_gem_as_this"
+      end
+    end
   end
 
   def test_wrong_options

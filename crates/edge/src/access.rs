@@ -52,7 +52,7 @@ pub(crate) fn measure(request: &Request, outcome: &Outcome) {
         write: outcome.elapsed.saturating_sub(times.read + times.queue + times.app),
     });
     let finished = Finished { status: outcome.status, elapsed: outcome.elapsed, parts };
-    let meter = request.meter.unwrap_or(*UNROUTED);
+    let meter = request.meter.unwrap_or_else(|| *UNROUTED);
     meter.count(thread_index(), &finished);
     // Only what an app has answered says anything about the app.
     if !request.stalls.is_empty() && request.times.is_some() && request.reason.is_none() {

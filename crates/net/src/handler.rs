@@ -61,6 +61,8 @@ pub struct Request {
     pub route: Option<std::sync::Arc<str>>,
     /// What counts it; none before it has a route.
     pub meter: Option<&'static RouteMeter>,
+    /// `100 Continue` was sent.
+    pub continued: bool,
     /// Stalls that were removed on the way.
     pub stalls: Stalls,
     /// Set by an app's handler: where the time went.
@@ -131,6 +133,7 @@ impl Request {
             target: None,
             route: None,
             meter: None,
+            continued: false,
             stalls: Stalls::default(),
             times: None,
             reason: None,
@@ -151,6 +154,7 @@ impl Request {
         self.target = None;
         self.route = None;
         self.meter = None;
+        self.continued = false;
         self.stalls = Stalls::default();
         self.times = None;
         self.reason = None;

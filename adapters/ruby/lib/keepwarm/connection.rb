@@ -17,7 +17,8 @@ module Keepwarm
     READ_SIZE = 65_536 # nearly every REQUEST in one call
     NEVER = { Object => :never }.freeze # for Thread.handle_interrupt
 
-    attr_reader :sock, :buffer, :lost, :leaving, :faulty, :first_credit, :last_stream
+    attr_accessor :buffer
+    attr_reader :sock, :lost, :leaving, :faulty, :first_credit, :last_stream
 
     def initialize(sock)
       @sock = sock

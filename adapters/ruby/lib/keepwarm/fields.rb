@@ -27,6 +27,7 @@ module Keepwarm
       @lines = lines
       @text = String.new(capacity: 4_096, encoding: Encoding::BINARY)
       @kinds = Hash.new { |kinds, name| classified(kinds, name) }
+      @prefixes = Hash.new { |prefixes, name| prefixed(prefixes, name) } # a name and its NUL
     end
 
     # Reads the fields of an answer with this status. What is wrong with them raises.
@@ -39,7 +40,7 @@ module Keepwarm
         kind = @kinds[name]
         if kind == PLAIN || (kind == TYPE && !bodiless)
           if value.instance_of?(String) && value.ascii_only?
-            text << name << "\0" << value << "\0"
+            text << @prefixes[name] << value << "\0"
             count += 2
           else
             count += add(name, value)
@@ -50,7 +51,7 @@ module Keepwarm
           special(kind, name, value)
         end
       end
-      return take_lines(headers, status) if text.include?("\n") || text.include?("\r") || text.count("\0") != count
+      return take_lines(headers, status) if text.count("\0\r\n") != count # a NUL for each string, and nothing else of these
       return without_named(headers, status) if @named
 
       text.chop!
@@ -82,6 +83,12 @@ module Keepwarm
 
       kinds[name.dup.freeze] = kind if kinds.size < MAX_REMEMBERED
       kind
+    end
+
+    def prefixed(prefixes, name)
+      prefix = "#{name}\0".b.freeze
+      prefixes[name.dup.freeze] = prefix if prefixes.size < MAX_REMEMBERED
+      prefix
     end
 
     # Any value: one string, several, or what has a form as a string. Gives how many strings were added.

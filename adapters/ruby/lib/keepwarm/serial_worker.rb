@@ -19,16 +19,15 @@ module Keepwarm
       until connection.lost || connection.leaving
         connection.idle = true
         connection.settle_drain if connection.drain_asked
-        if connection.waiting.empty? && connection.buffer.empty?
-          data = connection.receive
+        if !connection.waiting.empty?
+          frame(*connection.waiting.shift)
+        elsif !connection.buffer.empty?
+          fast_buffered(connection.buffer) || frame(*connection.next_frame)
+        elsif (data = connection.receive)
           connection.idle = false
-          break if data.nil?
-
-          fast(data)
+          fast(data) || connection.buffer << data
         else
-          frame = connection.waiting.shift || connection.next_frame
-          connection.idle = false
-          frame(*frame)
+          break
         end
       end
       connection.faulty ? 1 : 0
@@ -41,33 +40,54 @@ module Keepwarm
 
     private
 
-    # A read that is one whole REQUEST, which nearly all are, is taken apart where it stands; others go through the buffer.
+    # The whole REQUEST at the front of a read is taken apart where it stands; nearly every read is one. What stands behind it
+    # waits in the buffer, where whoever reads on within this request finds it first. False: something else stands there.
     def fast(data)
+      flags, id, text_length, body_length, count, last = whole_request(data)
+      return false if flags.nil?
+
+      # Copies: the string of the read is used again. `byteslice` would make the two share their memory.
+      more = data.bytesize > last
+      text = data.unpack1(more || body_length != 0 ? "@24a#{text_length}" : "@24a*")
+      strings = text.split("\0", -1)
+      return false if strings.size != count
+
+      body = body_length == 0 ? Wire::NOTHING : data.unpack1("@#{24 + text_length}a#{body_length}")
+      @connection.buffer << data.unpack1("@#{last}a*") if more
+      serve(flags, id, strings, body)
+    end
+
+    # As `fast`, for what has waited in the buffer.
+    def fast_buffered(data)
+      flags, id, text_length, body_length, count, last = whole_request(data)
+      return false if flags.nil?
+
+      strings = data.byteslice(24, text_length).split("\0", -1)
+      return false if strings.size != count
+
+      @connection.buffer = data.byteslice(last, data.bytesize)
+      serve(flags, id, strings, data.byteslice(24 + text_length, body_length))
+    end
+
+    # The parts of the head of a REQUEST that is all there and has nothing wrong with it; nil otherwise: the other way, frame by
+    # frame, finds the words for it.
+    def whole_request(data)
       size = data.bytesize
-      if size > Wire::REQUEST_HEAD_SIZE
-        length, kind, flags, id, _, count, text_length = data.unpack(Wire::REQUEST_HEAD)
-        body_length = length - text_length - 14
-        if kind == Wire::REQUEST && size == length + Wire::HEAD_SIZE && length <= Wire::MAX_PAYLOAD && flags & ~0x3F == 0 &&
-           flags & 0x11 != Wire::WEBSOCKET && id != 0 && body_length.between?(0, Wire::MAX_CHUNK)
-          # A copy: the string of the read is used again. `byteslice` would make the two share their memory.
-          text = data.unpack1("@24a*")
-          body = Wire::NOTHING
-          if body_length != 0
-            body = text.byteslice(text_length, body_length)
-            text = text.byteslice(0, text_length)
-          end
-          strings = text.split("\0", -1)
-          if strings.size == count
-            Wire.check_request(count)
-            return serve(flags, id, strings, body)
-          end
-        end
-      end
-      @connection.buffer << data # the other way finds the words for what is wrong with it
+      return nil if size <= Wire::REQUEST_HEAD_SIZE
+
+      length, kind, flags, id, _, count, text_length = data.unpack(Wire::REQUEST_HEAD)
+      last = Wire::HEAD_SIZE + length
+      body_length = length - text_length - 14
+      return nil if kind != Wire::REQUEST || size < last || length > Wire::MAX_PAYLOAD || flags & ~0x3F != 0 ||
+                    flags & 0x11 == Wire::WEBSOCKET || id == 0 || body_length < 0 || body_length > Wire::MAX_CHUNK ||
+                    count < Wire::FIXED_STRINGS || count.even?
+
+      [flags, id, text_length, body_length, count, last]
     end
 
     # Does what any frame says.
     def frame(kind, flags, id, payload)
+      @connection.idle = false
       if kind == Wire::REQUEST
         _, strings, body = Wire.decode_request(payload)
         serve(flags, id, strings, body)
@@ -78,10 +98,11 @@ module Keepwarm
 
     def serve(flags, id, strings, body)
       connection = @connection
+      connection.idle = false
       ending = @service.serve(flags, connection.begin_stream(id, flags & Wire::END_BODY != 0), strings, body)
       connection.end_stream
       @leaks.undo if @leaks.noted?
-      return if ending.nil?
+      return true if ending.nil?
 
       connection.refuse_waiting
       raise ending

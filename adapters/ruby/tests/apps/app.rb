@@ -279,6 +279,7 @@ ROUTES = {
     begin
       Timeout.timeout(0.05) { env["rack.input"].read }
     rescue Timeout::Error
+      warn "the time is over"
       next Routes.text("timed out, then #{env["rack.input"].read}")
     end
     Routes.text("in time")

@@ -546,7 +546,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "health",
             brief: "The path that a worker is asked for to see whether it is well",
-            long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every 10 s while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced.",
+            long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every few seconds while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced.",
             default: Preset::Words("`/`, and any answer will do"),
             right: "health = \"/healthz\"",
             wrong: "health = \"healthz\"",

@@ -166,12 +166,12 @@ impl Server {
         let watch = watch::start(&config);
         let specs =
             assemble::specs(&config).map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
-        let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, Options::default())
+        // Guarded from the first moment: also a start that is killed leaves nothing.
+        let made = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
+        let options = Options { files: made.map(absolute).collect(), ..Options::default() };
+        let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, options)
             .await
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
-        // From the first moment: also a start that is killed leaves nothing.
-        let files = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
-        files.for_each(|file| supervisor.guard_file(&absolute(file)));
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(Served { apps: app_names(&config), listeners: Vec::new() });
@@ -185,12 +185,7 @@ impl Server {
             supervisor.stop(Duration::ZERO).await;
             return Err(message.into());
         }
-        let booted = tokio::select! {
-            booted = supervisor.wait_first_ready() => booted.map_err(Failure::App).map(|()| true),
-            _ = signals.ends.next() => Ok(false),
-            () = old_is_gone(takeover) => Err(Failure::Message(takeover::gone().to_string())),
-        };
-        let served = match booted {
+        let served = match boot(&supervisor, takeover, signals).await {
             Ok(true) => listeners.apply(&config, opened, &links).map(|()| true).map_err(Failure::from),
             other => other,
         };
@@ -368,6 +363,19 @@ impl Server {
         self.admin.hand_over(&successor.taken);
         successor.go();
         Ending::HandedOver(successor.taken.clone())
+    }
+}
+
+/// Waits until every worker is ready. `false`: the process was told to end before.
+async fn boot(
+    supervisor: &Supervisor,
+    takeover: Option<&Takeover>,
+    signals: &mut Signals,
+) -> Result<bool, Failure> {
+    tokio::select! {
+        booted = supervisor.wait_first_ready() => booted.map_err(Failure::App).map(|()| true),
+        _ = signals.ends.next() => Ok(false),
+        () = old_is_gone(takeover) => Err(Failure::Message(takeover::gone().to_string())),
     }
 }
 

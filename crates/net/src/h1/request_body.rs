@@ -3,7 +3,6 @@
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::{Event, encode_continue};
-use keepwarm_telemetry::stalls::Stall;
 
 use super::stream::{Answer, Stream};
 use crate::{BodyError, BodyProgress, Gone, Wait, now};
@@ -165,7 +164,7 @@ impl Stream {
         // RFC 9110 §10.1.1: not needed once body bytes came; and never after the final answer began.
         if self.awaits_continue() && matches!(self.state.answer, Answer::None) {
             encode_continue(&mut self.storage.out.head);
-            self.request.stalls.insert(Stall::ExpectationUnanswered);
+            self.request.continued = true;
         }
         self.state.awaits_continue = false;
     }

@@ -22,6 +22,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_net::{BodyError, Exchange, Gone, Spool, Wait, now, thread_index};
+use keepwarm_telemetry::stalls::Stall;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
@@ -269,7 +270,13 @@ impl Drop for Conversation<'_, '_> {
     /// However it ended: nobody listens to the call, and what is still in it has left memory.
     fn drop(&mut self) {
         self.stop_waiting();
-        self.exchange.request_mut().times = Some(self.times());
+        let times = self.times();
+        let request = self.exchange.request_mut();
+        request.times = Some(times);
+        if request.continued {
+            // It takes an interface that knows of no 100: whoever served the app would have had to.
+            request.stalls.insert(Stall::ExpectationUnanswered);
+        }
         self.exchange.deadlines().set(Wait::Slow, None);
         let given = self.call.last_given();
         let noop = Context::from_waker(std::task::Waker::noop());

@@ -24,12 +24,14 @@ pub struct Supervisor {
 pub struct Options {
     /// The binary that answers to [`LAUNCH`](super::LAUNCH) and [`GUARDIAN`](super::GUARDIAN).
     pub executable: PathBuf,
+    /// Files that the guardian guards from the first moment: see [`Supervisor::guard_file`].
+    pub files: Vec<PathBuf>,
 }
 
 impl Default for Options {
     /// This very binary, also when its file has been replaced since.
     fn default() -> Self {
-        Self { executable: PathBuf::from("/proc/self/exe") }
+        Self { executable: PathBuf::from("/proc/self/exe"), files: Vec::new() }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What may live here: decisions about when a worker starts, is recycled, is retired, is signalled, how many there are, and when the app is
 //! given up. What may not: processes, sockets, clocks, logs. `loss`: a worker that should not have ended. `recycle`: one that is to be replaced, though
-//! it does well. `size`: more and fewer workers. `view`: what is told of all of it.
+//! it does well. `size`: more and fewer workers. `stop`: signals. `view`: what is told of all of it.
 //!
 //! The app has *places*, numbered from 1. A place is served by one worker at a time, except while a worker that is
 //! leaving waits for its replacement. Order of calls: any `handle_*` or command, then
@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 mod loss;
 mod recycle;
 mod size;
+mod stop;
 mod view;
 mod worker;
 
@@ -21,8 +22,7 @@ use keepwarm_policy::Jitter;
 
 pub(super) use self::view::Tally;
 use self::worker::{Fate, Place, Worker};
-use super::stack::STACK_TIME;
-use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState};
+use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState, priority};
 
 /// From SIGTERM to SIGKILL.
 const KILL_AFTER: Duration = Duration::from_secs(2);
@@ -103,6 +103,8 @@ pub(super) struct Generation {
     hang_timeout: Option<Duration>,
     /// So many are started at once beside a generation that serves.
     quiet_starts: usize,
+    /// What starts later beside a generation that serves is in a hurry.
+    quiet_until: Instant,
     jitter: Jitter,
     places: Vec<Place>,
     workers: BTreeMap<WorkerId, Worker>,
@@ -133,6 +135,7 @@ impl Generation {
             hang_timeout: spec.hang_timeout,
             // Half of the processors stay with those that serve.
             quiet_starts: (around.cores / 2).max(1),
+            quiet_until: now + priority::LONGEST,
             jitter: Jitter::new(around.seed),
             places: (1..=places).map(|number| Place::new(number, now)).collect(),
             workers: BTreeMap::new(),
@@ -201,44 +204,6 @@ impl Generation {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.is_wanted()) {
             worker.fate = Fate::Closed(reason.to_owned());
             worker.enter(WorkerState::Stopping, Some(now + CLOSED_KILL_AFTER), now);
-        }
-    }
-
-    /// It must be killed now.
-    pub(super) fn handle_kill(&mut self, id: WorkerId, death: Death, reason: &str, now: Instant) {
-        let Some(worker) = self.workers.get_mut(&id) else { return };
-        worker.condemn(death, reason);
-        worker.enter(WorkerState::Stopping, None, now);
-        self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why: reason.to_owned() });
-    }
-
-    /// It hangs, or a request of it takes too long: its stack first, then the kill.
-    pub(super) fn handle_stuck(&mut self, id: WorkerId, death: Death, reason: &str, now: Instant) {
-        let Some(worker) = self.workers.get_mut(&id) else { return };
-        worker.condemn(death, reason);
-        worker.shows_stack = true;
-        worker.enter(WorkerState::Stopping, Some(now + STACK_TIME), now);
-        self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
-    }
-
-    /// A retired worker has finished, and does not end by itself.
-    pub(super) fn handle_drained(&mut self, id: WorkerId, now: Instant) {
-        let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.state == WorkerState::Draining)
-        else {
-            return;
-        };
-        worker.enter(WorkerState::Stopping, Some(now + KILL_AFTER), now);
-        let why = "has finished".to_owned();
-        self.actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
-    }
-
-    /// It has said where it stands, or has had the time for it.
-    pub(super) fn handle_stack(&mut self, id: WorkerId, now: Instant) {
-        if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {
-            worker.shows_stack = false;
-            worker.enter(WorkerState::Stopping, None, now);
-            let why = "has had its say".to_owned();
-            self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
         }
     }
 
@@ -313,35 +278,6 @@ impl Generation {
 
     // Decisions.
 
-    fn check_deadlines(&mut self, now: Instant) {
-        for (&id, worker) in &mut self.workers {
-            if worker.deadline.is_none_or(|deadline| deadline > now) {
-                continue;
-            }
-            let (signal, why) = match worker.state {
-                WorkerState::Starting => {
-                    let why = format!("was not ready within {:?}", self.boot_timeout);
-                    worker.condemn(Death::BootTimeout, &why);
-                    (StopSignal::Term, why)
-                }
-                WorkerState::Draining => {
-                    worker.cut = Some(Death::Drain);
-                    (StopSignal::Term, "did not finish in time".to_owned())
-                }
-                WorkerState::Ready | WorkerState::Stopping | WorkerState::Dead => {
-                    if let Fate::Closed(reason) = &worker.fate {
-                        worker.fate = Fate::Faulted(Death::Hang, format!("{reason} and did not end"));
-                    }
-                    (StopSignal::Kill, "did not end in time".to_owned())
-                }
-            };
-            let deadline = (signal == StopSignal::Term).then(|| now + KILL_AFTER);
-            worker.shows_stack = false;
-            worker.enter(WorkerState::Stopping, deadline, now);
-            self.actions.push_back(Action::Signal { id, signal, why });
-        }
-    }
-
     fn start_due(&mut self, now: Instant) {
         while self.may_start() {
             let due = |place: &&mut Place| place.spawn_at.is_some_and(|at| at <= now);
@@ -351,7 +287,10 @@ impl Generation {
             let number = place.number;
             let id = WorkerId(self.next_id);
             self.next_id += 1;
-            let quiet = self.phase == Phase::Trial || self.workers.values().any(Worker::is_ready);
+            let quiet = match self.phase {
+                Phase::Trial => now < self.quiet_until,
+                _ => self.workers.values().any(Worker::is_ready),
+            };
             let requests = self.recycling.max_requests.map(|most| self.jitter.lower(most));
             self.workers.insert(id, Worker::new(number, requests, now, self.boot_timeout));
             self.actions.push_back(Action::Spawn { id, number, quiet });
@@ -377,15 +316,6 @@ impl Generation {
             let why = why(worker).filter(|_| worker.is_ready());
             worker.retire(id, deadline, now, &mut self.actions);
             why.into_iter().for_each(|why| self.tally.recycles.add(why));
-        }
-    }
-
-    fn kill_all(&mut self, now: Instant) {
-        for (&id, worker) in &mut self.workers {
-            worker.fate = Fate::Planned;
-            worker.enter(WorkerState::Stopping, None, now);
-            let why = "no time to finish".to_owned();
-            self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
         }
     }
 

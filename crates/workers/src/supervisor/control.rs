@@ -51,7 +51,7 @@ pub(super) async fn start(
     reload::check(&apps)
         .map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure.to_string()))?;
     children::adopt_orphans()?;
-    let spawner = spawn::start(options.executable).await?;
+    let spawner = spawn::start(options).await?;
     let (link_events, from_links) = mpsc::unbounded_channel();
     let (events, from_processes) = mpsc::unbounded_channel();
     let context = Context {

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 
 use super::Memory;
 
-/// Where the control groups of version 2 are.
+/// Where control groups are.
 const GROUPS: &str = "/sys/fs/cgroup";
+/// Where those of memory are in version 1, which containers see from the top.
+const MEMORY_GROUPS: &str = "/sys/fs/cgroup/memory";
 
 /// What this process holds; `None` when it has gone.
 pub(super) fn of_process(pid: u32) -> Option<Memory> {
@@ -30,7 +32,7 @@ pub(super) fn of_process(pid: u32) -> Option<Memory> {
 /// has less. `None`: nobody says.
 pub(super) fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| kib_field(&text, "MemAvailable"));
-    let group = own_group().and_then(|group| room_of_groups(&group));
+    let group = fs::read_to_string("/proc/self/cgroup").ok().and_then(|groups| room_of_groups(&groups));
     [machine, group].into_iter().flatten().min()
 }
 
@@ -42,26 +44,34 @@ fn private(pid: u32) -> Option<u64> {
     Some(private.min(field("Anonymous")?))
 }
 
-fn own_group() -> Option<PathBuf> {
-    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    Some(Path::new(GROUPS).join(path))
-}
-
-/// A group's limit counts for all below it.
-fn room_of_groups(group: &Path) -> Option<u64> {
-    let groups = group.ancestors().take_while(|group| group.starts_with(GROUPS));
-    groups.filter_map(room_of_group).min()
+/// `groups`: `/proc/self/cgroup`. A group's limit counts for all below it.
+fn room_of_groups(groups: &str) -> Option<u64> {
+    let group = |line: &str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let top = match controllers {
+            "" => GROUPS,
+            _ if controllers.split(',').any(|name| name == "memory") => MEMORY_GROUPS,
+            _ => return None,
+        };
+        Some((top, Path::new(top).join(path.trim_start_matches('/'))))
+    };
+    let room = |(top, group): (&str, PathBuf)| {
+        group.ancestors().take_while(|above| above.starts_with(top)).filter_map(room_of_group).min()
+    };
+    groups.lines().filter_map(group).filter_map(room).min()
 }
 
 fn room_of_group(group: &Path) -> Option<u64> {
     let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-    // "max", where there is no limit, is no number.
-    let free = number("memory.max")?.saturating_sub(number("memory.current")?);
+    // Version 2, where "max", which is no limit, is no number; and version 1, where that is a number beyond all memory.
+    let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
+    let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+    let field =
+        |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     // Pages of files that nobody has used lately go first.
-    let reclaimable = stat.lines().find_map(|line| line.strip_prefix("inactive_file ")?.trim().parse().ok());
-    Some(free.saturating_add(reclaimable.unwrap_or(0)))
+    let reclaimable = field("inactive_file ").or_else(|| field("total_inactive_file "));
+    Some(limit.saturating_sub(used).saturating_add(reclaimable.unwrap_or(0)))
 }
 
 /// `Name:   123 kB`, in bytes.
@@ -108,6 +118,14 @@ mod tests {
         assert_eq!(room_of_group(&folder), Some(350));
         write("memory.current", "1200\n");
         assert_eq!(room_of_group(&folder), Some(50));
+        for file in ["memory.max", "memory.current", "memory.stat"] {
+            fs::remove_file(folder.join(file)).unwrap();
+        }
+        write("memory.limit_in_bytes", "1000\n");
+        write("memory.usage_in_bytes", "100\n");
+        write("memory.stat", "total_inactive_file 7\n");
+        assert_eq!(room_of_group(&folder), Some(907), "version 1");
         fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(room_of_groups("12:cpu:/x\n"), None, "no memory is counted there");
     }
 }

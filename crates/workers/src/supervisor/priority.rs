@@ -9,12 +9,16 @@
 
 use std::fs;
 use std::io;
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, getpriority_process, getrlimit, setpriority_process};
 use rustix::thread::CapabilitySet;
 
-/// How much nicer a worker is while it starts: it has a tenth of the processor against one that wants all of it, so that it always gets on.
-const NICER: i32 = 10;
+/// How much nicer a worker is while it starts: it has a quarter of a processor against one that wants all of it.
+const NICER: i32 = 5;
+/// For how long at most, of a worker and of a whole reload: on a machine that is busy with other things as well, little is left for the nice, and what takes
+/// long is in need of the processor more than it disturbs. This number is arbitrary: most apps are loaded by then.
+pub(super) const LONGEST: Duration = Duration::from_secs(5);
 /// The least priority there is.
 const NICEST: i32 = 19;
 /// Threads can be born at the low priority while the others are raised; the next pass finds them. One that has as many is left to the next look.

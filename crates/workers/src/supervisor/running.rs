@@ -17,8 +17,7 @@ use super::priority::Quiet;
 use super::spawn::{Launch, Line, Order, Spawned};
 use super::template::{self, Template};
 use super::{
-    AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerSnapshot, WorkerState,
-    reap, stack,
+    AppSpec, Death, Exit, LinkEvent, Memory, WorkerKey, WorkerLink, WorkerLinks, WorkerState, reap, stack,
 };
 
 mod actions;
@@ -206,27 +205,6 @@ impl Running {
             LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
             LinkEvent::RequestsReached { .. } => self.machine.handle_requests_reached(id, now),
         }
-    }
-
-    pub(super) fn snapshot(&self) -> impl Iterator<Item = WorkerSnapshot> {
-        self.machine.view().into_iter().map(|view| {
-            let process = view.id.and_then(|id| self.processes.get(&id));
-            let handle = process.and_then(|process| process.spawned.as_ref());
-            let link = handle.and_then(|handle| handle.link.as_ref());
-            WorkerSnapshot {
-                app: self.spec.name.clone(),
-                number: view.number,
-                generation: self.generation,
-                pid: handle.map(|handle| handle.source.pid),
-                state: view.state,
-                since: view.since,
-                started: process.map(|process| process.started),
-                requests: link.map_or(0, |link| link.requests().given()),
-                memory: process.and_then(|process| process.memory),
-                leaving: view.leaving,
-                restarts: view.restarts,
-            }
-        })
     }
 
     fn spawn(&mut self, id: WorkerId, number: u32, quiet: bool, context: &Context, now: Instant) {

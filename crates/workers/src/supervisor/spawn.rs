@@ -25,7 +25,7 @@ use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::Quiet;
 use super::template::Parent;
-use super::{Addresses, AppSpec, Contact};
+use super::{Addresses, AppSpec, Contact, Options};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
@@ -127,7 +127,8 @@ pub(super) struct Spawner {
 }
 
 /// Starts the thread and the guardian.
-pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
+pub(super) async fn start(options: Options) -> io::Result<Spawner> {
+    let Options { executable, files } = options;
     let (orders, receiver) = mpsc::channel();
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
@@ -136,7 +137,7 @@ pub(super) async fn start(executable: PathBuf) -> io::Result<Spawner> {
             executable,
             guardian: None,
             groups: HashSet::new(),
-            files: BTreeSet::new(),
+            files: files.into_iter().collect(),
             addresses: AddressBook::new(super::control::random()),
             folder: None,
         };

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::app::End;
 use super::output::{Kept, Source};
+use super::priority::{self, Quiet};
 use super::running::Context;
 use super::spawn::{Launch, Line, Order, Spawned, WorkerPipes};
 use super::{AppSpec, Exit, reap};
@@ -77,6 +78,7 @@ impl Template {
         // The thread ends only after the last clone of `orders`.
         let launch = Launch { spec: Arc::clone(spec), number: 0, quiet: quiet.then_some(context.quiet) };
         let _ = context.orders.send(Order::Spawn(launch, reply));
+        let quiet = quiet.then_some(context.quiet);
         let output = context.output.clone();
         let (orders, started) = (context.orders.clone(), Instant::now());
         let (spec, of_task) = (Arc::clone(spec), kept.clone());
@@ -102,13 +104,14 @@ impl Template {
                 pidfd: Arc::new(pidfd),
                 orders,
                 ready: false,
+                quiet,
                 in_flight: None,
                 reaps: Parent(reaps),
                 awaited: HashMap::new(),
             };
-            keeper.run(wire, queue, to_reap, last_words).await;
+            keeper.run(wire, queue, to_reap, last_words, priority::LONGEST.min(spec.boot_timeout / 2)).await;
         });
-        Self { asks, kept, quiet }
+        Self { asks, kept, quiet: quiet.is_some() }
     }
 
     /// Has a worker forked as soon as the app is loaded; gives the reply back when the template has ended.
@@ -145,6 +148,8 @@ struct Keeper {
     pidfd: Arc<OwnedFd>,
     orders: orders::Sender<Order>,
     ready: bool,
+    /// It has a low priority until it is ready.
+    quiet: Option<Quiet>,
     /// The worker that is being forked, with Keepwarm's ends of what it gets.
     in_flight: Option<InFlight>,
     reaps: Parent,
@@ -164,7 +169,9 @@ impl Keeper {
         mut queue: mpsc::UnboundedReceiver<Ask>,
         mut to_reap: mpsc::UnboundedReceiver<(Pid, oneshot::Sender<Exit>)>,
         last_words: oneshot::Receiver<()>,
+        long: Duration,
     ) {
+        let mut long = Box::pin(tokio::time::sleep(long));
         let mut ended = Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.clone(), None));
         let Ok(mut socket) = Socket::new(socket) else {
             reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
@@ -174,6 +181,7 @@ impl Keeper {
         let exit = loop {
             tokio::select! {
                 exit = &mut ended => break exit,
+                () = &mut long, if self.quiet.is_some() => self.end_quiet(),
                 line = socket.next() => if let Err(error) = line.and_then(|line| self.handle(line)) {
                     tracing::error!(
                         target: "keepwarm::supervisor",
@@ -197,6 +205,9 @@ impl Keeper {
                     let _ = socket.send(&ToTemplate::Reap { pid }.encode(), &[]);
                 }
             }
+            if self.ready {
+                self.end_quiet();
+            }
             while self.ready
                 && self.in_flight.is_none()
                 && let Some((number, reply)) = waiting.pop_front()
@@ -205,6 +216,13 @@ impl Keeper {
             }
         };
         self.finish(exit, waiting, queue, last_words).await;
+    }
+
+    fn end_quiet(&mut self) {
+        if let Some(quiet) = self.quiet.take() {
+            // Workers are sessions of their own, and given their priority when they are ready: what is left here does not touch them.
+            let _ = quiet.end(self.source.pid);
+        }
     }
 
     async fn finish(

@@ -92,7 +92,7 @@ async fn a_command_that_cannot_be_executed_is_one_clear_line() {
 #[tokio::test]
 async fn an_executable_that_is_not_there_is_an_error_of_the_start() {
     use keepwarm_workers::supervisor::{Options, Supervisor};
-    let options = Options { executable: "/no/such/keepwarm".into() };
+    let options = Options { executable: "/no/such/keepwarm".into(), ..Options::default() };
     let links = std::sync::Arc::new(crate::fake::FakeLinks::default());
     let error = Supervisor::start(vec![sh("none", SERVE)], links, options).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);

@@ -82,6 +82,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         let relay = &mut *self.relay;
         let asks = relay.exchange.awaits_continue() && matches!(relay.source, Source::Client);
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
+        if asks && !expects {
+            // Known to be ignored: answered for the server, at once.
+            relay.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
+        }
         let upgrade = offered(relay.exchange);
         let opening = Opening {
             framing: relay.framing(),
@@ -360,6 +364,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             if timer.as_mut().poll(cx).is_pending() {
                 return false;
             }
+            self.relay.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
             self.relay.app.servers.expectation().handle_ignored(Instant::now().into_std());
         }
         self.expects = None;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::supervisor::Reason;
+use crate::supervisor::stack::STACK_TIME;
 
 mod random;
 mod recycle;

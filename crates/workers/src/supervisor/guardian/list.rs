@@ -139,6 +139,15 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_is_removed_with_what_is_in_it() {
+        let folder = std::env::temp_dir().join(format!("keepwarm guardian folder {}", std::process::id()));
+        std::fs::create_dir_all(folder.join("0")).unwrap();
+        std::fs::write(folder.join("0/app.sock"), "").unwrap();
+        list(&[add_folder(&folder), add_folder(Path::new("relative"))]).remove_files();
+        assert!(!folder.exists());
+    }
+
+    #[test]
     fn a_file_is_removed_only_while_it_is_the_one_that_was_named() {
         let folder = std::env::temp_dir().join(format!("keepwarm guardian {}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

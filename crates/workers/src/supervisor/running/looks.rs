@@ -8,7 +8,7 @@ use keepwarm_policy::scale::Load;
 use super::{Context, Process, Running};
 use crate::supervisor::app::{Phase, WorkerId};
 use crate::supervisor::look::{PING_LOOKS, Subject};
-use crate::supervisor::{Memory, WorkerState};
+use crate::supervisor::{Memory, WorkerSnapshot, WorkerState, priority};
 
 impl Running {
     /// Looks at signs of life and priorities; gives the processes whose memory is to be looked at.
@@ -23,9 +23,9 @@ impl Running {
             if self.machine.state(id) == WorkerState::Ready && self.spec.hang_timeout.is_some() {
                 self.look_for_life(id, looks, now);
             }
-            // One that takes long is in need of the processor more than it disturbs.
             let is_slow = |process: &Process| {
-                now.saturating_duration_since(process.started) > self.spec.boot_timeout / 2
+                let most = priority::LONGEST.min(self.spec.boot_timeout / 2);
+                now.saturating_duration_since(process.started) > most
             };
             let starts = self.machine.state(id) == WorkerState::Starting;
             if !starts || self.processes.get(&id).is_some_and(is_slow) {
@@ -66,6 +66,28 @@ impl Running {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.memory = Some(memory);
         self.machine.handle_memory(id, memory.own, available, now);
+    }
+
+    /// What is told of its workers.
+    pub(in crate::supervisor) fn snapshot(&self) -> impl Iterator<Item = WorkerSnapshot> {
+        self.machine.view().into_iter().map(|view| {
+            let process = view.id.and_then(|id| self.processes.get(&id));
+            let handle = process.and_then(|process| process.spawned.as_ref());
+            let link = handle.and_then(|handle| handle.link.as_ref());
+            WorkerSnapshot {
+                app: self.spec.name.clone(),
+                number: view.number,
+                generation: self.generation,
+                pid: handle.map(|handle| handle.source.pid),
+                state: view.state,
+                since: view.since,
+                started: process.map(|process| process.started),
+                requests: link.map_or(0, |link| link.requests().given()),
+                memory: process.and_then(|process| process.memory),
+                leaving: view.leaving,
+                restarts: view.restarts,
+            }
+        })
     }
 
     /// Whether [`scale`](Self::scale) is of use.

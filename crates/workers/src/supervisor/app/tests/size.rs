@@ -111,6 +111,16 @@ fn beside_others_half_of_the_cores_start_workers_at_a_time() {
 }
 
 #[test]
+fn a_trial_that_takes_long_goes_on_in_a_hurry() {
+    let mut bench = Bench::around(3, Phase::Trial, Surroundings { seed: 1, cores: 1 }, |_| {});
+    bench.pass(secs(4));
+    bench.ready(0);
+    bench.pass(secs(4));
+    bench.ready(1);
+    assert_eq!(bench.quiet, [true, true, false]);
+}
+
+#[test]
 fn the_boot_timeout_of_a_worker_begins_with_its_start() {
     let mut bench = Bench::around(2, Phase::Trial, Surroundings { seed: 1, cores: 1 }, |_| {});
     bench.pass(secs(50));

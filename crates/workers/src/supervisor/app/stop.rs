@@ -1,0 +1,97 @@
+//! Workers that are made to end.
+
+use std::time::Instant;
+
+use super::{Action, Fate, Generation, KILL_AFTER, StopSignal, WorkerId};
+use crate::supervisor::stack::STACK_TIME;
+use crate::supervisor::{Death, WorkerState};
+
+impl Generation {
+    /// It must be killed now.
+    pub(in crate::supervisor) fn handle_kill(
+        &mut self,
+        id: WorkerId,
+        death: Death,
+        reason: &str,
+        now: Instant,
+    ) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.condemn(death, reason);
+        worker.enter(WorkerState::Stopping, None, now);
+        self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why: reason.to_owned() });
+    }
+
+    /// It hangs, or a request of it takes too long: its stack first, then the kill.
+    pub(in crate::supervisor) fn handle_stuck(
+        &mut self,
+        id: WorkerId,
+        death: Death,
+        reason: &str,
+        now: Instant,
+    ) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.condemn(death, reason);
+        worker.shows_stack = true;
+        worker.enter(WorkerState::Stopping, Some(now + STACK_TIME), now);
+        self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
+    }
+
+    /// A retired worker has finished, and does not end by itself.
+    pub(in crate::supervisor) fn handle_drained(&mut self, id: WorkerId, now: Instant) {
+        let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.state == WorkerState::Draining)
+        else {
+            return;
+        };
+        worker.enter(WorkerState::Stopping, Some(now + KILL_AFTER), now);
+        let why = "has finished".to_owned();
+        self.actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
+    }
+
+    /// It has said where it stands, or has had the time for it.
+    pub(in crate::supervisor) fn handle_stack(&mut self, id: WorkerId, now: Instant) {
+        if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {
+            worker.shows_stack = false;
+            worker.enter(WorkerState::Stopping, None, now);
+            let why = "has had its say".to_owned();
+            self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
+        }
+    }
+
+    pub(super) fn check_deadlines(&mut self, now: Instant) {
+        for (&id, worker) in &mut self.workers {
+            if worker.deadline.is_none_or(|deadline| deadline > now) {
+                continue;
+            }
+            let (signal, why) = match worker.state {
+                WorkerState::Starting => {
+                    let why = format!("was not ready within {:?}", self.boot_timeout);
+                    worker.condemn(Death::BootTimeout, &why);
+                    (StopSignal::Term, why)
+                }
+                WorkerState::Draining => {
+                    worker.cut = Some(Death::Drain);
+                    (StopSignal::Term, "did not finish in time".to_owned())
+                }
+                WorkerState::Ready | WorkerState::Stopping | WorkerState::Dead => {
+                    if let Fate::Closed(reason) = &worker.fate {
+                        worker.fate = Fate::Faulted(Death::Hang, format!("{reason} and did not end"));
+                    }
+                    (StopSignal::Kill, "did not end in time".to_owned())
+                }
+            };
+            let deadline = (signal == StopSignal::Term).then(|| now + KILL_AFTER);
+            worker.shows_stack = false;
+            worker.enter(WorkerState::Stopping, deadline, now);
+            self.actions.push_back(Action::Signal { id, signal, why });
+        }
+    }
+
+    pub(super) fn kill_all(&mut self, now: Instant) {
+        for (&id, worker) in &mut self.workers {
+            worker.fate = Fate::Planned;
+            worker.enter(WorkerState::Stopping, None, now);
+            let why = "no time to finish".to_owned();
+            self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
+        }
+    }
+}
