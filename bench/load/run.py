@@ -16,6 +16,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -138,6 +139,8 @@ class Sample:
 
 def main():
     options = arguments()
+    # So that the servers are stopped, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     report = {"machine": machine(), "seconds": options.seconds, "rounds": options.rounds, "groups": {}}
     print("\n".join(f"{key}: {value}" for key, value in report["machine"].items()))
     print(f"{options.rounds} rounds of {options.seconds} s for each server and number of connections\n", flush=True)

@@ -132,18 +132,32 @@ class Server:
         return {pid: used for pid, used in processes_below(self.process.pid).items()}
 
     def stop(self):
+        below = processes_below(self.process.pid)
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
                 self.process.wait(STOP_TIMEOUT)
             except subprocess.TimeoutExpired:
-                for pid in processes_below(self.process.pid):
-                    try:
-                        os.kill(pid, signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+                kill(below)
                 self.process.wait()
+        # A shell that started two servers can be gone before them.
+        kill(pid for pid in below if session(pid) == self.process.pid)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def kill(pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def session(pid):
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def processes_below(root):

@@ -9,7 +9,16 @@ use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(30);
 
+/// The same application for each interface.
+const WSGI: &str = "preload_app:application";
+const ASGI: &str = "preload_app:asynchronous";
+const RACK: &str = "preload.ru";
+
 fn config(entry: &str, more: &str) -> String {
+    let interpreter = match entry {
+        RACK => "ruby",
+        _ => "@PYTHON@",
+    };
     format!(
         r#"
 [listen.main]
@@ -17,9 +26,9 @@ bind = "127.0.0.1:0"
 [[listen.main.route]]
 app = "app"
 [app.app]
-entry = "preload_app:{entry}"
+entry = "{entry}"
 directory = "@APPS@"
-interpreter = "@PYTHON@"
+interpreter = "{interpreter}"
 preload = true
 env = {{ COUNT_FILE = "@DIR@/count"{more} }}
 workers = 2
@@ -55,7 +64,7 @@ fn seen(server: &Server, count: usize) -> BTreeSet<u64> {
 
 #[test]
 fn the_app_is_loaded_once_and_every_worker_is_forked_from_it() {
-    for entry in ["application", "asynchronous"] {
+    for entry in [WSGI, ASGI, RACK] {
         let server = start(entry);
         let [template] = loads(&server)[..] else { panic!("{entry}: {:?}", loads(&server)) };
         let workers = seen(&server, 2);
@@ -66,40 +75,45 @@ fn the_app_is_loaded_once_and_every_worker_is_forked_from_it() {
         assert_eq!(about["session"], about["pid"], "{entry}: a session of its own");
         assert!(about["worker"] == "1" || about["worker"] == "2", "{entry}: {about}");
         let hooks = about["hooks"].as_array().expect("a list");
-        assert_eq!(hooks.first().expect("hooks"), "before True", "{entry}");
-        assert_eq!(hooks.last().expect("hooks"), "after False", "{entry}");
+        let said = |hook: Option<&serde_json::Value>| hook.and_then(|hook| Some(hook.as_str()?.to_lowercase()));
+        assert_eq!(said(hooks.first()).as_deref(), Some("before true"), "{entry}");
+        assert_eq!(said(hooks.last()).as_deref(), Some("after false"), "{entry}");
     }
 }
 
 #[test]
 fn what_a_forked_worker_prints_is_logged_as_its_own() {
-    let server = start("application");
-    let about = server.ask(get("/print")).json();
-    let line = server.wait_for_log(&format!("printed by {}", about["pid"]), LONG);
-    assert!(line.contains(&format!("worker={}", about["worker"].as_str().expect("a number"))), "{line}");
+    for entry in [WSGI, RACK] {
+        let server = start(entry);
+        let about = server.ask(get("/print")).json();
+        let line = server.wait_for_log(&format!("printed by {}", about["pid"]), LONG);
+        assert!(line.contains(&format!("worker={}", about["worker"].as_str().expect("a number"))), "{line}");
+    }
 }
 
 #[test]
 fn a_worker_that_dies_is_forked_anew_and_its_end_is_told() {
-    let server = start("application");
-    let before = seen(&server, 2);
-    let mark = server.mark();
-    let dead = *before.first().expect("two");
-    signal(u32::try_from(dead).expect("a pid"), Signal::KILL);
-    server.wait_for_log_after(mark, "killed by signal 9 (SIGKILL)", LONG);
-    wait_until("another serves in its place", LONG, || {
-        let now = seen(&server, 2);
-        now.len() == 2 && !now.contains(&dead)
-    });
-    let mark = server.mark();
-    assert_eq!(server.ask(get("/exit")).status, 502);
-    server.wait_for_log_after(mark, "exited with status 7", LONG);
-    assert_eq!(loads(&server).len(), 1, "nobody has loaded it again");
+    for entry in [WSGI, RACK] {
+        let server = start(entry);
+        let before = seen(&server, 2);
+        let mark = server.mark();
+        let dead = *before.first().expect("two");
+        signal(u32::try_from(dead).expect("a pid"), Signal::KILL);
+        server.wait_for_log_after(mark, "killed by signal 9 (SIGKILL)", LONG);
+        wait_until("another serves in its place", LONG, || {
+            let now = seen(&server, 2);
+            now.len() == 2 && !now.contains(&dead)
+        });
+        let mark = server.mark();
+        assert_eq!(server.ask("POST /exit HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").status, 502);
+        server.wait_for_log_after(mark, "exited with status 7", LONG);
+        assert_eq!(loads(&server).len(), 1, "nobody has loaded it again");
+    }
 }
 
 #[test]
 fn without_its_template_an_app_goes_on_and_the_next_worker_gets_a_new_one() {
-    let server = start("application");
+    let server = start(WSGI);
     let before = seen(&server, 2);
     let template = loads(&server)[0];
     signal(template, Signal::KILL);
@@ -114,29 +128,37 @@ fn without_its_template_an_app_goes_on_and_the_next_worker_gets_a_new_one() {
     });
 }
 
+/// What a start that fails leaves in the log.
+#[track_caller]
+fn failure(entry: &str, more: &str) -> String {
+    let server = Server::spawn(&config(entry, more), |_| {});
+    assert_eq!(server.wait_for_exit(LONG).code(), Some(1), "{entry}: {}", server.log());
+    server.log()
+}
+
 #[test]
 fn an_app_that_starts_threads_is_refused_with_their_names() {
-    let server = Server::spawn(&config("application", ", START_THREAD = \"1\""), |_| {});
-    assert_eq!(server.wait_for_exit(LONG).code(), Some(1), "{}", server.log());
-    let log = server.log();
-    for part in ["preload is not possible", "metrics-flusher", "after_fork"] {
-        assert!(log.contains(part), "no {part:?} in\n{log}");
+    for entry in [WSGI, RACK] {
+        let log = failure(entry, ", START_THREAD = \"1\"");
+        for part in ["preload is not possible", "metrics-flusher", "after_fork"] {
+            assert!(log.contains(part), "{entry}: no {part:?} in\n{log}");
+        }
     }
 }
 
 #[test]
 fn a_hook_that_fails_ends_the_start_with_its_traceback() {
-    let server = Server::spawn(&config("application", ", FAIL_AFTER_FORK = \"1\""), |_| {});
-    assert_eq!(server.wait_for_exit(LONG).code(), Some(1), "{}", server.log());
-    let log = server.log();
-    for part in ["no database in this worker", "Traceback (most recent call last)"] {
-        assert!(log.contains(part), "no {part:?} in\n{log}");
+    for (entry, trace) in [(WSGI, "Traceback (most recent call last)"), (RACK, "preload.ru:")] {
+        let log = failure(entry, ", FAIL_AFTER_FORK = \"1\"");
+        for part in ["no database in this worker", trace] {
+            assert!(log.contains(part), "{entry}: no {part:?} in\n{log}");
+        }
     }
 }
 
 #[test]
 fn a_reload_loads_anew_and_leaves_nothing_of_the_old() {
-    let server = start("application");
+    let server = start(WSGI);
     let before = descendants(server.pid());
     let first = loads(&server)[0];
     let workers = seen(&server, 2);
@@ -160,12 +182,12 @@ fn a_reload_loads_anew_and_leaves_nothing_of_the_old() {
 
 #[test]
 fn nothing_survives_keepwarm() {
-    let server = start("application");
+    let server = start(WSGI);
     seen(&server, 2);
     let all = descendants(server.pid());
     server.signal(Signal::KILL);
     wait_until("all are gone", LONG, || all.iter().all(|&pid| !alive(pid)));
-    let server = start("application");
+    let server = start(WSGI);
     seen(&server, 2);
     let all = descendants(server.pid());
     server.signal(Signal::TERM);
@@ -175,7 +197,7 @@ fn nothing_survives_keepwarm() {
 
 #[test]
 fn a_template_that_hangs_while_it_loads_meets_the_boot_timeout() {
-    let hanging = config("application", "").replace("preload_app:application", "hang_app:application");
+    let hanging = config("hang_app:application", "");
     let hanging = hanging.replace("workers = 2", "workers = 2\nboot_timeout = \"500ms\"\nstart_retries = 1");
     let server = Server::spawn(&hanging, |_| {});
     assert_eq!(server.wait_for_exit(LONG).code(), Some(1), "{}", server.log());
