@@ -130,7 +130,8 @@ fn while_it_reloads() {
     let victim = Victim::start();
     victim.hang();
     victim.server.signal(Signal::HUP);
-    wait_until("the new workers boot", LONG, || victim.workers() == 4);
+    // A few boot at a time.
+    wait_until("new workers boot", LONG, || victim.workers() > 2);
     victim.kill(victim.server.pid());
 }
 

@@ -24,8 +24,14 @@ host = "shop.example"
 path = "/api/*"
 app = "app"
 [[listen.main.route]]
+host = "faulty.example"
+app = "faulty"
+[[listen.main.route]]
 path = "/*"
 app = "app"
+[app.faulty]
+command = ["@PYTHON@", "@APPS@/hostile_server.py"]
+workers = 1
 [app.app]
 entry = "wsgi_app:application"
 directory = "@APPS@"
@@ -111,10 +117,12 @@ fn the_page_describes_every_metric() {
     let die = "/die?id=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(server.ask(format!("POST {die}")).status, 502);
     server.client().patient(LONG).ask(format!("GET {die}"));
+    server.client().patient(LONG).ask("GET /bare-lf HTTP/1.1\r\nHost: faulty.example\r\n\r\n");
     for name in [
         r#"keepwarm_retries_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_refusals_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,
+        r#"keepwarm_answers_mended_total{app="faulty",fault="bare_lf"}"#,
     ] {
         admin::wait_for_metric(&server, name, 1.0);
     }
@@ -174,7 +182,8 @@ fn requests_are_counted_by_app_route_and_class() {
         .into_keys()
         .filter_map(|name| Some(name.split_once("route=\"")?.1.split('"').next()?.to_owned()))
         .collect();
-    let known: BTreeSet<String> = ["", "/*", "/fixed", "shop.example/api/*"].map(str::to_owned).into();
+    let known: BTreeSet<String> =
+        ["", "/*", "/fixed", "shop.example/api/*", "faulty.example/*"].map(str::to_owned).into();
     assert_eq!(routes, known);
 }
 

@@ -75,7 +75,8 @@ fn the_app_is_loaded_once_and_every_worker_is_forked_from_it() {
         assert_eq!(about["session"], about["pid"], "{entry}: a session of its own");
         assert!(about["worker"] == "1" || about["worker"] == "2", "{entry}: {about}");
         let hooks = about["hooks"].as_array().expect("a list");
-        let said = |hook: Option<&serde_json::Value>| hook.and_then(|hook| Some(hook.as_str()?.to_lowercase()));
+        let said =
+            |hook: Option<&serde_json::Value>| hook.and_then(|hook| Some(hook.as_str()?.to_lowercase()));
         assert_eq!(said(hooks.first()).as_deref(), Some("before true"), "{entry}");
         assert_eq!(said(hooks.last()).as_deref(), Some("after false"), "{entry}");
     }

@@ -1,21 +1,11 @@
 """A worker shows where it stands, whatever it does; and a request of an ASGI worker ends when its time is over."""
 
 import signal
-import time
 import unittest
 
-from tests.driver import PATIENCE, Worker, pack
+from tests.driver import Worker, pack, wait_for_log
 
 TIMEOUT = 2
-
-
-def wait_for_log(worker, text):
-    """Until the worker has printed this."""
-    until = time.monotonic() + PATIENCE
-    while text not in worker.log():
-        if time.monotonic() > until:
-            raise AssertionError(f"no {text!r} in\n{worker.log()}")
-        time.sleep(0.01)
 
 
 class Stacks(unittest.TestCase):
@@ -37,7 +27,7 @@ class Stacks(unittest.TestCase):
         stream = self.waiting(worker)
         worker.process.send_signal(signal.SIGQUIT)
         wait_for_log(worker, "in wait_at_gate")
-        self.assertIn("Current thread", worker.log().replace("Thread 0x", "Current thread 0x"))
+        wait_for_log(worker, "Stack (most recent call first)")
         worker.get("/open-gate")
         self.assertEqual(worker.answer(stream).status, 200)
 

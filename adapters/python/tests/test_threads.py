@@ -10,7 +10,7 @@ import unittest
 from unittest import mock
 
 from tests import test_wsgi
-from tests.driver import EXPECT, PATIENCE, Worker, pack
+from tests.driver import EXPECT, PATIENCE, Worker, pack, wait_for_log
 
 THREADS = ("--threads", "4")
 
@@ -140,11 +140,16 @@ class Threads(unittest.TestCase):
     def test_the_stacks_on_sigquit_say_which_thread_is_at_which_request(self):
         with waiting(count=2) as (worker, _, _):
             worker.process.send_signal(signal.SIGQUIT)
-            until = time.monotonic() + PATIENCE
-            while worker.log().count("is at GET /wait") < 2:
-                self.assertLess(time.monotonic(), until, worker.log())
-                time.sleep(0.01)
-            self.assertIn("in wait_for_line", worker.log())
+            wait_for_log(worker, "is at GET /wait", 2)
+            wait_for_log(worker, "in wait_for_line", 2)
+
+    def test_stacks_are_shown_again_and_again_while_threads_run(self):
+        # Reading the stack of a thread that runs has ended the process.
+        with threaded("wsgi_app") as worker:
+            for _ in range(200):
+                stream = worker.request("/")
+                worker.process.send_signal(signal.SIGQUIT)
+                self.assertEqual(worker.answer(stream).status, 200, worker.log()[-2000:])
 
     def test_drain_waits_for_all(self):
         with waiting(count=3) as (worker, _, go_on):

@@ -589,10 +589,10 @@ class Process(unittest.TestCase):
                 with open(here) as line:
                     line.readline()
                 worker.process.send_signal(3)
+                driver.wait_for_log(worker, "in wait_for_line")
                 with open(go, "w") as line:
                     line.write("go\n")
                 worker.answer(stream)
-                self.assertIn("in wait_for_line", worker.log())
 
     def test_what_a_request_leaks_is_put_back(self):
         with Worker("wsgi_app") as worker:

@@ -6,6 +6,9 @@ import os
 import signal
 import socket
 import sys
+import threading
+
+from keepwarm import stacks
 
 
 def take_socket():
@@ -41,14 +44,40 @@ def prepare_signals():
     """
     signal.signal(signal.SIGINT, lambda number, frame: None)
     faulthandler.enable(file=sys.__stderr__, all_threads=True)
-    faulthandler.register(signal.SIGQUIT, file=sys.__stderr__, all_threads=True, chain=False)
+    on_quit(stacks.write_threads)
 
 
 def on_quit(action):
-    """Calls `action()` on SIGQUIT, in the main thread and when that comes to it; the stacks of the threads are shown before, in any case."""
+    """Calls `action()` on SIGQUIT, in the main thread and when that comes to it. The main thread's own stack is shown before, in any case.
+
+    Of the others `faulthandler` shows nothing here: it would read their stacks while they run, which can end the process.
+    """
     faulthandler.unregister(signal.SIGQUIT)
     signal.signal(signal.SIGQUIT, lambda number, frame: action())
-    faulthandler.register(signal.SIGQUIT, file=sys.__stderr__, all_threads=True, chain=True)
+    faulthandler.register(signal.SIGQUIT, file=sys.__stderr__, all_threads=False, chain=True)
+
+
+def on_signals(actions):
+    """Calls `actions[number]()` for each signal, in a thread of its own.
+
+    The main thread would do so only when it comes to it, and it may just have begun to wait for the wire.
+    """
+    receiver, sender = os.pipe()
+    os.set_blocking(sender, False)
+    on_quit(lambda: None)
+    for number in set(actions) - {signal.SIGQUIT}:
+        signal.signal(number, lambda number, frame: None)
+    signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
+    # The signals of a child are not this process's.
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+
+    def listen():
+        while True:
+            action = actions.get(os.read(receiver, 1)[0])
+            if action is not None:
+                action()
+
+    threading.Thread(target=listen, name="keepwarm-signals", daemon=True).start()
 
 
 def on_terminate(action):

@@ -1,6 +1,7 @@
-"""Where the tasks of an asyncio loop stand. Those that wait are on no thread's stack, so that `faulthandler` cannot show them."""
+"""Where the threads of a process and the tasks of an asyncio loop stand. Tasks that wait are on no thread's stack."""
 
-import asyncio
+import sys
+import threading
 import traceback
 
 from keepwarm import log
@@ -8,8 +9,21 @@ from keepwarm import log
 _MOST = 50  # tasks that are shown; a worker may have a thousand, which mostly stand at the same place
 
 
+def write_threads(doing=None):
+    """Writes where every thread but this one stands. `doing`: what some are at, by thread id."""
+    threads = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        if ident == threading.get_ident():
+            continue
+        at = f" is at {doing[ident]}" if doing and ident in doing else ""
+        log.write(f"Thread 0x{ident:016x} ({threads.get(ident, 'not of Python')}){at}:\n{''.join(traceback.format_stack(frame))}")
+
+
 def write_all(loop):
-    """Writes where every task stands, as far as there is room for it."""
+    """Writes where every other thread stands, and every task, as far as there is room for it."""
+    import asyncio  # which a WSGI worker need not pay for
+
+    write_threads()
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     for task in tasks[:_MOST]:
         write(task, f"Task {task.get_name()}")

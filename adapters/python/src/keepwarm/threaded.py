@@ -7,12 +7,13 @@ One lock, `changed`, guards all that the threads share; another, `writing`, keep
 """
 
 import os
+import signal
 import sys
 import threading
 import _thread
 from queue import SimpleQueue
 
-from keepwarm import log, process, wire
+from keepwarm import log, process, stacks, wire
 from keepwarm.allowance import Allowance, added
 from keepwarm.blocking import RECEIVE_CREDIT, RECV_SIZE
 from keepwarm.errors import Fault, Lost
@@ -322,19 +323,16 @@ class Pool:
     def serve_forever(self):
         """Takes requests until Keepwarm says DRAIN or goes away; gives the exit status."""
         connection = self.connection
-        process.on_quit(self.show)
+        process.on_signals({signal.SIGTERM: connection.ask_to_drain, signal.SIGQUIT: self.show})
         for number, worker in enumerate(self.workers, 1):
             threading.Thread(target=worker.run, name=f"keepwarm-{number}", daemon=True).start()
         connection.read_forever()
         return 1 if connection.faulty else connection.exit_status
 
-
     def show(self):
-        """Writes which thread is at which request: the stacks, which stand above, name threads only by their numbers."""
-        for worker in self.workers:
-            doing = worker.doing
-            if doing is not None:
-                log.write(f"Thread 0x{worker.ident:016x} is at {doing}")
+        """Writes where each thread stands, and at which request."""
+        doing = {worker.ident: worker.doing for worker in self.workers}
+        stacks.write_threads({ident: what for ident, what in doing.items() if what is not None})
 
 
 class Thread(Worker):

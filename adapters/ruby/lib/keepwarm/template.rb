@@ -69,12 +69,13 @@ module Keepwarm
     def obey(line)
       word, number = line.split(" ", 2)
       case word
-      when "fork" then fork_worker(Integer(number, 10), @descriptors.shift(DESCRIPTORS))
+      when "fork" then return fork_worker(Integer(number, 10), @descriptors.shift(DESCRIPTORS))
       when "reap" then say(status_of(Integer(number, 10)))
       else
         Log.write("fault on the template's socket: #{line.inspect}")
         exit!(1)
       end
+      nil
     end
 
     def fork_worker(number, given)
