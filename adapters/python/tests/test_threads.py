@@ -157,7 +157,8 @@ class Threads(unittest.TestCase):
             for _ in range(3):
                 go_on()
             for stream in (1, 2, 3):
-                self.assertEqual(worker.answer(stream).body, b"went on")
+                answer = worker.answer(stream)
+                self.assertEqual((answer.body, answer.reset), (b"went on", None), worker.log())
             self.assertEqual(worker.process.wait(PATIENCE), 0)
 
     def test_one_that_was_withdrawn_before_a_thread_was_free_is_not_begun(self):
@@ -185,17 +186,17 @@ def waiting(count=1):
         here, go = os.path.join(folder, "here"), os.path.join(folder, "go")
         os.mkfifo(here)
         os.mkfifo(go)
-        with threaded("wsgi_app", env={"TEST_FIFO_OUT": here, "TEST_FIFO_IN": go}) as worker:
-            for _ in range(count):
-                stream = worker.request("/wait")
-                with open(here) as line:
-                    line.readline()
-            # Open for both, so that no end of the FIFO is an end for the others that wait.
-            gate = os.open(go, os.O_RDWR)
-            try:
+        # Open for both, so that no end of a FIFO is an end for the others that use it.
+        bell, gate = os.open(here, os.O_RDWR), os.open(go, os.O_RDWR)
+        try:
+            with threaded("wsgi_app", env={"TEST_FIFO_OUT": here, "TEST_FIFO_IN": go}) as worker:
+                for _ in range(count):
+                    stream = worker.request("/wait")
+                    os.read(bell, len("here\n"))
                 yield worker, stream, lambda: os.write(gate, b"go\n")
-            finally:
-                os.close(gate)
+        finally:
+            os.close(bell)
+            os.close(gate)
 
 
 if __name__ == "__main__":
