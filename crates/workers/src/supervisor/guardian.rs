@@ -48,7 +48,8 @@ fn guard() -> io::Result<()> {
         drop(signal(kind)?);
     }
     let mut input = UnixStream::from(rustix::io::dup(rustix::stdio::stdin())?);
-    input.write_all(&[READY])?;
+    // An error: Keepwarm has been killed meanwhile. What it has listed is in the socket all the same.
+    let _ = input.write_all(&[READY]);
     let list = watch(&mut input)?;
     for group in &list.groups {
         // An error: the group has ended by itself.
