@@ -64,8 +64,9 @@ def on_signals(actions):
     """
     receiver, sender = os.pipe()
     os.set_blocking(sender, False)
-    on_quit(lambda: None)
-    for number in set(actions) - {signal.SIGQUIT}:
+    # The thread shows the main thread's stack, too, and under the interpreter's lock.
+    faulthandler.unregister(signal.SIGQUIT)
+    for number in actions:
         signal.signal(number, lambda number, frame: None)
     signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
     # The signals of a child are not this process's.
