@@ -82,6 +82,17 @@ pub struct Times {
     pub app: Duration,
 }
 
+impl Times {
+    /// Of a request that was received, began to wait for a worker, was begun by it, and had its answer complete.
+    pub fn between(received: Instant, waited: Instant, begun: Instant, ended: Instant) -> Self {
+        Self {
+            read: waited.saturating_duration_since(received),
+            queue: begun.saturating_duration_since(waited),
+            app: ended.saturating_duration_since(begun),
+        }
+    }
+}
+
 /// How a route wants messages to be passed between a client and an app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Passing {

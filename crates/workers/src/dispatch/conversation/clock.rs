@@ -43,11 +43,7 @@ impl Conversation<'_, '_> {
     pub(super) fn times(&self) -> Times {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let begun = self.call.in_work_since().unwrap_or(ended);
-        Times {
-            read: self.since.saturating_duration_since(self.exchange.received()),
-            queue: begun.saturating_duration_since(self.since),
-            app: ended.saturating_duration_since(begun),
-        }
+        Times::between(self.exchange.received(), self.since, begun, ended)
     }
 
     /// It has taken longer than `slow_log` allows, or might have: says so once, and has the worker show where it stands.

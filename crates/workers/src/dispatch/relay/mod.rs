@@ -291,11 +291,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     fn times(&self) -> Times {
         let ended = self.ended.unwrap_or_else(Instant::now);
         let begun = self.call.in_work_since().unwrap_or(ended);
-        Times {
-            read: self.since.saturating_duration_since(self.exchange.received()),
-            queue: begun.saturating_duration_since(self.since),
-            app: ended.saturating_duration_since(begun),
-        }
+        Times::between(self.exchange.received(), self.since, begun, ended)
     }
 
     /// The id of the request, for a log record.
