@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use keepwarm_tests::load::{self, Load, Outcome};
 use keepwarm_tests::process::{self, alive, descendants, wait_until};
-use keepwarm_tests::{Client, Failure, Framing, Server, get, websocket};
+use keepwarm_tests::{Failure, Framing, Server, get, websocket};
 use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -55,11 +55,7 @@ fn wait_for_processes(server: &Server, part: &str, count: usize) -> Vec<u32> {
 
 /// How often each line stands in the count file.
 fn counts(server: &Server) -> BTreeMap<String, u32> {
-    let mut counts = BTreeMap::new();
-    for line in std::fs::read_to_string(server.folder().join("count")).unwrap_or_default().lines() {
-        *counts.entry(line.to_owned()).or_default() += 1;
-    }
-    counts
+    load::counts(&server.folder().join("count"))
 }
 
 #[test]
@@ -489,60 +485,10 @@ fn a_socket_path_that_is_too_long_is_refused_in_words() {
     let _ = std::fs::remove_dir_all(&long);
 }
 
-/// Clients that go on until `stop`. Gives each request's id and status; 0: no answer.
-struct Load<'a> {
-    server: &'a Server,
-    method: &'static str,
-    stop: AtomicBool,
-    next: AtomicU64,
-}
-
-impl<'a> Load<'a> {
-    fn new(server: &'a Server, method: &'static str) -> Self {
-        Self { server, method, stop: AtomicBool::new(false), next: AtomicU64::new(0) }
-    }
-
-    fn while_doing(&self, clients: usize, act: impl FnOnce()) -> Vec<(String, u16)> {
-        std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..clients).map(|_| scope.spawn(|| self.run())).collect();
-            act();
-            self.stop.store(true, Ordering::Relaxed);
-            clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
-        })
-    }
-
-    fn run(&self) -> Vec<(String, u16)> {
-        let mut seen = Vec::new();
-        let mut client: Option<Client> = None;
-        while !self.stop.load(Ordering::Relaxed) {
-            let id = self.next.fetch_add(1, Ordering::Relaxed).to_string();
-            let on = client.get_or_insert_with(|| self.server.client().patient(LONG));
-            on.send(format!(
-                "{} /count?id={id}&ms=2 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n",
-                self.method
-            ));
-            let answer = on.try_response(self.method);
-            let status = answer.as_ref().map_or(0, |response| response.status);
-            seen.push((id, status));
-            // A connection ends after so many requests.
-            if status != 200 || answer.is_ok_and(|response| response.says_close()) {
-                client = None;
-            }
-        }
-        seen
-    }
-
-    #[track_caller]
-    fn wait_for(&self, more: u64) {
-        let from = self.next.load(Ordering::Relaxed);
-        wait_until("the load goes on", LONG, || self.next.load(Ordering::Relaxed) >= from + more);
-    }
-}
-
 #[track_caller]
 fn reload_under_load(server: &Server, part: &str, workers: usize, times: usize) {
-    let load = Load::new(server, "POST");
-    let outcomes = load.while_doing(6, || {
+    let load = Load::new(server.address(), "POST").working(2);
+    let outcomes = load.while_doing(6, 0, || {
         for _ in 0..times {
             load.wait_for(100);
             let old = processes(server, part);
@@ -554,10 +500,8 @@ fn reload_under_load(server: &Server, part: &str, workers: usize, times: usize) 
         }
         load.wait_for(100);
     });
-    let counts = counts(server);
-    for (id, status) in &outcomes {
-        assert_eq!((*status, counts.get(id)), (200, Some(&1)), "request {id}");
-    }
+    assert_eq!(load.refused(), 0, "somebody always listens");
+    load::all_answered_once(&counts(server), &outcomes);
 }
 
 #[test]
@@ -571,9 +515,9 @@ fn node_is_reloaded_under_load_without_a_loss() {
 fn killed_processes_lose_no_get() {
     let server = node(2, "", "start_retries = 100\nqueue_timeout = \"20s\"");
     ask(&server, get("/"));
-    let load = Load::new(&server, "GET");
+    let load = Load::new(server.address(), "GET").working(2);
     let mut killed = 0;
-    let outcomes = load.while_doing(4, || {
+    let outcomes = load.while_doing(4, 0, || {
         for round in 0..5 {
             load.wait_for(30);
             let now = wait_for_processes(&server, "node_app.js", 2);
@@ -585,9 +529,10 @@ fn killed_processes_lose_no_get() {
         }
         load.wait_for(30);
     });
+    assert_eq!(load.refused(), 0, "somebody always listens");
     let counts = counts(&server);
-    for (id, status) in &outcomes {
-        assert_eq!(*status, 200, "request {id}");
+    for (id, outcome) in &outcomes {
+        assert_eq!(*outcome, Outcome::Answered(200), "request {id}");
         assert!(matches!(counts.get(id), Some(1 | 2)), "request {id}: {:?}", counts.get(id));
     }
 }
