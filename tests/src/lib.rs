@@ -6,6 +6,7 @@
 pub mod admin;
 mod binary;
 mod client;
+pub mod content;
 pub mod load;
 pub mod marked;
 pub mod process;

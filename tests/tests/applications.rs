@@ -1,10 +1,10 @@
 //! Real applications from PyPI: the Flask and the Starlette one in `examples/`, through everything they do.
 
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::{Client, Failure, Framing, Server, get, tools, websocket};
+use keepwarm_tests::content::{noise, post, sha256};
+use keepwarm_tests::{Client, Failure, Framing, Server, get, websocket};
 
 fn config(entry: &str, folder: &str) -> String {
     format!(
@@ -29,37 +29,6 @@ fn both() -> [(&'static str, &'static Server); 2] {
 
 fn patient(server: &Server) -> Client {
     server.client().patient(Duration::from_secs(15))
-}
-
-fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: test.example\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
-}
-
-/// Bytes that do not repeat soon, the same in every run.
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend(state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
-}
-
-/// What `sha256sum` says about these bytes.
-fn sha256(name: &str, bytes: &[u8]) -> String {
-    let path = std::env::temp_dir().join(format!("keepwarm-{}-{name}", std::process::id()));
-    std::fs::write(&path, bytes).expect("a file");
-    let printed = tools::run_ok(Command::new("sha256sum").arg(&path), Duration::from_secs(10));
-    let _ = std::fs::remove_file(&path);
-    printed.split(' ').next().expect("a digest").to_owned()
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use keepwarm_tests::{Client, Failure, Server, get, process, tools};
+use keepwarm_tests::content::{noise, post, sha256};
+use keepwarm_tests::{Client, Failure, Server, get, process};
 
 /// The limit on what a busy machine may take for something that takes milliseconds.
 const BOUND: Duration = Duration::from_secs(30);
@@ -42,33 +43,6 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn patient(server: &Server) -> Client {
     server.client().patient(BOUND)
-}
-
-fn post(path: &str, kind: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
-    );
-    [head.as_bytes(), body].concat()
-}
-
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[0]
-    };
-    std::iter::repeat_with(next).take(length).collect()
-}
-
-fn sha256(name: &str, bytes: &[u8]) -> String {
-    let path = std::env::temp_dir().join(format!("keepwarm-ruby-{}-{name}", std::process::id()));
-    std::fs::write(&path, bytes).expect("a file");
-    let printed = tools::run_ok(Command::new("sha256sum").arg(&path), BOUND);
-    let _ = std::fs::remove_file(&path);
-    printed.split(' ').next().expect("a digest").to_owned()
 }
 
 #[test]
