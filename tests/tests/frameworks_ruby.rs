@@ -1,6 +1,5 @@
 //! A real Ruby application: the Sinatra one in `examples/`, on Debian's Sinatra and Rack, with Rack's own lint in the stack.
 
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
