@@ -98,10 +98,10 @@ fn nothing_is_left_behind_by_forks_that_come_and_go() {
     let mark = Mark::new();
     let server = start(&format!("{CONFIG}{FORKED}"), &mark);
     let ended = || logged(&server, "the worker has ended");
-    let mut client = server.client().patient(LONG);
-    let mut replace = |wanted: usize| {
+    let replace = |wanted: usize| {
         while ended() < wanted {
-            (0..WORKERS).for_each(|_| assert_eq!(client.ask(get("/pong")).text(), "pong"));
+            let mut client = server.client().patient(LONG);
+            (0..WORKERS * 4).for_each(|_| assert_eq!(client.ask(get("/pong")).text(), "pong"));
         }
     };
     replace(WORKERS);
