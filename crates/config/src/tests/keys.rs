@@ -119,7 +119,8 @@ fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
     }
     text.push_str("\n[upstream.search]\n");
     let in_upstream = section == "upstream.search";
-    if !section.ends_with(".endpoints") && !(in_upstream && matches!(key, "url" | "endpoints")) {
+    let says_where = section.ends_with(".endpoints") || (in_upstream && matches!(key, "url" | "endpoints"));
+    if !says_where {
         text.push_str("url = \"https://search.internal\"\n");
     }
     if in_upstream {
