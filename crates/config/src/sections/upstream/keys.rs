@@ -246,7 +246,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "hedge",
             brief: "A second attempt beside a first one that is slow; the faster answer counts",
-            long: "Of idempotent methods without a body only. A time after which it is made, a percentile of how long calls took lately, or a table. It shortens the longest calls, and the upstream works for both.",
+            long: "Of idempotent methods only, and to another endpoint where there is one. A time after which it is made, a percentile of how long calls took lately, or a table. It shortens the longest calls, and the upstream works for both.",
             default: Preset::Value("\"off\""),
             right: "hedge = \"p95\"",
             wrong: "hedge = true",
