@@ -281,7 +281,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "health",
             brief: "Checks of each endpoint, apart from the calls",
-            long: "A path that is asked for, `\"tcp\"` for whether a connection can be made, or a table. An endpoint that fails gets no calls. While more than half of all fail, they are all used: then it is rather the checks that are wrong.",
+            long: "A path that is asked for, `\"tcp\"` for whether a connection can be made, or a table. An endpoint that fails gets no calls. While more than half of a priority fail, all of it is used: then it is rather the checks that are wrong.",
             default: Preset::Words("none"),
             right: "health = \"/healthz\"",
             wrong: "health = \"healthz\"",
