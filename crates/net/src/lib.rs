@@ -5,6 +5,7 @@
 //! accepted it. Nothing here knows what an app, a route or a worker is.
 
 mod buffer;
+mod call;
 mod client;
 mod deadline;
 mod endpoint;
@@ -24,6 +25,7 @@ mod runtime;
 mod spool;
 
 pub use buffer::ReadBuffer;
+pub use call::{Call, CallHead, Calls, FarEnd, Protocol};
 pub use client::{Answer, Client, ClientError, Codec, ServerFault};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
