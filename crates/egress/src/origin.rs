@@ -44,7 +44,8 @@ impl Origin {
                 rest.strip_prefix(b"://")?
             }
         };
-        let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\')).unwrap_or(rest.len());
+        let end =
+            rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#' | b'\\')).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
         let (host, port) = split_authority(authority, self.scheme)?;
         (port == self.port && host.eq_ignore_ascii_case(self.host.as_bytes())).then_some(rest)
@@ -53,8 +54,9 @@ impl Origin {
     /// Whether an authority of a URL of this scheme names it.
     pub(crate) fn is_named_by(&self, scheme: Scheme, authority: &[u8]) -> bool {
         scheme == self.scheme
-            && split_authority(authority, scheme)
-                .is_some_and(|(host, port)| port == self.port && host.eq_ignore_ascii_case(self.host.as_bytes()))
+            && split_authority(authority, scheme).is_some_and(|(host, port)| {
+                port == self.port && host.eq_ignore_ascii_case(self.host.as_bytes())
+            })
     }
 }
 
