@@ -130,7 +130,11 @@ impl Body {
         Ok(Gave::Some)
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange<'_>) -> Poll<Result<(), BodyError>> {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Poll<Result<(), BodyError>> {
         if self.kept.len() >= KEPT || self.forgotten {
             // Read so far only to be given at once: nothing is lost that was not sent.
             self.forgotten = true;

@@ -10,8 +10,8 @@ use crate::origin::Origin;
 /// How calls of one way in are carried: a door, a route, a forward proxy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Manner<'m> {
-    /// What goes as `Host`; the client's own when there is none.
-    pub(crate) authority: Option<&'m [u8]>,
+    /// What goes as `Host`.
+    pub(crate) host: HostOf<'m>,
     /// The path goes as a route has normalised it, instead of as it came; and fields say who the client is.
     pub(crate) routed: bool,
     /// `Via` is added, both ways.
@@ -22,6 +22,17 @@ pub(crate) struct Manner<'m> {
     pub(crate) forwards_expectation: bool,
 }
 
+/// Whose name goes as `Host`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HostOf<'m> {
+    /// The endpoint's own.
+    Endpoint,
+    /// The client's, as it came.
+    Client,
+    /// This one.
+    Fixed(&'m [u8]),
+}
+
 /// Our name in `Via` (RFC 9110 §7.6.3).
 const VIA: (&[u8], &[u8]) = (b"via", b"1.1 keepwarm");
 /// Where the route has stripped a prefix, what it was.
@@ -30,7 +41,7 @@ const PREFIX: &[u8] = b"x-forwarded-prefix";
 /// What a request's head says beyond what the client said.
 pub(super) struct Opening<'o> {
     pub(super) scheme: Scheme,
-    /// The upstream's own authority, for clients that name none.
+    /// The endpoint's.
     pub(super) authority: &'o [u8],
     pub(super) framing: keepwarm_http1::RequestBody,
     pub(super) expects: bool,
@@ -41,11 +52,12 @@ impl Manner<'_> {
     /// Begins the call.
     pub(super) fn begin(&self, call: &mut Call, request: &Request, opening: &Opening<'_>) {
         let head = &request.head;
-        let authority = match self.authority {
-            Some(authority) => authority,
+        let authority = match self.host {
+            HostOf::Fixed(host) => host,
+            HostOf::Endpoint => opening.authority,
             // HTTP/1.0 may have none, and 1.1 must.
-            None if head.authority().is_empty() => opening.authority,
-            None => head.authority(),
+            HostOf::Client if head.authority().is_empty() => opening.authority,
+            HostOf::Client => head.authority(),
         };
         let target = if self.routed { Cow::Owned(request_target(request)) } else { received_target(request) };
         let hop_by_hop = HopByHop::of(&head.fields);
@@ -83,12 +95,18 @@ impl Manner<'_> {
     }
 
     /// Where a redirect leads that would lead past the door: to the door.
-    pub(super) fn location(&self, head: &ResponseHead, request: &Request, upstream: &Origin) -> Option<Vec<u8>> {
+    pub(super) fn location(
+        &self,
+        head: &ResponseHead,
+        request: &Request,
+        scheme: Scheme,
+        authority: &str,
+    ) -> Option<Vec<u8>> {
         if !self.returns_redirects {
             return None;
         }
         let location = head.fields.first("location")?;
-        let rest = upstream.strip_from(location)?;
+        let rest = Origin::new(scheme, authority)?.strip_from(location)?;
         let authority = request.head.authority();
         let mut local = Vec::with_capacity(authority.len() + rest.len() + 8);
         if !authority.is_empty() {

@@ -18,14 +18,20 @@ mod head;
 mod refusal;
 mod talk;
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use keepwarm_net::{BodyError, CallRecord, CallTimes, Exchange, Need, UNSENT_ENOUGH, Wait};
+use keepwarm_policy::balance::Tried;
+use keepwarm_policy::retry::Decision;
 use tokio::time::Instant;
 
 use self::body::Body;
-pub(crate) use self::head::Manner;
-use crate::{EndpointSet, EndpointState, Upstream, UpstreamSettings};
+pub(crate) use self::head::{HostOf, Manner};
+use crate::gate::Entered;
+use crate::{EndpointSet, Upstream, UpstreamSettings};
 
 /// Carries the call to `upstream`, and its answer back.
 pub(crate) async fn forward(upstream: &Arc<Upstream>, manner: Manner<'_>, exchange: &mut Exchange<'_>) {
@@ -59,8 +65,14 @@ struct Forward<'a, 'c> {
     headed: Option<Instant>,
     /// The next attempt is on a new connection: one that was kept has failed.
     anew: bool,
-    /// The endpoints that have failed it.
-    failed: Vec<Arc<EndpointState>>,
+    /// Where it has failed, in `endpoints`.
+    tried: Tried,
+    /// It was tried again, and that was counted.
+    retries: u32,
+    /// Whether a status is followed by another attempt: known before the attempt has ended.
+    decided: Option<Decision>,
+    /// It was tried again because an idle connection was closed.
+    lost_before: bool,
 }
 
 impl<'a, 'c> Forward<'a, 'c> {
@@ -77,7 +89,10 @@ impl<'a, 'c> Forward<'a, 'c> {
             connected: None,
             headed: None,
             anew: false,
-            failed: Vec::new(),
+            tried: Tried::default(),
+            retries: 0,
+            decided: None,
+            lost_before: false,
             exchange,
         }
     }
@@ -90,7 +105,29 @@ impl<'a, 'c> Forward<'a, 'c> {
         if let Err(error) = self.collect().await {
             return self.refuse_body(&error);
         }
+        let upstream = self.upstream;
+        let Some(_place) = self.enter(upstream).await else { return };
+        upstream.budget().handle_request();
         while self.attempt().await == Verdict::Again {}
+    }
+
+    /// A place among the calls in flight.
+    async fn enter(&mut self, upstream: &'a Upstream) -> Option<Entered<'a>> {
+        if let Some(place) = upstream.gate().try_enter() {
+            return Some(place);
+        }
+        match upstream.gate().enter(self.time_left()).await {
+            Ok(place) => Some(place),
+            Err(refused) => {
+                self.refuse_entrance(refused);
+                None
+            }
+        }
+    }
+
+    /// What is left of the time for all of it.
+    fn time_left(&self) -> Option<Duration> {
+        Some(self.settings.timeouts.whole?.saturating_sub(self.exchange.received().elapsed()))
     }
 
     /// Reads what the upstream should not have to wait for.
@@ -100,6 +137,8 @@ impl<'a, 'c> Forward<'a, 'c> {
                 return Ok(());
             }
             self.exchange.want_body();
+            // Now, not when there is a connection.
+            poll_fn(|cx| Poll::Ready(self.exchange.poll_flush(cx).is_ready())).await;
         }
         self.body.collect(self.exchange).await
     }
