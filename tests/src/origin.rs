@@ -1,6 +1,6 @@
 //! A server behind Keepwarm that does what a test says, byte by byte, and remembers what it was asked. Shares no code with Keepwarm.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -136,7 +136,7 @@ fn an_upgrade_opens_a_tunnel() {
         .send("GET /chat HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\nfirst ");
     let (status, fields) = client.head("GET");
     assert_eq!(status, 101);
-    assert!(fields.contains(&("upgrade".to_owned(), "echo".to_owned())));
+    assert!(fields.contains(&("Upgrade".to_owned(), "echo".to_owned())), "{fields:?}");
     client.send("second");
     client.half_close();
     assert_eq!(client.read_to_end().0, b"hi first second");
