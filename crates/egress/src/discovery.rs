@@ -64,6 +64,7 @@ struct Ranked {
     endpoint: Endpoint,
     weight: u32,
     rank: Rank,
+    authority: Arc<str>,
 }
 
 type Rank = (u32, u16, u8);
@@ -135,7 +136,8 @@ impl Source {
             Place::Unix(path) => Endpoint::Unix(path.clone()),
             Place::Name { .. } | Place::Srv(_) => return None,
         };
-        Some(vec![Ranked { endpoint, weight: self.weight, rank: (self.priority, 0, 0) }])
+        let (rank, authority) = ((self.priority, 0, 0), Arc::clone(&self.authority));
+        Some(vec![Ranked { endpoint, weight: self.weight, rank, authority }])
     }
 }
 
@@ -148,6 +150,7 @@ fn combine<'a>(parts: impl Iterator<Item = &'a Ranked> + Clone) -> Vec<Found> {
             weight: part.weight,
             priority: u32::try_from(ranks.iter().take_while(|rank| **rank < part.rank).count())
                 .unwrap_or(u32::MAX),
+            authority: Arc::clone(&part.authority),
         })
         .collect();
     found.sort_by_cached_key(|found| (found.priority, found.endpoint.to_string()));
@@ -172,11 +175,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(
-        discovery: &Discovery,
-        number: usize,
-        sender: mpsc::Sender<(usize, Vec<Ranked>)>,
-    ) -> Self {
+    fn new(discovery: &Discovery, number: usize, sender: mpsc::Sender<(usize, Vec<Ranked>)>) -> Self {
         let source = discovery.sources.get(number).cloned();
         let settings = backoff::Settings {
             base: FIRST_PAUSE,
@@ -187,7 +186,7 @@ impl Watch {
             upstream: Arc::clone(&discovery.upstream),
             source: source.unwrap_or_else(|| unreachable!("the number is one of its sources")),
             number,
-            dns: discovery.dns,
+            dns: discovery.dns.clone(),
             names: Arc::clone(&discovery.names),
             status: Arc::clone(&discovery.status),
             sender,
@@ -206,9 +205,9 @@ impl Watch {
                 Place::Name { host, port } => {
                     let hurry = told.is_none();
                     let heard = addresses.handle(self.names.addresses(&host, hurry).await);
-                    let rank = (self.source.priority, 0);
+                    let share = self.share(self.source.weight, 0);
                     let preferences = self.preferences.entry((host, port)).or_default();
-                    let part = preferences.ranked(&addresses, port, self.source.weight, rank).await;
+                    let part = preferences.ranked(&addresses, port, share).await;
                     (part, heard)
                 }
                 Place::Srv(name) => service::refresh(&mut self, &name, &mut service).await,
@@ -223,6 +222,11 @@ impl Watch {
             }
             self.status.wait_until(Instant::now() + pause, self.dns.min_ttl).await;
         }
+    }
+
+    /// What endpoints of the source have in common; `own` is the service's own priority.
+    fn share(&self, weight: u32, own: u16) -> Share {
+        Share { weight, rank: (self.source.priority, own), authority: Arc::clone(&self.source.authority) }
     }
 
     /// When to ask again.
@@ -264,6 +268,14 @@ impl Place {
     }
 }
 
+/// What the endpoints of one server have in common.
+#[derive(Debug, Clone)]
+struct Share {
+    weight: u32,
+    rank: (u32, u16),
+    authority: Arc<str>,
+}
+
 /// Which family of a name is used.
 #[derive(Debug, Default)]
 struct Preferences {
@@ -274,13 +286,7 @@ struct Preferences {
 
 impl Preferences {
     /// The endpoints of a name, the family that works before the other.
-    async fn ranked(
-        &mut self,
-        known: &KnownAddresses,
-        port: u16,
-        weight: u32,
-        (priority, own): (u32, u16),
-    ) -> Vec<Ranked> {
+    async fn ranked(&mut self, known: &KnownAddresses, port: u16, share: Share) -> Vec<Ranked> {
         if known.is_dual() {
             self.race(known, port).await;
         } else {
@@ -292,8 +298,9 @@ impl Preferences {
             let second = first.is_some_and(|first| first != Family::of(address));
             (!(second && no_route)).then(|| Ranked {
                 endpoint: Endpoint::Tcp(SocketAddr::new(address, port)),
-                weight,
-                rank: (priority, own, u8::from(second)),
+                weight: share.weight,
+                rank: (share.rank.0, share.rank.1, u8::from(second)),
+                authority: Arc::clone(&share.authority),
             })
         });
         ranked.collect()

@@ -12,7 +12,8 @@ use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions, ResponseHead};
 
 use crate::{
-    AcquireError, Answer, ClientError, Endpoint, Http1, Lease, Need, Pool, PoolSettings, RequestLine, Scheme,
+    AcquireError, Answer, ClientError, Endpoint, FarEnd, Http1, Lease, Need, Pool, PoolSettings, RequestLine,
+    Scheme,
 };
 
 /// Which version of HTTP an upstream is spoken to in.
@@ -198,27 +199,6 @@ impl Call {
             Self::Http1(lease) => lease.finish(),
         }
     }
-}
-
-/// What a tunnel ends at on the server's side.
-pub trait FarEnd {
-    /// Bytes of the tunnel. `Ok(&[])` is its end.
-    ///
-    /// # Errors
-    /// The connection is lost.
-    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>>;
-
-    /// Bytes into the tunnel; [`Self::poll_flush`] writes them.
-    fn send_tunnel(&mut self, bytes: &[u8]);
-
-    /// Bytes given and not yet taken.
-    fn unsent(&self) -> usize;
-
-    /// Writes what was given.
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()>;
-
-    /// Sends the end of what goes in.
-    fn shutdown_write(&mut self);
 }
 
 impl FarEnd for Call {

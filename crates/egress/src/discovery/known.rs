@@ -151,10 +151,7 @@ mod tests {
 
     #[test]
     fn emptiness_and_failure_keep_the_last_good_answer() {
-        let cases = [
-            (Looked::Empty, Looked::Empty, "dns_empty"),
-            (failed(), failed(), "dns_timeout"),
-        ];
+        let cases = [(Looked::Empty, Looked::Empty, "dns_empty"), (failed(), failed(), "dns_timeout")];
         for (v4, v6, name) in cases {
             let mut it = known();
             let heard = it.handle((v4, v6));
@@ -178,7 +175,8 @@ mod tests {
 
     #[test]
     fn a_service_keeps_addresses_of_the_targets_it_still_has() {
-        let record = |target: &str| ServiceRecord { priority: 0, weight: 1, port: 80, target: target.to_owned() };
+        let record =
+            |target: &str| ServiceRecord { priority: 0, weight: 1, port: 80, target: target.to_owned() };
         let mut it = KnownService::default();
         assert!(it.handle(found(vec![record("b."), record("a."), record("a.")], 5)).is_ok());
         assert_eq!(it.targets(), ["a.", "b."]);

@@ -90,26 +90,21 @@ pub struct LookupFailure {
 }
 
 impl Names {
-    /// Looks names up as the system does.
+    /// Asks these servers, or those of the system when there are none; the system's hosts file before them.
     #[must_use]
-    pub fn system() -> Arc<Self> {
-        Self::with(Servers::File("/etc/resolv.conf".into()), "/etc/hosts".into())
-    }
-
-    /// Asks these servers, after the system's hosts file.
-    #[must_use]
-    pub fn at(servers: Vec<SocketAddr>) -> Arc<Self> {
-        Self::with(Servers::Named(servers), "/etc/hosts".into())
+    pub fn new(servers: &[SocketAddr]) -> Arc<Self> {
+        let servers = match servers {
+            [] => Servers::File("/etc/resolv.conf".into()),
+            servers => Servers::Named(servers.to_vec()),
+        };
+        let hosts_file = "/etc/hosts".into();
+        Arc::new(Self { servers, hosts_file, patience: PATIENCE, loaded: Mutex::new(None) })
     }
 
     #[cfg(test)]
     pub(crate) fn of_test(server: SocketAddr, hosts_file: PathBuf, patience: Duration) -> Arc<Self> {
         let servers = Servers::Named(vec![server]);
         Arc::new(Self { servers, hosts_file, patience, loaded: Mutex::new(None) })
-    }
-
-    fn with(servers: Servers, hosts_file: PathBuf) -> Arc<Self> {
-        Arc::new(Self { servers, hosts_file, patience: PATIENCE, loaded: Mutex::new(None) })
     }
 
     /// The addresses of a name, of both families at the same time. `hurry`: somebody waits for a first address; a family that is much later than the

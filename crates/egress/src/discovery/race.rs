@@ -65,7 +65,10 @@ pub(super) async fn run(known: &KnownAddresses, port: u16) -> Finding {
         match timeout_at(until, connects.join_next()).await {
             Ok(Some(Ok((address, Ok(_))))) => {
                 let first = Family::of(address.ip());
-                return Finding { first: Some(first), no_route: unreachable.is_some_and(|other| other != first) };
+                return Finding {
+                    first: Some(first),
+                    no_route: unreachable.is_some_and(|other| other != first),
+                };
             }
             Ok(Some(Ok((address, Err(error))))) => {
                 if is_no_route(&error) {
@@ -109,7 +112,9 @@ pub(super) mod tests {
     use super::*;
 
     /// A port where somebody listens at the fourth version, or nobody, and nobody at the sixth for as long as it is held.
-    pub(in crate::discovery) async fn port(listening: bool) -> (u16, TcpSocket, Result<TcpListener, TcpSocket>) {
+    pub(in crate::discovery) async fn port(
+        listening: bool,
+    ) -> (u16, TcpSocket, Result<TcpListener, TcpSocket>) {
         loop {
             let (four, six) = (TcpSocket::new_v4().unwrap(), TcpSocket::new_v6().unwrap());
             four.bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -6,11 +6,7 @@ use super::known::{Heard, KnownService};
 use super::{Ranked, Watch};
 
 /// Looks the service up, and then its servers, all at the same time.
-pub(super) async fn refresh(
-    watch: &mut Watch,
-    name: &str,
-    known: &mut KnownService,
-) -> (Vec<Ranked>, Heard) {
+pub(super) async fn refresh(watch: &mut Watch, name: &str, known: &mut KnownService) -> (Vec<Ranked>, Heard) {
     let hurry = known.records.is_empty();
     let mut heard = match known.handle(watch.names.service(name).await) {
         Ok(ttl) => Heard { ttl: Some(ttl), trouble: None },
@@ -42,9 +38,9 @@ async fn endpoints(watch: &mut Watch, known: &KnownService) -> Vec<Ranked> {
         let key = (record.target.clone(), record.port);
         let mut preferences = before.remove(&key).unwrap_or_default();
         let addresses = known.addresses.get(&record.target).cloned().unwrap_or_default();
-        let (weight, rank) = (weight(record.weight, some_weigh), (watch.source.priority, record.priority));
+        let share = watch.share(weight(record.weight, some_weigh), record.priority);
         servers.spawn(async move {
-            let mut ranked = preferences.ranked(&addresses, key.1, weight, rank).await;
+            let mut ranked = preferences.ranked(&addresses, key.1, share).await;
             let first = ranked.iter().filter(|it| it.rank.2 == 0).count();
             let addresses = u32::try_from(first).unwrap_or(1).max(1);
             ranked.iter_mut().for_each(|it| it.weight = (it.weight / addresses).max(1));

@@ -17,8 +17,13 @@ use super::*;
 
 const BOUND: Duration = Duration::from_secs(30);
 /// Names are asked for again at once.
-const QUICK: DnsSettings =
-    DnsSettings { min_ttl: Duration::from_millis(5), max_ttl: Duration::from_millis(10) };
+fn quick() -> DnsSettings {
+    settings(Duration::from_millis(5), Duration::from_millis(10))
+}
+
+fn settings(min_ttl: Duration, max_ttl: Duration) -> DnsSettings {
+    DnsSettings { min_ttl, max_ttl, resolver: Vec::new() }
+}
 
 /// A discovery that runs, and what it publishes.
 struct Running {
@@ -34,7 +39,6 @@ impl Running {
 
     fn with(names: Arc<Names>, places: &[Place], dns: DnsSettings) -> Self {
         let status = Arc::<DiscoveryStatus>::default();
-        let source = |place: &Place| Source { place: place.clone(), weight: 1, priority: 0 };
         let discovery = Discovery {
             upstream: "search".into(),
             sources: places.iter().map(source).collect(),
@@ -74,6 +78,10 @@ impl Drop for Running {
     }
 }
 
+fn source(place: &Place) -> Source {
+    Source { place: place.clone(), authority: "search".into(), weight: 1, priority: 0 }
+}
+
 fn named(host: &str) -> Place {
     Place::Name { host: host.to_owned(), port: 80 }
 }
@@ -82,7 +90,7 @@ fn named(host: &str) -> Place {
 async fn an_answer_that_changes_is_published_and_one_that_does_not_is_not() {
     let server = DnsServer::start().await;
     server.set_v4("search.test", 1, &[[192, 0, 2, 2], [192, 0, 2, 1]]);
-    let mut running = Running::start(&server, &[named("search.test")], QUICK);
+    let mut running = Running::start(&server, &[named("search.test")], quick());
     assert_eq!(running.next().await, ["192.0.2.1:80 1 0", "192.0.2.2:80 1 0"]);
     // Another order, or a longer time, is no change.
     server.set_v4("search.test", 2, &[[192, 0, 2, 1], [192, 0, 2, 2]]);
@@ -98,7 +106,7 @@ async fn an_answer_that_changes_is_published_and_one_that_does_not_is_not() {
 async fn the_last_good_answer_outlives_failures_and_emptiness() {
     let server = DnsServer::start().await;
     server.set_v4("search.test", 1, &[[192, 0, 2, 1]]);
-    let mut running = Running::start(&server, &[named("search.test")], QUICK);
+    let mut running = Running::start(&server, &[named("search.test")], quick());
     assert_eq!(running.next().await, ["192.0.2.1:80 1 0"]);
     let troubles = [
         (Reply::Code(ResponseCode::ServFail), "dns_refused"),
@@ -125,7 +133,7 @@ async fn a_server_that_says_nothing_holds_up_nobody_else() {
         server.set("silent.test", kind, Reply::Silence);
     }
     let names = Names::of_test(server.address, "/dev/null".into(), Duration::from_secs(2));
-    let mut running = Running::with(names, &[named("silent.test"), named("search.test")], QUICK);
+    let mut running = Running::with(names, &[named("silent.test"), named("search.test")], quick());
     assert_eq!(running.next().await, ["192.0.2.1:80 1 0"], "published without the other");
     running.in_trouble(Some("dns_timeout")).await;
     server.set_v4("silent.test", 60, &[[192, 0, 2, 9]]);
@@ -137,7 +145,7 @@ async fn one_family_that_is_late_does_not_hold_up_the_first_set() {
     let server = DnsServer::start().await;
     server.set_v4("search.test", 60, &[[192, 0, 2, 1]]);
     server.set("search.test", RecordType::AAAA, Reply::Silence);
-    let mut running = Running::start(&server, &[named("search.test")], QUICK);
+    let mut running = Running::start(&server, &[named("search.test")], quick());
     assert_eq!(running.next().await, ["192.0.2.1:80 1 0"]);
     running.in_trouble(Some("dns_late")).await;
 }
@@ -150,7 +158,7 @@ async fn the_hosts_file_goes_before_the_servers_and_is_read_again() {
     let hosts = scratch("hosts");
     std::fs::write(&hosts, "127.0.0.7 other.test Search.Test # here\n").unwrap();
     let names = Names::of_test(server.address, hosts.clone(), Duration::from_secs(5));
-    let mut running = Running::with(names, &[named("search.test")], QUICK);
+    let mut running = Running::with(names, &[named("search.test")], quick());
     assert_eq!(running.next().await, ["127.0.0.7:80 1 0"], "nothing of the name server's");
     std::fs::write(&hosts, "127.0.0.8 search.test\n").unwrap();
     assert_eq!(running.next().await, ["127.0.0.8:80 1 0"]);
@@ -168,7 +176,7 @@ async fn a_long_answer_comes_over_tcp_and_an_alias_is_followed() {
     let records = vec![(alias("real.test."), 1), (v4([192, 0, 2, 200]), 3600)];
     server.set("alias.test", RecordType::A, Reply::Records(records));
     server.set("alias.test", RecordType::AAAA, Reply::Records(Vec::new()));
-    let mut running = Running::start(&server, &[named("many.test"), named("alias.test")], QUICK);
+    let mut running = Running::start(&server, &[named("many.test"), named("alias.test")], quick());
     let found = running.next().await;
     assert_eq!(found.len(), 101);
     assert!(found.contains(&"192.0.2.200:80 1 0".to_owned()));
@@ -192,8 +200,9 @@ async fn a_service_has_ports_weights_and_priorities() {
     server.set_v4("a.test", 1, &[[192, 0, 2, 1], [192, 0, 2, 2]]);
     server.set_v4("b.test", 1, &[[192, 0, 2, 3]]);
     server.set_v4("c.test", 1, &[[192, 0, 2, 4]]);
-    let mut running = Running::start(&server, &[Place::Srv("_search._tcp.test".to_owned())], QUICK);
-    let expected = ["192.0.2.1:8001 90 0", "192.0.2.2:8001 90 0", "192.0.2.3:8002 60 0", "192.0.2.4:8003 1 1"];
+    let mut running = Running::start(&server, &[Place::Srv("_search._tcp.test".to_owned())], quick());
+    let expected =
+        ["192.0.2.1:8001 90 0", "192.0.2.2:8001 90 0", "192.0.2.3:8002 60 0", "192.0.2.4:8003 1 1"];
     assert_eq!(running.next().await, expected);
     running.in_trouble(Some("dns_empty")).await;
     // The service moves to one server; then it says that it is nowhere, which is not believed.
@@ -214,7 +223,7 @@ async fn of_two_families_the_one_that_works_comes_first() {
     server.set("search.test", RecordType::A, Reply::Records(vec![(v4([127, 0, 0, 1]), 60)]));
     server.set("search.test", RecordType::AAAA, Reply::Records(vec![(v6(Ipv6Addr::LOCALHOST), 60)]));
     let place = Place::Name { host: "search.test".to_owned(), port };
-    let mut running = Running::start(&server, &[place], QUICK);
+    let mut running = Running::start(&server, &[place], quick());
     let found = running.next().await;
     assert_eq!(found.first(), Some(&format!("127.0.0.1:{port} 1 0")));
     // The other stands by, unless this machine has no sixth version at all.
@@ -225,9 +234,9 @@ async fn of_two_families_the_one_that_works_comes_first() {
 async fn literal_places_need_no_name_server() {
     let unix = Place::Unix("/run/search.sock".into());
     let literal = Place::Address("192.0.2.1:80".parse().unwrap());
-    let nobody = Names::at(vec!["127.0.0.1:1".parse().unwrap()]);
+    let nobody = Names::new(&["127.0.0.1:1".parse().unwrap()]);
     let host = named("192.0.2.7");
-    let mut running = Running::with(nobody, &[unix, literal, host], QUICK);
+    let mut running = Running::with(nobody, &[unix, literal, host], quick());
     assert_eq!(running.next().await, ["192.0.2.1:80 1 0", "192.0.2.7:80 1 0", "unix:/run/search.sock 1 0"]);
     assert_eq!(running.status.failures(), 0);
 }
@@ -236,8 +245,8 @@ async fn literal_places_need_no_name_server() {
 async fn it_looks_again_when_it_is_told_to() {
     let server = DnsServer::start().await;
     server.set_v4("search.test", 3600, &[[192, 0, 2, 1]]);
-    let settings = DnsSettings { min_ttl: Duration::from_millis(5), max_ttl: Duration::from_secs(3600) };
-    let mut running = Running::start(&server, &[named("search.test")], settings);
+    let hourly = settings(Duration::from_millis(5), Duration::from_secs(3600));
+    let mut running = Running::start(&server, &[named("search.test")], hourly);
     running.next().await;
     server.set_v4("search.test", 3600, &[[192, 0, 2, 2]]);
     let again = async {
@@ -255,21 +264,21 @@ async fn it_looks_again_when_it_is_told_to() {
 fn a_time_to_live_has_a_floor_and_a_ceiling_and_a_little_chance() {
     let discovery = Discovery {
         upstream: "search".into(),
-        sources: vec![Source { place: named("search.test"), weight: 1, priority: 0 }],
-        dns: DnsSettings { min_ttl: Duration::from_secs(10), max_ttl: Duration::from_secs(100) },
-        names: Names::at(Vec::new()),
+        sources: vec![source(&named("search.test"))],
+        dns: settings(Duration::from_secs(10), Duration::from_secs(100)),
+        names: Names::new(&[]),
         status: Arc::default(),
     };
     let mut watch = Watch::new(&discovery, 0, mpsc::channel(1).0);
-    let mut pause = |ttl| {
-        watch.pause(Heard { ttl: Some(Duration::from_secs(ttl)), trouble: None }).as_millis()
-    };
+    let mut pause =
+        |ttl| watch.pause(Heard { ttl: Some(Duration::from_secs(ttl)), trouble: None }).as_millis();
     for _ in 0..100 {
         assert!((9_000..=10_000).contains(&pause(0)));
         assert!((45_000..=50_000).contains(&pause(50)));
         assert!((90_000..=100_000).contains(&pause(u64::from(u32::MAX))));
     }
-    let mut failing = || watch.pause(Heard { ttl: None, trouble: Some(LookupFailure::new("dns_timeout", "")) });
+    let mut failing =
+        || watch.pause(Heard { ttl: None, trouble: Some(LookupFailure::new("dns_timeout", "")) });
     let pauses: Vec<u128> = (0..8).map(|_| failing().as_millis()).collect();
     assert!((500..=1_000).contains(&pauses[0]), "{pauses:?}");
     assert!((15_000..=30_000).contains(&pauses[7]), "{pauses:?}");
