@@ -7,6 +7,7 @@
 mod buffer;
 mod call;
 mod client;
+mod connect;
 mod deadline;
 mod endpoint;
 mod error_answer;
@@ -25,10 +26,13 @@ mod reactor;
 mod record;
 mod runtime;
 mod spool;
+mod tls;
+mod transport;
 
 pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, Protocol};
 pub use client::{Answer, Client, ClientError, Codec, ServerFault};
+pub use connect::{AcquireError, Dial, DialTimes};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_answer::{answer_error, answer_refusal, sentence};
@@ -48,8 +52,12 @@ pub use pass::{
     FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, offered_protocols, pass_informational,
     request_target,
 };
-pub use pool::{AcquireError, Lease, Need, Pool, PoolSettings};
+pub use pool::{Lease, Need, Pool, PoolSettings};
 pub use reactor::watch;
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};
+pub use tls::{
+    CaSource, ClientTls, HandshakeFacts, Pem, TlsError, TlsPart, TlsSettings, TlsSetupError, TlsVersion,
+};
+pub use transport::{Transport, Written};
