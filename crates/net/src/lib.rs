@@ -7,6 +7,7 @@
 mod buffer;
 mod call;
 mod client;
+mod connect;
 mod deadline;
 mod endpoint;
 mod error_answer;
@@ -24,10 +25,13 @@ mod pool;
 mod reactor;
 mod runtime;
 mod spool;
+mod tls;
+mod transport;
 
 pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, FarEnd, Protocol};
 pub use client::{Answer, Client, ClientError, Codec, ServerFault};
+pub use connect::{AcquireError, Dial, DialTimes};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_answer::answer_error;
@@ -44,7 +48,11 @@ pub use listener::{
     BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
     serve, stop_listening,
 };
-pub use pool::{AcquireError, Lease, Need, Pool, PoolSettings};
+pub use pool::{Lease, Need, Pool, PoolSettings};
 pub use reactor::watch;
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};
+pub use tls::{
+    CaSource, ClientTls, HandshakeFacts, Pem, TlsError, TlsPart, TlsSettings, TlsSetupError, TlsVersion,
+};
+pub use transport::{Transport, Written};

@@ -11,12 +11,11 @@
 
 mod shelf;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watcher;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -26,6 +25,8 @@ use keepwarm_policy::KeepAlive;
 use tokio::time::Instant;
 
 use crate::client::{Client, Codec, Idleness};
+use crate::connect::{AcquireError, Dial};
+use crate::tls::ClientTls;
 use crate::{Endpoint, thread_index};
 use shelf::{Idle, Shelf};
 
@@ -44,6 +45,8 @@ pub struct PoolSettings {
     pub idle_timeout: Duration,
     /// How long connecting may take.
     pub connect_timeout: Duration,
+    /// And the TLS handshake after it.
+    pub handshake_timeout: Duration,
 }
 
 impl Default for PoolSettings {
@@ -56,6 +59,7 @@ impl Default for PoolSettings {
             max_requests: 10_000,
             idle_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -71,32 +75,6 @@ pub enum Need {
     New,
 }
 
-/// Why there is no connection.
-#[derive(Debug)]
-pub enum AcquireError {
-    /// The system's error.
-    Connect(io::Error),
-    /// The server did not answer the connect in time.
-    Timeout,
-}
-
-impl AcquireError {
-    /// Nobody listens there.
-    pub fn is_refused(&self) -> bool {
-        use io::ErrorKind::{ConnectionRefused, NotFound};
-        matches!(self, Self::Connect(error) if matches!(error.kind(), ConnectionRefused | NotFound))
-    }
-}
-
-impl std::fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Connect(error) => error.fmt(f),
-            Self::Timeout => f.write_str("connecting took too long"),
-        }
-    }
-}
-
 /// The connections to one origin. Shared by all threads.
 #[derive(Debug)]
 pub struct Pool<C> {
@@ -106,6 +84,7 @@ pub struct Pool<C> {
 #[derive(Debug)]
 struct Inner<C> {
     settings: PoolSettings,
+    tls: Option<Arc<ClientTls>>,
     shelves: HashMap<Endpoint, Shelf<C>>,
     keep_alive: KeepAlive,
     /// By thread.
@@ -128,6 +107,7 @@ impl<C: Codec> Pool<C> {
     pub fn new(settings: PoolSettings) -> Arc<Self> {
         let inner = Inner {
             settings,
+            tls: None,
             shelves: HashMap::new(),
             keep_alive: KeepAlive::default(),
             watchers: HashMap::new(),
@@ -157,14 +137,26 @@ impl<C: Codec> Pool<C> {
             return Ok(lease);
         }
         let permit = Permit { pool: self, endpoint };
-        let limit = self.lock().settings.connect_timeout;
-        let io = match tokio::time::timeout(limit, endpoint.connect()).await {
-            Ok(Ok(io)) => io,
-            Ok(Err(error)) => return Err(AcquireError::Connect(error)),
-            Err(_) => return Err(AcquireError::Timeout),
+        let (settings, tls) = self.dial_with();
+        let dial = Dial {
+            endpoint,
+            tls: tls.as_deref(),
+            connect_timeout: settings.connect_timeout,
+            handshake_timeout: settings.handshake_timeout,
         };
+        let (transport, _times) = dial.run().await?;
         std::mem::forget(permit);
-        Ok(self.lease(endpoint, Client::new(io), None))
+        Ok(self.lease(endpoint, Client::new(transport), None))
+    }
+
+    fn dial_with(&self) -> (PoolSettings, Option<Arc<ClientTls>>) {
+        let inner = self.lock();
+        (inner.settings, inner.tls.clone())
+    }
+
+    /// Changes what new connections are encrypted with. What is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.lock().tls = tls;
     }
 
     /// A kept connection, if there is one that will do.
@@ -178,7 +170,7 @@ impl<C: Codec> Pool<C> {
             let keep_alive = inner.keep_alive;
             let settings = inner.settings;
             let shelf = inner.shelves.get_mut(endpoint)?;
-            let idle = shelf.take(thread_index())?;
+            let mut idle = shelf.take(thread_index())?;
             let idled = now.saturating_duration_since(idle.since);
             let usable =
                 settings.allows(&idle.client, now) && keep_alive.may_use(idled, true, now.into_std());
@@ -190,14 +182,10 @@ impl<C: Codec> Pool<C> {
             drop(inner);
             let state = idle.client.look();
             if usable && state == Idleness::Quiet {
-                let thread = idle.thread;
-                let client = match thread == thread_index() {
-                    true => Ok(idle.client),
-                    false => idle.client.leave_thread(),
-                };
-                if let Ok(client) = client {
-                    return Some(self.lease(endpoint, client, Some(idled)));
+                if idle.thread != thread_index() {
+                    idle.client.leave_thread();
                 }
+                return Some(self.lease(endpoint, idle.client, Some(idled)));
             }
             let mut inner = self.lock();
             if state == Idleness::Closed {
@@ -365,9 +353,13 @@ impl<C: Codec> DerefMut for Lease<C> {
 
 impl<C: Codec> Drop for Lease<C> {
     fn drop(&mut self) {
-        if self.client.take().is_some() {
-            self.pool.lock().left(&self.endpoint);
+        let Some(client) = self.client.take() else { return };
+        let mut inner = self.pool.lock();
+        if let Some(idle) = self.idle.filter(|_| client.is_unanswered()) {
+            // The server closed it while the request was on its way: a close of an idle connection, told late.
+            inner.keep_alive.handle_close(idle, Instant::now().into_std());
         }
+        inner.left(&self.endpoint);
     }
 }
 

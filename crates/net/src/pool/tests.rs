@@ -17,11 +17,11 @@ use crate::{Answer, ClientError, Http1, RequestLine};
 
 const BOUND: Duration = Duration::from_secs(20);
 
-async fn run<T>(test: impl Future<Output = T>) -> T {
+pub(crate) async fn run<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(BOUND, LocalSet::new().run_until(test)).await.expect("in time")
 }
 
-async fn listen() -> (TcpListener, Endpoint) {
+pub(crate) async fn listen() -> (TcpListener, Endpoint) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address: SocketAddr = listener.local_addr().unwrap();
     (listener, Endpoint::Tcp(address))
@@ -31,14 +31,14 @@ fn pool(settings: PoolSettings) -> Arc<Pool<Http1>> {
     Pool::new(settings)
 }
 
-fn begin(client: &mut Client<Http1>, method: &Method, framing: RequestBody) {
+pub(crate) fn begin(client: &mut Client<Http1>, method: &Method, framing: RequestBody) {
     let line = RequestLine { method, target: b"/x?y", authority: b"app" };
     let options = RequestOptions { keep_alive: true, ..RequestOptions::default() };
     client.begin(|codec, out| codec.encode_head(out, line, std::iter::empty(), framing, options));
 }
 
 /// Asks and reads the answer to its end: status and body.
-async fn ask(client: &mut Client<Http1>) -> Result<(u16, Vec<u8>), ClientError> {
+pub(crate) async fn ask(client: &mut Client<Http1>) -> Result<(u16, Vec<u8>), ClientError> {
     begin(client, &Method::GET, RequestBody::None);
     client.end(&Fields::new());
     poll_fn(|cx| client.poll_flush(cx)).await;
@@ -85,10 +85,10 @@ fn serve(listener: TcpListener, answer: &'static str) -> Rc<std::cell::Cell<usiz
     connections
 }
 
-const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
 /// Waits until the pool has told its watchers.
-async fn until(mut done: impl FnMut() -> bool) {
+pub(crate) async fn until(mut done: impl FnMut() -> bool) {
     while !done() {
         tokio::task::yield_now().await;
         tokio::time::sleep(Duration::from_millis(1)).await;
