@@ -63,9 +63,16 @@ pub(crate) fn nearest_elsewhere(word: &str) -> Option<(&'static str, String)> {
     }
 }
 
+/// Lists of tables.
+const LISTS: [&str; 2] = [".route", ".endpoints"];
+
 /// `[app.NAME]`, `[[listen.NAME.route]]`
 pub(crate) fn header(section: &str) -> String {
-    if section.ends_with(".route") { format!("[[{section}]]") } else { format!("[{section}]") }
+    if LISTS.iter().any(|list| section.ends_with(list)) {
+        format!("[[{section}]]")
+    } else {
+        format!("[{section}]")
+    }
 }
 
 /// The limits of a listener are those of the server once more.
@@ -78,7 +85,8 @@ pub(crate) fn is_repeated(path: &str) -> bool {
 pub(crate) fn variable(info: &Info) -> Option<String> {
     // What may be a table and may be a value can be set as the value.
     let is_value = info.children.is_empty() || info.type_name != "table";
-    let reached = is_value && info.path.contains('.') && !info.path.contains(".route");
+    let inside = LISTS.iter().any(|list| info.path.contains(&format!("{list}.")));
+    let reached = is_value && info.path.contains('.') && !inside;
     reached.then(|| format!("KEEPWARM_{}", info.path.to_ascii_uppercase().replace('.', "__")))
 }
 
@@ -248,6 +256,6 @@ mod tests {
         );
         assert!(explain("zzzzzz").unwrap_err().contains("the sections are `include`"));
         assert!(explain("").is_err());
-        assert!(explain("upstream").unwrap().contains("does not serve it yet"));
+        assert!(explain("proxy_protocol").unwrap().contains("does not serve it yet"));
     }
 }

@@ -25,7 +25,20 @@ use crate::{fastcgi, language};
 /// # Errors
 /// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
+    refuse_unserved(config)?;
     config.apps.iter().map(spec).collect()
+}
+
+/// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
+fn refuse_unserved(config: &Config) -> io::Result<()> {
+    let proxy = config.listens.iter().find(|listen| listen.forward_proxy.is_some());
+    let what = match (config.upstreams.first(), config.rate_limits.first(), proxy) {
+        (Some(upstream), ..) => format!("[upstream.{}]", upstream.name),
+        (_, Some(limit), _) => format!("[rate_limit.{}]", limit.name),
+        (.., Some(listen)) => format!("listen.{}.forward_proxy", listen.name),
+        _ => return Ok(()),
+    };
+    Err(io::Error::other(format!("{what} is not served by this version yet")))
 }
 
 /// How the workers of one app are run.
@@ -307,6 +320,9 @@ fn target(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Res
                 handler: with_files(Arc::new(AppHandler(app)), route),
                 forwarded: ForwardedFields::Always,
             }
+        }
+        Action::Upstream(name) => {
+            return Err(format!("routes to upstreams (`{name}`) are not served by this version yet"));
         }
         Action::Files(folder) => {
             Target::Files(Arc::new(Files::new(absolute(folder), route.path.mount().len())))

@@ -21,20 +21,22 @@ mod handler;
 mod io;
 mod listener;
 mod out;
+mod pass;
 mod pool;
 mod reactor;
+mod record;
 mod runtime;
 mod spool;
 mod tls;
 mod transport;
 
 pub use buffer::ReadBuffer;
-pub use call::{Call, CallHead, Calls, FarEnd, Protocol};
+pub use call::{Call, CallHead, Calls, Protocol};
 pub use client::{Answer, Client, ClientError, Codec, ServerFault};
 pub use connect::{AcquireError, Dial, DialTimes};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
-pub use error_answer::answer_error;
+pub use error_answer::{answer_error, answer_refusal, sentence};
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, OpenFile, file_name, is_script_name};
@@ -48,8 +50,13 @@ pub use listener::{
     BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
     serve, stop_listening,
 };
+pub use pass::{
+    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, offered_protocols, pass_informational,
+    request_target,
+};
 pub use pool::{Lease, Need, Pool, PoolSettings};
 pub use reactor::watch;
+pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};
 pub use tls::{

@@ -23,17 +23,20 @@ use super::link::Link;
 use super::stream::Http2Call;
 use super::wire::Wire;
 use super::{driver, settings};
-use crate::{AcquireError, Endpoint, Need, PoolSettings, thread_index};
+use crate::{AcquireError, Client, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, thread_index};
 
 /// The connections to one upstream. Shared by all threads.
 #[derive(Debug)]
 pub struct Http2Pool {
     inner: Mutex<Inner>,
+    /// Takes connections whose server has chosen HTTP/1.1.
+    http1: Option<Arc<Pool<Http1>>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     settings: PoolSettings,
+    tls: Option<Arc<ClientTls>>,
     /// By endpoint and thread.
     shelves: HashMap<Endpoint, Vec<Shelf>>,
     keep_alive: KeepAlive,
@@ -47,7 +50,7 @@ struct Shelf {
     /// Which dial is under way, or was last.
     dial: u64,
     /// The last dial failed.
-    failure: Option<Failure>,
+    failure: Option<AcquireError>,
     waiting: Vec<Waker>,
 }
 
@@ -58,18 +61,22 @@ struct Kept {
     link: Arc<Link>,
 }
 
-/// Why there is no connection, for each of those who waited for it.
-#[derive(Debug)]
-enum Failure {
-    Connect(io::ErrorKind, String),
-    Timeout,
-}
-
 impl Http2Pool {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        let inner = Inner { settings, shelves: HashMap::new(), keep_alive: KeepAlive::default() };
-        Arc::new(Self { inner: Mutex::new(inner) })
+        Self::beside(settings, None)
+    }
+
+    /// An empty one. Connections whose server has chosen HTTP/1.1 go to `http1`.
+    pub fn beside(settings: PoolSettings, http1: Option<Arc<Pool<Http1>>>) -> Arc<Self> {
+        let keep_alive = KeepAlive::default();
+        let inner = Inner { settings, tls: None, shelves: HashMap::new(), keep_alive };
+        Arc::new(Self { inner: Mutex::new(inner), http1 })
+    }
+
+    /// Changes what new connections are encrypted with. What is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.lock().tls = tls;
     }
 
     /// Changes the settings, for what comes from now on.
@@ -82,7 +89,7 @@ impl Http2Pool {
     /// [`PoolSettings::max`] bounds connections that are opened beside others: each thread has one in any case.
     ///
     /// # Errors
-    /// No connection could be made.
+    /// No connection could be made; [`AcquireError::NotHttp2`]: one could, and its server chose HTTP/1.1.
     pub async fn acquire(
         self: &Arc<Self>,
         endpoint: &Endpoint,
@@ -96,7 +103,7 @@ impl Http2Pool {
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Http2Call> {
         let now = Instant::now();
         let mut inner = self.lock();
-        let Inner { settings, shelves, keep_alive } = &mut *inner;
+        let Inner { settings, shelves, keep_alive, .. } = &mut *inner;
         let shelf = shelves.get_mut(endpoint)?.get_mut(thread_index())?;
         shelf.drop_worn(settings, keep_alive, now);
         let usable = |kept: &&mut Kept| {
@@ -133,7 +140,7 @@ impl Http2Pool {
         if let (Some(failure), Some(dial)) = (&shelf.failure, *waits_for)
             && dial <= shelf.dial
         {
-            return Poll::Ready(Err(failure.into()));
+            return Poll::Ready(Err(failure.told_again()));
         }
         let full = everywhere >= max && !shelf.kept.is_empty();
         if !shelf.dialling && !full && (need == Need::New || shelf.is_settled()) {
@@ -219,7 +226,7 @@ impl Http2Pool {
         }
     }
 
-    fn handle_dialled(&self, endpoint: &Endpoint, thread: usize, dialled: Result<Kept, Failure>) {
+    fn handle_dialled(&self, endpoint: &Endpoint, thread: usize, dialled: Result<Kept, AcquireError>) {
         let mut inner = self.lock();
         let shelf = inner.shelf(endpoint, thread);
         shelf.dialling = false;
@@ -311,45 +318,49 @@ impl Kept {
     }
 }
 
-impl From<&Failure> for AcquireError {
-    fn from(failure: &Failure) -> Self {
-        match failure {
-            Failure::Connect(kind, text) => Self::Connect(io::Error::new(*kind, text.clone())),
-            Failure::Timeout => Self::Timeout,
-        }
-    }
-}
-
 /// Makes a connection, and tells the pool.
 async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize) {
-    let dialled = match tokio::time::timeout(pool.connect_timeout(), connect(&endpoint, thread)).await {
-        Ok(Ok((sender, connection, link))) => {
-            tokio::task::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
-            Ok(Kept { sender, link })
-        }
-        Ok(Err(error)) => Err(Failure::Connect(error.kind(), error.to_string())),
-        Err(_) => Err(Failure::Timeout),
-    };
+    let dialled = connect(&pool, &endpoint, thread).await.map(|(sender, connection, link)| {
+        tokio::task::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
+        Kept { sender, link }
+    });
     pool.handle_dialled(&endpoint, thread, dialled);
 }
 
-async fn connect(
-    endpoint: &Endpoint,
-    thread: usize,
-) -> io::Result<(SendRequest<Bytes>, Connection<Wire, Bytes>, Arc<Link>)> {
-    let io = endpoint.connect().await?;
+type Begun = (SendRequest<Bytes>, Connection<Wire, Bytes>, Arc<Link>);
+
+async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result<Begun, AcquireError> {
+    let (settings, tls) = {
+        let inner = pool.lock();
+        (inner.settings, inner.tls.clone())
+    };
+    let PoolSettings { connect_timeout, handshake_timeout, .. } = settings;
+    let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
+    let (transport, _times) = dial.run().await?;
+    // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
+    if tls.is_some() && transport.alpn() != Some(b"h2") {
+        if let Some(http1) = &pool.http1 {
+            http1.adopt(endpoint, Client::new(transport));
+        }
+        return Err(AcquireError::NotHttp2);
+    }
     let link = Arc::new(Link::new(endpoint.clone(), thread, Instant::now()));
-    let begun = Builder::new()
+    begin(Wire::new(transport, Arc::clone(&link)))
+        .await
+        .map(|(sender, connection)| (sender, connection, link))
+        .map_err(|error| {
+            let lost = || io::ErrorKind::BrokenPipe.into();
+            AcquireError::Connect(error.into_io().unwrap_or_else(lost))
+        })
+}
+
+async fn begin(wire: Wire) -> Result<(SendRequest<Bytes>, Connection<Wire, Bytes>), h2::Error> {
+    Builder::new()
         .enable_push(false)
         .initial_window_size(settings::STREAM_WINDOW)
         .initial_connection_window_size(settings::CONNECTION_WINDOW)
         .max_header_list_size(Limits::HEADER_BLOCK as u32)
         .max_send_buffer_size(settings::SEND_BUFFER)
-        .handshake(Wire::new(io, Arc::clone(&link)))
-        .await;
-    let (sender, connection) = begun.map_err(|error| match error.is_io() {
-        true => error.into_io().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into()),
-        false => io::Error::other(error),
-    })?;
-    Ok((sender, connection, link))
+        .handshake(wire)
+        .await
 }

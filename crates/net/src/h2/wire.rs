@@ -1,4 +1,4 @@
-//! The socket as the `h2` crate wants it, and what passes over it as a connection of ours wants to know it.
+//! The connection as the `h2` crate wants it, and what passes over it as a connection of ours wants to know it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,16 +9,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{Frames, PREFACE};
 use super::link::Link;
-use crate::{Io, ReadBuffer};
+use crate::ReadBuffer;
+use crate::transport::{Transport, Written};
 
 /// Read at a time; while much comes, more.
 const READ: usize = 16 * 1024;
 const READ_LARGE: usize = 64 * 1024;
 
-/// A socket under an HTTP/2 connection.
+/// What carries an HTTP/2 connection.
 #[derive(Debug)]
 pub(super) struct Wire {
-    io: Io,
+    transport: Transport,
     read: ReadBuffer,
     large: bool,
     inbound: Frames,
@@ -27,9 +28,9 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(io: Io, link: Arc<Link>) -> Self {
+    pub(super) fn new(transport: Transport, link: Arc<Link>) -> Self {
         Self {
-            io,
+            transport,
             read: ReadBuffer::default(),
             large: false,
             inbound: Frames::default(),
@@ -40,21 +41,27 @@ impl Wire {
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let room = if self.large { READ_LARGE } else { READ };
-        let got = ready!(self.io.poll_read(cx, self.read.storage(room)))?;
+        let got = ready!(self.transport.poll_read(cx, self.read.storage(room)))?;
         self.large = got >= READ;
         Poll::Ready(self.link.handle_read(self.read.unread()).map(|()| got))
     }
 
+    /// Waits until something of `slices` is taken.
     fn poll_send(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         loop {
-            match self.io.write(slices) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.io.poll_writable(cx))?,
+            match self.transport.write(slices) {
+                Ok(Written { taken: taken @ 1.., .. }) => {
+                    // Under TLS, it may have left only later: to be in doubt about it errs on the safe side.
+                    self.follow(slices, taken);
+                    return Poll::Ready(Ok(taken));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.transport.poll_writable(cx))?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
-                Ok(sent) => {
-                    self.follow(slices, sent);
-                    return Poll::Ready(Ok(sent));
-                }
+                // What was taken before went first.
+                Ok(Written { taken: 0, .. }) => {}
             }
         }
     }
@@ -110,12 +117,22 @@ impl AsyncWrite for Wire {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let wire = self.get_mut();
+        while wire.transport.unsent() > 0 {
+            match wire.transport.write(&[]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(wire.transport.poll_writable(cx))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => drop(written?),
+            }
+        }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.shutdown_write();
+        self.get_mut().transport.shutdown_write();
         Poll::Ready(Ok(()))
     }
 }
