@@ -23,7 +23,7 @@ pub(crate) use headers::{AnswerHeaders, header_rules};
 pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_valid};
 pub(crate) use kind::Kinds;
 pub(crate) use log::{AccessLogs, FORMATS};
-pub(crate) use net::{Binds, Cidrs};
+pub(crate) use net::{Binds, Cidrs, PeerAddress};
 pub(crate) use number::{Count, Flag, OrWord};
 pub(crate) use path::{Directory, InDirectory, Runnable};
 pub(crate) use process::{Groups, Limited, Mask, Seconds, Users};

@@ -73,6 +73,7 @@ fn around(path: &str, line: &str) -> String {
         ("app.shop", "entry") => {}
         ("app.shop", "command") => {}
         ("app.shop", "health") => text.push_str("command = [\"node\", \"server.js\"]\n"),
+        ("app.shop", "address") => text.push_str("entry = \"public\"\n"),
         _ => text.push_str("entry = \"shop:app\"\n"),
     }
     if section == "app.shop" {
