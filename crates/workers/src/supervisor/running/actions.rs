@@ -47,7 +47,7 @@ impl Running {
                         }
                         self.signal(id, signal);
                     }
-                    StopSignal::Kill => self.signal(id, signal),
+                    StopSignal::Finish | StopSignal::Kill => self.signal(id, signal),
                 }
             }
             Action::Restart { id, number, reason, wait } => {
