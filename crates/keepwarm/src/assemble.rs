@@ -25,7 +25,8 @@ use crate::{fastcgi, language};
 /// # Errors
 /// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
-    config.apps.iter().map(spec).collect()
+    // What runs already is not started.
+    config.apps.iter().filter(|app| app.address.is_none()).map(spec).collect()
 }
 
 /// How the workers of one app are run.
@@ -55,6 +56,7 @@ pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
+        ends_at_quit: fastcgi::has_processes_of_its_own(app),
         preload: app.preload,
         workers: processes(app),
         boot_timeout: app.boot_timeout,
@@ -216,6 +218,7 @@ pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
         protocol: Protocol::Http,
         concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
         health: app.health.clone(),
+        address: None,
     })
 }
 
