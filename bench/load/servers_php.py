@@ -81,6 +81,8 @@ def classic(processes, script):
         file = folder / "keepwarm.toml"
         file.write_text(
             f'[server]\nthreads = 1\n\n[listen.public]\nbind = "127.0.0.1:{port}"\n\n'
+            # Without `try_files`: nginx is not asked to look for files either.
+            f'[[listen.public.route]]\napp = "php"\n\n'
             f'[app.php]\nkind = "fastcgi"\nentry = "{script}"\ndirectory = "{APPS}"\nworkers = {processes}\n'
             f'interpreter = "{newest("php-fpm")}"\noptions = ["-d", "opcache.enable=1"]\n'
         )

@@ -5,6 +5,7 @@
 
 pub mod admin;
 mod binary;
+pub mod classic;
 mod client;
 pub mod content;
 pub mod load;

@@ -267,7 +267,9 @@ impl Server {
 
     #[track_caller]
     fn wait_for_address(&mut self) {
-        let Some(line) = self.find_line(0, START, |line| local_port(line).is_some()) else {
+        let Some(line) =
+            self.find_line(0, START, |line| line.contains("listening on") && local_port(line).is_some())
+        else {
             panic!("it does not say where it listens\n---- log\n{}", self.log());
         };
         let port = local_port(&line).expect("found above");

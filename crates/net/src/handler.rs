@@ -55,6 +55,10 @@ pub struct Request {
     pub may_hand_files: bool,
     /// The file it named.
     pub handed: Option<Box<crate::HandedFile>>,
+    /// The path and query that a CGI script named in place of its answer (RFC 3875 §6.2.2): the edge answers as if they had been asked for.
+    pub redirected: Option<Vec<u8>>,
+    /// What the client asked for, where it was such a path that was answered.
+    pub asked: Option<Box<(http::Method, Vec<u8>)>>,
     /// Set by whoever answers, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
     /// The pattern of its route, as configured; none before it has one.
@@ -143,6 +147,8 @@ impl Request {
             passing: Passing::default(),
             may_hand_files: false,
             handed: None,
+            redirected: None,
+            asked: None,
             target: None,
             route: None,
             meter: None,
@@ -165,6 +171,8 @@ impl Request {
         self.passing = Passing::default();
         self.may_hand_files = false;
         self.handed = None;
+        self.redirected = None;
+        self.asked = None;
         self.target = None;
         self.route = None;
         self.meter = None;
@@ -173,6 +181,20 @@ impl Request {
         self.times = None;
         self.call = None;
         self.reason = None;
+    }
+
+    /// Makes it a request for another path of the same site (see [`Request::redirected`]), which no route has been found for yet.
+    pub fn redirect(&mut self, local: &[u8]) {
+        let asked = || Box::new((self.head.method.clone(), self.head.target().to_vec()));
+        self.asked = Some(self.asked.take().unwrap_or_else(asked));
+        self.head.redirect(local);
+        self.normal_path = None;
+        self.mount = 0;
+        self.extra_fields.clear();
+        self.answer_edits = None;
+        self.passing = Passing::default();
+        self.may_hand_files = false;
+        self.handed = None;
     }
 
     /// The path that routes match and that is forwarded: RFC 3986 §6.2.2, `%2F` and `//` untouched.
