@@ -1,9 +1,8 @@
 //! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 15).
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use keepwarm_tests::marked::{Mark, files};
+use keepwarm_tests::marked::{Footprint, Mark};
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
@@ -29,45 +28,6 @@ start_retries = 1000
 env = { COUNT_FILE = "@DIR@/count" }
 "#;
 
-/// Everything that could grow.
-#[derive(Debug, PartialEq, Eq)]
-struct Count {
-    /// By what they lead to, numbers left out.
-    descriptors: BTreeMap<String, usize>,
-    threads: usize,
-    processes: usize,
-    files: Vec<String>,
-}
-
-fn count(server: &Server, mark: &Mark) -> Count {
-    let mut descriptors = BTreeMap::new();
-    for entry in std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("descriptors").flatten() {
-        let to = std::fs::read_link(entry.path()).unwrap_or_default().to_string_lossy().into_owned();
-        let kind = to.split(['[', ':']).next().unwrap_or_default().to_owned();
-        *descriptors.entry(kind).or_default() += 1;
-    }
-    Count {
-        descriptors,
-        threads: std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads").count(),
-        processes: mark.processes().len(),
-        files: files(server.folder()),
-    }
-}
-
-/// Waits until what there is, is this, and stays so for a moment: a count in between two steps is none.
-#[track_caller]
-fn settle(server: &Server, mark: &Mark, wanted: &Count) {
-    let deadline = Instant::now() + LONG;
-    loop {
-        let now = count(server, mark);
-        if now == *wanted {
-            return;
-        }
-        assert!(Instant::now() < deadline, "before {wanted:#?}\nafter {now:#?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn nothing_is_left_behind_by_workers_that_come_and_go() {
     let recycles: usize =
@@ -83,7 +43,7 @@ fn nothing_is_left_behind_by_workers_that_come_and_go() {
     // Once through everything, so that what is made at first use and kept has been made.
     reload(&server);
     kill_one(&server);
-    let before = count(&server, &mark);
+    let before = Footprint::of(&server, &mark);
     assert_eq!(before.processes, WORKERS + 2, "Keepwarm, its guardian and the workers");
     let mut gone = 0;
     while gone < recycles {
@@ -92,7 +52,7 @@ fn nothing_is_left_behind_by_workers_that_come_and_go() {
         gone += WORKERS + 1;
         assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
     }
-    settle(&server, &mark, &before);
+    before.wait_for(&server, &mark, LONG);
 }
 
 /// How often this stands in the log.

@@ -159,6 +159,22 @@ pub fn several(client: &mut Client, all: Vec<Asked>) -> (Vec<Seen>, bool) {
     (seen, goes_on)
 }
 
+/// Sends a request on each of these connections, and then reads their answers, the last first.
+pub fn across(clients: &mut [Client], all: Vec<Asked>) -> Vec<(Seen, bool)> {
+    let sent: Vec<bool> = clients
+        .iter_mut()
+        .zip(&all)
+        .map(|(client, asked)| client.try_send(&asked.bytes(false)).is_ok())
+        .collect();
+    let mut seen: Vec<(Seen, bool)> = Vec::new();
+    for ((client, asked), sent) in clients.iter_mut().zip(all).zip(sent).rev() {
+        let (outcome, goes_on) = if sent { answer(client, &asked) } else { (Outcome::Nothing, false) };
+        seen.push((asked.became(outcome), goes_on));
+    }
+    seen.reverse();
+    seen
+}
+
 /// Sends a request, or the beginning of one, and goes; sometimes with a part of its answer.
 pub fn leave(mut client: Client, asked: Asked, random: &mut Random) -> Seen {
     let bytes = asked.bytes(false);

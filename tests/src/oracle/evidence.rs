@@ -45,8 +45,8 @@ pub struct Rules {
     pub lost: &'static [&'static str],
     /// Its application failed in the middle of the answer.
     pub failed: &'static [&'static str],
-    /// A request of an idempotent method may be given again, too: its server may have closed an idle connection.
-    pub idempotent_again: bool,
+    /// Whether a record says that a request which may have been begun was given to a worker once more.
+    pub given_again: fn(&str) -> bool,
 }
 
 impl Rules {
@@ -54,7 +54,19 @@ impl Rules {
     pub const WIRE: Self = Self {
         lost: &["worker_died", "worker_timed_out", "worker_memory"],
         failed: &["app_error"],
-        idempotent_again: false,
+        given_again: |record| {
+            record.contains("given to another worker") && record.contains("its worker died")
+        },
+    };
+
+    /// Of an application that is a server by itself, or runs behind one (HTTP, FastCGI).
+    pub const SERVER: Self = Self {
+        lost: &["worker_died", "closed_unanswered", "truncated"],
+        failed: &["truncated"],
+        given_again: |record| {
+            record.contains("given to a worker once more")
+                && ["closed_unanswered", "closed_idle", "worker_died"].iter().any(|why| record.contains(why))
+        },
     };
 }
 
@@ -196,10 +208,7 @@ impl Evidence {
     /// How often the log says that it was given to another worker because its own had died.
     fn given_again(&self, seen: &Seen) -> usize {
         let records = self.access(seen).and_then(|access| self.records.get(&access.id));
-        let again = |record: &&String| {
-            record.contains("given to another worker") && record.contains("its worker died")
-        };
-        records.map_or(0, |records| records.iter().filter(again).count())
+        records.map_or(0, |records| records.iter().filter(|record| (self.rules.given_again)(record)).count())
     }
 
     fn summary(&self) -> String {

@@ -7,6 +7,6 @@ mod asked;
 mod evidence;
 mod random;
 
-pub use asked::{Asked, Expected, Outcome, Seen, Sending, crc32, leave, one, several};
+pub use asked::{Asked, Expected, Outcome, Seen, Sending, across, crc32, leave, one, several};
 pub use evidence::{Evidence, Rules, Verdict};
 pub use random::Random;
