@@ -220,6 +220,7 @@ impl<C: Codec> Client<C> {
                 Ok(_) | Err(_) => self.stop_writing(),
             }
         }
+        self.io.forget_writable();
         Poll::Ready(())
     }
 

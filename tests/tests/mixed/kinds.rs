@@ -21,7 +21,7 @@ pub(crate) struct Kind {
     pub(crate) late_is_cut: bool,
     /// It reads forms with files.
     pub(crate) forms: bool,
-    /// Descriptors towards its workers that may come to be, and stay.
+    /// Connections to its workers that stay open.
     pub(crate) kept_connections: usize,
 }
 
@@ -59,7 +59,7 @@ fn on_the_wire(name: &'static str, process: &'static str, processes: usize, keys
         exit: Exit::Replaced,
         late_is_cut: true,
         forms: false,
-        kept_connections: processes,
+        kept_connections: 0,
     }
 }
 

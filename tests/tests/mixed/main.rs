@@ -199,7 +199,7 @@ impl Left {
 
     fn more_in(&self, now: &Self, kind: &Kind) -> BTreeMap<String, usize> {
         let allowed = |what: &String| {
-            // Connections to servers are kept for the next request; a wire that was full once is watched for room from then on.
+            // Connections to servers are kept for the next request.
             let kept = if what.ends_with(": socket") { kind.kept_connections } else { 0 };
             self.0.get(what).copied().unwrap_or_default() + kept
         };
