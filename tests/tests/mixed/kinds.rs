@@ -27,8 +27,6 @@ pub(crate) struct Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It is answered 500, and the process ends as it would by itself: another start has to be waited for.
-    Fails,
     /// It is answered 500, and the process goes when its replacement is there.
     Replaced,
     /// It is answered with what had been printed.
@@ -69,7 +67,7 @@ fn python(name: &'static str, processes: usize, keys: &str) -> Kind {
 
 /// One worker: it is given requests ahead.
 pub(crate) fn wsgi() -> Kind {
-    Kind { exit: Exit::Fails, ..python("wsgi", 1, "entry = \"trouble_app:application\"") }
+    python("wsgi", 1, "entry = \"trouble_app:application\"")
 }
 
 pub(crate) fn wsgi_with_threads() -> Kind {
@@ -81,7 +79,7 @@ pub(crate) fn asgi() -> Kind {
 }
 
 pub(crate) fn rack() -> Kind {
-    Kind { exit: Exit::Fails, forms: true, ..on_the_wire("rack", "trouble.ru", 1, "entry = \"trouble.ru\"") }
+    Kind { forms: true, ..on_the_wire("rack", "trouble.ru", 1, "entry = \"trouble.ru\"") }
 }
 
 pub(crate) fn rack_with_threads() -> Kind {

@@ -122,7 +122,7 @@ impl<'a> Row<'a> {
         let part = format!("{name};").repeat(PART / (name.len() + 1));
         let answer = match deed {
             "raise" => return Expected::Answer(500, Vec::new()),
-            "exit" if matches!(self.kind.exit, Exit::Fails | Exit::Replaced) => {
+            "exit" if self.kind.exit == Exit::Replaced => {
                 return Expected::Answer(500, Vec::new());
             }
             "late" if self.kind.late_is_cut => return Expected::Cut,
@@ -141,12 +141,12 @@ impl<'a> Row<'a> {
     fn deed(&mut self) -> &'static str {
         if self.random.below(1_000_000) < self.deaths {
             return match self.kind.exit {
-                Exit::Fails | Exit::Lost => self.random.one_of(&["die", "exit"]),
+                Exit::Lost => self.random.one_of(&["die", "exit"]),
                 _ => "die",
             };
         }
         match self.random.below(1000) {
-            0..3 if self.deaths > 0 && matches!(self.kind.exit, Exit::Replaced | Exit::Answered) => "exit",
+            0..3 if self.deaths > 0 && self.kind.exit != Exit::Lost => "exit",
             0..60 => "raise",
             60..100 => "late",
             100..220 => "stream",
