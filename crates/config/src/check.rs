@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::checker::Checker;
 use crate::model::{Action, Admin, App, AppKind, Config, Listen, PathPattern, Program, Route, Upstream};
-use crate::raw::{Span, Table};
+use crate::raw::{Span, Table, Value};
 use crate::report::Problem;
 use crate::sections::{ListenDraft, Root, RouteDraft, UpstreamDraft};
 
@@ -14,7 +14,7 @@ mod names;
 /// The configuration, good only if `cx` has no problem afterwards. `file` is what to name when something is missing.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
     let Root { server, admin, listens, apps, upstreams, rate_limits, .. } = root;
-    check_something_listens(table, file, &upstreams, cx);
+    check_something_listens(table, file, cx);
     addresses::check(&listens, admin.as_ref(), &upstreams, cx);
     names::check_variables(&upstreams, cx);
     let known = Known {
@@ -44,13 +44,13 @@ struct Known {
 }
 
 /// A listener, or a door.
-fn check_something_listens(
-    table: &Table,
-    file: Option<&str>,
-    upstreams: &[UpstreamDraft],
-    cx: &mut Checker<'_>,
-) {
-    if table.entry("listen").is_some() || upstreams.iter().any(|draft| !draft.bind.is_empty()) {
+fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'_>) {
+    let upstreams = match table.entry("upstream").map(|entry| &entry.value.value) {
+        Some(Value::Table(upstreams)) => upstreams.entries.as_slice(),
+        _ => &[],
+    };
+    let is_door = |value: &Value| matches!(value, Value::Table(upstream) if upstream.entry("bind").is_some());
+    if table.entry("listen").is_some() || upstreams.iter().any(|upstream| is_door(&upstream.value.value)) {
         return;
     }
     let mut problem = Problem::new("nothing listens: there is no [listen.NAME]")

@@ -59,6 +59,7 @@ pub(crate) fn nearest_elsewhere(word: &str) -> Option<(&'static str, String)> {
     match homes.as_slice() {
         [one] => Some((key, one.clone())),
         [one, two] => Some((key, format!("{one} or {two}"))),
+        [one, two, three] => Some((key, format!("{one}, {two} or {three}"))),
         _ => None,
     }
 }
@@ -225,6 +226,11 @@ mod tests {
             ["app.workers", "app.shop.workers", "workers", "KEEPWARM_APP__SHOP__WORKERS", " workers "]
         {
             assert_eq!(explain(asked).as_deref(), Ok(wanted.as_str()), "{asked}");
+        }
+        let wanted_of_pool = explain("upstream.NAME.pool.max").unwrap();
+        for asked in ["upstream.pool.max", "upstream.search.pool.max", "KEEPWARM_UPSTREAM__SEARCH__POOL__MAX"]
+        {
+            assert_eq!(explain(asked).as_deref(), Ok(wanted_of_pool.as_str()), "{asked}");
         }
         assert!(wanted.contains("workers = 4") && wanted.contains("KEEPWARM_APP__NAME__WORKERS"), "{wanted}");
     }

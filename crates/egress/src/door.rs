@@ -14,7 +14,13 @@ use crate::{Upstream, guard};
 /// The handler of a local address that stands for an upstream: the app calls it in place of the service.
 #[derive(Debug)]
 pub struct Door {
-    upstream: ArcSwap<Upstream>,
+    leads: ArcSwap<Leads>,
+}
+
+/// Where a door leads, and for whom.
+#[derive(Debug)]
+struct Leads {
+    upstream: Arc<Upstream>,
     /// Names it goes by; `None`: any.
     names: Option<Vec<String>>,
 }
@@ -23,21 +29,22 @@ impl Door {
     /// A door to `upstream`. `names`: those it goes by beside loopback's and its own address; `None`: it is public on purpose, and any name will do.
     #[must_use]
     pub fn new(upstream: Arc<Upstream>, names: Option<Vec<String>>) -> Self {
-        Self { upstream: ArcSwap::new(upstream), names }
+        Self { leads: ArcSwap::from_pointee(Leads { upstream, names }) }
     }
 
-    /// Leads to another upstream from the next call on. Calls under way end where they began.
-    pub fn replace(&self, upstream: Arc<Upstream>) {
-        self.upstream.store(upstream);
+    /// Leads to another upstream, under other names, from the next call on. Calls under way end where they began.
+    pub fn replace(&self, upstream: Arc<Upstream>, names: Option<Vec<String>>) {
+        self.leads.store(Arc::new(Leads { upstream, names }));
     }
 }
 
 impl Handler for Door {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        let upstream = self.upstream.load_full();
-        if refused(exchange, self.names.as_deref()) {
+        let leads = self.leads.load();
+        if refused(exchange, leads.names.as_deref()) {
             return Box::pin(std::future::ready(()));
         }
+        let upstream = Arc::clone(&leads.upstream);
         Box::pin(async move {
             let settings = upstream.settings();
             let host = settings.host.as_deref();
@@ -106,14 +113,13 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
 #[derive(Debug)]
 pub struct UpstreamRoute {
     upstream: Arc<Upstream>,
-    host: Option<String>,
 }
 
 impl UpstreamRoute {
-    /// A route to `upstream`; `host` goes as `Host` in place of the client's.
+    /// A route to `upstream`.
     #[must_use]
-    pub fn new(upstream: Arc<Upstream>, host: Option<String>) -> Self {
-        Self { upstream, host }
+    pub fn new(upstream: Arc<Upstream>) -> Self {
+        Self { upstream }
     }
 }
 
@@ -121,7 +127,7 @@ impl Handler for UpstreamRoute {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         Box::pin(async move {
             let settings = self.upstream.settings();
-            let host = self.host.as_deref().or(settings.host.as_deref());
+            let host = settings.host.as_deref();
             let manner = Manner {
                 host: host.map_or(HostOf::Client, |host| HostOf::Fixed(host.as_bytes())),
                 routed: true,

@@ -1,6 +1,7 @@
 //! The back door: an application calls a door on this machine, and its call goes on over a connection that is kept, shared by all workers and threads, to the
 //! service behind it.
 
+mod discovery;
 mod door;
 mod endpoints;
 mod forward;
@@ -14,6 +15,7 @@ mod upstream;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
+pub use discovery::{Discovery, DiscoveryStatus, LookupFailure, Names};
 pub use door::{Door, UpstreamRoute};
 pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
 pub use origin::Origin;

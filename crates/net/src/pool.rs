@@ -179,18 +179,16 @@ impl<C: Codec> Pool<C> {
         let now = Instant::now();
         loop {
             let mut inner = self.lock();
-            let keep_alive = inner.keep_alive;
-            let settings = inner.settings;
-            let shelf = inner.shelves.get_mut(endpoint)?;
-            let mut idle = shelf.take(thread_index())?;
+            let Inner { settings, shelves, keep_alive, .. } = &mut *inner;
+            let shelf = shelves.get_mut(endpoint)?;
+            // What has been idle for too long stays: another request may have it, and else it shows when it is closed.
+            let mut idle = shelf.take(thread_index(), |idle| {
+                let idled = now.saturating_duration_since(idle.since);
+                keep_alive.may_use(idled, need == Need::Any, now.into_std())
+            })?;
             let idled = now.saturating_duration_since(idle.since);
-            let usable =
-                settings.allows(&idle.client, now) && keep_alive.may_use(idled, true, now.into_std());
-            if usable && need == Need::Fresh && !keep_alive.may_use(idled, false, now.into_std()) {
-                // The others are older still. A request that can be repeated may have it.
-                shelf.put_back(idle);
-                return None;
-            }
+            let usable = settings.allows(&idle.client, now);
+            keep_alive.handle_use(idled, now.into_std());
             drop(inner);
             let state = idle.client.look();
             if usable && state == Idleness::Quiet {
@@ -224,8 +222,8 @@ impl<C: Codec> Pool<C> {
             shelf.open += 1;
             return Poll::Ready(None);
         }
-        if need != Need::Any && shelf.close_oldest() {
-            // It may not use one that lies there: that makes room.
+        if shelf.close_oldest() {
+            // It may not use what lies there: that makes room.
             return Poll::Ready(None);
         }
         shelf.wait(cx.waker());
@@ -248,22 +246,25 @@ impl<C: Codec> Pool<C> {
         self.lock().shelves.get(endpoint).map_or((0, 0), |shelf| (shelf.idle.len(), shelf.open))
     }
 
-    /// How long a connection may lie idle, as far as that is known.
+    /// How long a connection may lie idle and be used, as far as that is known.
     pub fn idle_limit(&self) -> Option<Duration> {
-        self.lock().keep_alive.limit(Instant::now().into_std())
+        self.lock().keep_alive.limit()
     }
 
     fn lease(self: &Arc<Self>, endpoint: &Endpoint, client: Client<C>, idle: Option<Duration>) -> Lease<C> {
         Lease { client: Some(client), pool: Arc::clone(self), endpoint: endpoint.clone(), idle }
     }
 
-    /// Takes a connection back.
-    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Client<C>) {
+    /// Takes a connection back that had been idle before its use, or was new.
+    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Client<C>, idle: Option<Duration>) {
         let (now, thread) = (Instant::now(), thread_index());
         client.rest();
         let mut inner = self.lock();
         let stated = client.codec().keep_alive_timeout().map(Duration::from_secs);
         inner.keep_alive.handle_stated(stated);
+        if let Some(idle) = idle {
+            inner.keep_alive.handle_success(idle, now.into_std());
+        }
         let (settings, waker) = (inner.settings, inner.watcher(thread));
         // Registers the watcher, without waking it. What is not quiet now was closed with the answer, and teaches nothing.
         let mut cx = Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
@@ -330,7 +331,7 @@ impl<C: Codec> Lease<C> {
     /// The use is over: the connection is kept if it can be.
     pub fn finish(mut self) {
         if let Some(client) = self.client.take_if(|client| client.is_reusable()) {
-            self.pool.put_back(&self.endpoint, client);
+            self.pool.put_back(&self.endpoint, client, self.idle);
         }
     }
 

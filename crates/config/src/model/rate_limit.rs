@@ -11,7 +11,7 @@ pub struct RateLimit {
     pub requests: u32,
     /// A second, a minute or an hour.
     pub period: Duration,
-    /// Requests that may come at once; at least 1.
+    /// Requests that may come at once; from 1 to [`RateLimit::MOST_AT_ONCE`].
     pub burst: u32,
     /// What is counted apart.
     pub key: RateKey,
@@ -61,6 +61,9 @@ pub enum OnStoreFailure {
 }
 
 impl RateLimit {
+    /// The largest burst: what a counter of microseconds holds exactly for the slowest rate.
+    pub const MOST_AT_ONCE: u32 = 65_536;
+
     /// A limit with every other default.
     pub fn new(name: String, requests: u32, period: Duration) -> RateLimit {
         RateLimit {
@@ -78,6 +81,6 @@ impl RateLimit {
     /// What one second allows, at least 1.
     pub fn default_burst(requests: u32, period: Duration) -> u32 {
         let seconds = u32::try_from(period.as_secs().max(1)).unwrap_or(u32::MAX);
-        (requests / seconds).max(1)
+        (requests / seconds).clamp(1, RateLimit::MOST_AT_ONCE)
     }
 }

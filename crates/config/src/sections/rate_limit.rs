@@ -78,9 +78,10 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
             wrong: "burst = 0",
             reload: Reload::Live,
             since: "0.3.0",
-            value: &Set(Count { min: 1, max: 1_000_000 }, |draft: &mut RateLimitDraft, burst| {
-                draft.limit.burst = burst
-            }),
+            value: &Set(
+                Count { min: 1, max: RateLimit::MOST_AT_ONCE },
+                |draft: &mut RateLimitDraft, burst| draft.limit.burst = burst,
+            ),
         },
         Key {
             name: "key",
@@ -123,7 +124,7 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
             long: "",
             default: Preset::Value("\"50ms\""),
             right: "store_timeout = \"20ms\"",
-            wrong: "store_timeout = 50",
+            wrong: "store_timeout = \"2m\"",
             reload: Reload::Live,
             since: "0.3.0",
             value: &Set(

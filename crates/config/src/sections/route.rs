@@ -282,7 +282,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
             name: "max_body",
             brief: "Size of a request body; more is answered with 413",
             long: "A declared length above it is refused at once, without `100 Continue`.",
-            default: Preset::Words("`limits.body` of the listener"),
+            default: Preset::Words("`limits.body` of the listener; none on the way to an upstream"),
             right: "max_body = \"200MiB\"",
             wrong: "max_body = \"200mb\"",
             reload: Reload::Live,

@@ -77,6 +77,9 @@ impl UpstreamDraft {
     /// TLS as the URLs want it, and whom its certificate has to be for.
     fn settle_tls(&mut self, table: &Table, cx: &mut Checker<'_>) {
         let Some(tls) = self.origins().next().map(|origin| origin.tls) else { return };
+        if self.origins().any(|origin| origin.tls != tls) {
+            return;
+        }
         if !tls {
             self.refuse_tls_keys(table, cx);
             return;

@@ -113,6 +113,10 @@ fn origin(text: &str) -> Result<Origin, Fault> {
         other => return Err(unknown_scheme(other, authority)),
     };
     let scheme = if tls { "https" } else { "http" };
+    if authority.parse::<Ipv6Addr>().is_ok() {
+        let fault = Fault::new(format!("is `{text}`: an IPv6 address stands in brackets"));
+        return Err(fault.help(format!("write \"{scheme}://[{authority}]\"")));
+    }
     if !matches!(tail, "" | "/") {
         let fault = Fault::new(format!(
             "is `{text}`: an upstream is a whole origin, and calls bring their own paths"

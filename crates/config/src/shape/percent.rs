@@ -36,7 +36,7 @@ impl Shape for Percent {
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
         let out_of_bounds = |value: u32| !(self.min..=self.max).contains(&value);
         if let Value::Integer(_) | Value::Float = directive.value {
-            let meant = thousandths(cx.texts.slice(directive.span)).map(as_percent);
+            let meant = as_percent(cx.texts.slice(directive.span));
             let problem = cx.wrong(directive.span, "is no share in per cent");
             cx.push(match meant.filter(|value| !out_of_bounds(*value)) {
                 Some(meant) => problem.help(format!("write \"{meant}%\"")),
@@ -54,7 +54,7 @@ impl Shape for Percent {
             Some(_) => cx.wrong(directive.span, "is too small"),
             None => {
                 let problem = cx.wrong(directive.span, &format!("is {quoted}"));
-                let meant = thousandths(&text.text).map(as_percent).filter(|value| !out_of_bounds(*value));
+                let meant = as_percent(&text.text).filter(|value| !out_of_bounds(*value));
                 match meant.filter(|_| !text.secret) {
                     Some(meant) => problem.help(format!("write \"{meant}%\"")),
                     None => problem,
@@ -67,8 +67,12 @@ impl Shape for Percent {
 }
 
 /// What a bare number was meant as: `0.2` and `20` are both a fifth.
-fn as_percent(thousandths: u32) -> u32 {
-    if thousandths <= 1000 { thousandths / 10 } else { thousandths / 1000 }
+fn as_percent(text: &str) -> Option<u32> {
+    let value = thousandths(text)?;
+    match text.contains('.') {
+        true => value.is_multiple_of(10).then_some(value / 10),
+        false => Some(value / 1000),
+    }
 }
 
 /// A number with up to three decimals within bounds, in thousandths.
@@ -162,6 +166,11 @@ impl Shape for HedgeTime {
         match &directive.value {
             Value::Text(text) if text.text.starts_with('p') => {
                 settle(percentile(&text.text), text, directive, cx).map(HedgeAfter::Permille)
+            }
+            Value::Integer(number) => {
+                let problem = cx.wrong(directive.span, "has no unit").help(format!("write \"{number}ms\""));
+                cx.push(problem);
+                None
             }
             _ => DELAY.read(directive, cx).map(HedgeAfter::Delay),
         }

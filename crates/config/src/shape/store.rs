@@ -40,7 +40,7 @@ fn store(text: &str) -> Result<RateStore, Fault> {
         }
         scheme => {
             let fault = Fault::new(format!("has the scheme `{scheme}`, which is none of a store"));
-            return Err(fault.help("write redis:// in front of it"));
+            return Err(fault.help("write redis:// in its place"));
         }
     }
     let rest = rest.strip_suffix('/').unwrap_or(rest);

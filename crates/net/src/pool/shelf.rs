@@ -36,18 +36,12 @@ impl<C> Default for Shelf<C> {
 }
 
 impl<C> Shelf<C> {
-    /// The newest of this thread, else the newest of another.
-    pub(super) fn take(&mut self, thread: usize) -> Option<Idle<C>> {
-        match self.idle.iter().rposition(|idle| idle.thread == thread) {
-            Some(at) => Some(self.idle.remove(at)),
-            None => self.idle.pop(),
-        }
-    }
-
-    /// Undoes a take: the order is by age.
-    pub(super) fn put_back(&mut self, idle: Idle<C>) {
-        let at = self.idle.partition_point(|other| other.since <= idle.since);
-        self.idle.insert(at, idle);
+    /// The newest of this thread, else the newest of another; older ones than one that will not do will not either.
+    pub(super) fn take(&mut self, thread: usize, will_do: impl Fn(&Idle<C>) -> bool) -> Option<Idle<C>> {
+        let newest_here = self.idle.iter().rposition(|idle| idle.thread == thread);
+        let newest = self.idle.len().checked_sub(1);
+        let at = newest_here.into_iter().chain(newest).find(|at| self.idle.get(*at).is_some_and(&will_do))?;
+        Some(self.idle.remove(at))
     }
 
     /// Keeps a connection; gives the one that is to be closed for it, if there are `most` already.

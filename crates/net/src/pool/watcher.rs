@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
@@ -79,8 +80,7 @@ impl<C: Codec> Inner<C> {
     /// Closes what is over, has `cx` woken by what is not, and says when to look again.
     fn sweep(&mut self, thread: usize, cx: &mut Context<'_>) -> Option<Instant> {
         let now = Instant::now();
-        let known = self.keep_alive.limit(now.into_std());
-        let limit = known.map_or(self.settings.idle_timeout, |known| known.min(self.settings.idle_timeout));
+        let limit = self.settings.idle_timeout.min(self.keep_alive.keeps().unwrap_or(Duration::MAX));
         let mut next: Option<Instant> = None;
         for shelf in self.shelves.values_mut() {
             let before = shelf.idle.len();
@@ -90,13 +90,14 @@ impl<C: Codec> Inner<C> {
                     return true;
                 }
                 let idled = now.saturating_duration_since(idle.since);
-                if idled >= limit {
-                    return false;
-                }
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
                     if noise == Idleness::Closed {
                         keep_alive.handle_close(idled, now.into_std());
                     }
+                    return false;
+                }
+                if idled >= limit {
+                    keep_alive.handle_kept(idled, now.into_std());
                     return false;
                 }
                 next = next.into_iter().chain(idle.since.checked_add(limit)).min();

@@ -98,7 +98,7 @@ pub enum HedgeAfter {
 
 impl Default for Hedge {
     fn default() -> Self {
-        Self { after: HedgeAfter::Permille(950), budget_percent: 10 }
+        Self { after: HedgeAfter::Permille(950), budget_percent: 5 }
     }
 }
 
@@ -130,7 +130,7 @@ impl Default for Breaker {
             min_requests: 20,
             open: Duration::from_secs(1),
             max_open: Duration::from_secs(30),
-            probes: 1,
+            probes: 3,
         }
     }
 }
@@ -166,7 +166,7 @@ impl Default for Outlier {
             deviation_permille: Some(1900),
             ejection: Duration::from_secs(30),
             max_ejection: Duration::from_secs(300),
-            max_ejected_percent: 50,
+            max_ejected_percent: 33,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::shape::{HASH_KEY, OrTable, ParsedList, RESOLVER, SRV_NAME, TableOf, T
 pub(super) const BALANCE: OrTable<Words<Policy>, BalanceDraft> = OrTable {
     plain: POLICIES,
     of_plain: |policy, directive, cx| {
-        let draft = BalanceDraft { policy, hash: None };
+        let draft = BalanceDraft { policy: Some(policy), hash: None };
         check(&draft, &Table::default(), directive, cx).then_some(draft)
     },
     table: TableOf { section: &BALANCE_TABLE, check },
@@ -21,13 +21,12 @@ pub(super) const BALANCE: OrTable<Words<Policy>, BalanceDraft> = OrTable {
 /// As it was read.
 #[derive(Default)]
 pub(super) struct BalanceDraft {
-    policy: Policy,
+    policy: Option<Policy>,
     hash: Option<HashKey>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Policy {
-    #[default]
     LeastRequest,
     RoundRobin,
     RingHash,
@@ -45,9 +44,9 @@ impl BalanceDraft {
     /// After the check: a hash has its key.
     pub(super) fn settle(self) -> Balance {
         match (self.policy, self.hash) {
-            (Policy::RoundRobin, _) => Balance::RoundRobin,
-            (Policy::RingHash, Some(key)) => Balance::RingHash(key),
-            (Policy::Maglev, Some(key)) => Balance::Maglev(key),
+            (Some(Policy::RoundRobin), _) => Balance::RoundRobin,
+            (Some(Policy::RingHash), Some(key)) => Balance::RingHash(key),
+            (Some(Policy::Maglev), Some(key)) => Balance::Maglev(key),
             _ => Balance::LeastRequest,
         }
     }
@@ -55,8 +54,18 @@ impl BalanceDraft {
 
 fn check(draft: &BalanceDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
     let name = cx.name();
-    let hashes = matches!(draft.policy, Policy::RingHash | Policy::Maglev);
-    let word = POLICIES.0.iter().find(|(_, policy)| *policy == draft.policy).map_or("", |(word, _)| word);
+    let Some(policy) = draft.policy else {
+        // One that could not be read has been complained of.
+        if table.entry("by").is_none() {
+            let problem = cx
+                .problem(directive.span, format!("`{name}` does not say how an endpoint is chosen"))
+                .expected("`by`, for example by = \"maglev\"");
+            cx.push(problem);
+        }
+        return false;
+    };
+    let hashes = matches!(policy, Policy::RingHash | Policy::Maglev);
+    let word = POLICIES.0.iter().find(|(_, known)| *known == policy).map_or("", |(word, _)| word);
     match (hashes, table.entry("hash")) {
         (true, None) => {
             let problem = cx
@@ -85,12 +94,12 @@ static BALANCE_TABLE: Section<BalanceDraft> = Section {
             name: "by",
             brief: "How an endpoint is chosen: one of the words of `balance`",
             long: "",
-            default: Preset::Value("\"least_request\""),
+            default: Preset::Required,
             right: "by = \"maglev\"",
             wrong: "by = \"maglve\"",
             reload: Reload::Live,
             since: "0.3.0",
-            value: &Set(POLICIES, |draft: &mut BalanceDraft, policy| draft.policy = policy),
+            value: &Set(POLICIES, |draft: &mut BalanceDraft, policy| draft.policy = Some(policy)),
         },
         Key {
             name: "hash",

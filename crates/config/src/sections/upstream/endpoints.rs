@@ -3,7 +3,7 @@ use crate::checker::Checker;
 use crate::json::Json;
 use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set, Shape};
 use crate::raw::{Directive, Value};
-use crate::shape::{Count, Origin, OriginUrl};
+use crate::shape::{Count, Origin, OriginUrl, looks_like_a_table};
 
 /// `endpoints`: URLs, or tables of URL, weight and priority.
 pub(super) struct Endpoints;
@@ -87,8 +87,8 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<EndpointDraft> {
         weight_span: None,
         priority_span: None,
     };
-    if matches!(&item.value, Value::Text(text) if !text.loose || !text.text.trim_start().starts_with('{')) {
-        endpoint.origin = OriginUrl.read(item, cx);
+    if matches!(item.value, Value::Text(_)) && !looks_like_a_table(item) {
+        endpoint.origin = url_alone(item, cx);
         return Some(endpoint);
     }
     let table = cx.table(item)?;
@@ -102,6 +102,15 @@ fn one(item: &Directive, cx: &mut Checker<'_>) -> Option<EndpointDraft> {
         cx.push(problem);
     }
     Some(endpoint)
+}
+
+/// A string is the `url` of a table with nothing else.
+fn url_alone(item: &Directive, cx: &mut Checker<'_>) -> Option<Origin> {
+    let key = ENDPOINT.keys.iter().find(|key| key.name == "url")?;
+    cx.enter(key.name, key.name, key.value.describe(), key.right);
+    let origin = OriginUrl.read(item, cx);
+    cx.leave();
+    origin
 }
 
 impl Describe for Endpoints {

@@ -10,14 +10,14 @@ use crate::shape::{Count, Flag, LocalPath, OrTable, Statuses, TableOf, Time};
 /// `health`: a path, `"tcp"`, or a table.
 pub(super) const HEALTH: OrTable<HealthWord, HealthDraft> = OrTable {
     plain: HealthWord,
-    of_plain: |path, _, _| Some(HealthDraft { tcp: path.is_none(), path, ..HealthDraft::default() }),
+    of_plain: |path, _, _| Some(HealthDraft { path, ..HealthDraft::default() }),
     table: TableOf { section: &HEALTH_TABLE, check },
 };
 
 /// As it was read.
 pub(super) struct HealthDraft {
+    /// `None`: only whether a connection can be made.
     path: Option<String>,
-    tcp: bool,
     statuses: Vec<StatusRange>,
     interval: Duration,
     timeout: Duration,
@@ -29,7 +29,6 @@ impl Default for HealthDraft {
     fn default() -> Self {
         Self {
             path: None,
-            tcp: false,
             statuses: vec![StatusRange { first: 200, last: 399 }],
             interval: Duration::from_secs(5),
             timeout: Duration::from_secs(2),
@@ -51,7 +50,9 @@ impl HealthDraft {
 fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
     let name = cx.name();
     let at = |key: &str| table.entry(key).map(|entry| entry.key_span);
-    let fault: (Span, String, &str, &str) = match (at("path"), at("tcp").filter(|_| draft.tcp), at("status"))
+    // One that could not be read has been complained of.
+    let tcp = table.entry("tcp").filter(|entry| !matches!(entry.value.value, Value::Flag(false)));
+    let fault: (Span, String, &str, &str) = match (at("path"), tcp.map(|entry| entry.key_span), at("status"))
     {
         (None, None, _) => (
             directive.span,
@@ -130,12 +131,12 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
             name: "tcp",
             brief: "Only whether a connection can be made",
             long: "",
-            default: Preset::Value("false"),
+            default: Preset::Words("`false`"),
             right: "tcp = true",
             wrong: "tcp = 80",
             reload: Reload::Live,
             since: "0.3.0",
-            value: &Set(Flag, |health: &mut HealthDraft, tcp| health.tcp = tcp),
+            value: &Set(Flag, |_: &mut HealthDraft, _| {}),
         },
         Key {
             name: "status",

@@ -9,11 +9,11 @@ use super::health::{HEALTH, HealthDraft};
 use super::limits::{POOL, TIMEOUTS, UPSTREAM_LIMITS};
 use super::resilience::{BREAKER, HEDGE, OUTLIER, RETRY_BUDGET, RETRY_ON};
 use crate::key::{Key, Preset, Reload, Section, Set, Sub};
-use crate::model::{Expect, TlsVersion, UpstreamProtocol};
+use crate::model::{Expect, TlsVersion};
 use crate::raw::Span;
 use crate::shape::{
-    AUTHORITY, AccessLogs, Binds, Count, Flag, NameOf, OrWord, Origin, Pem, PlacedUrl, SERVER_NAME, Time,
-    Words,
+    AUTHORITY, AccessLogs, Binds, Count, Flag, NameOf, OrWord, Origin, PROTOCOL, Pem, PlacedUrl, SERVER_NAME,
+    Time, Words,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -98,9 +98,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
             wrong: "protocol = \"h2c\"",
             reload: Reload::Live,
             since: "0.3.0",
-            value: &Set(Words(PROTOCOLS), |draft: &mut UpstreamDraft, protocol| {
-                draft.upstream.protocol = protocol
-            }),
+            value: &Set(PROTOCOL, |draft: &mut UpstreamDraft, protocol| draft.upstream.protocol = protocol),
         },
         Key {
             name: "ca",
@@ -381,9 +379,4 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
 };
 
 const EXPECT: &[(&str, Expect)] = &[("answer", Expect::Answer), ("forward", Expect::Forward)];
-const PROTOCOLS: &[(&str, UpstreamProtocol)] = &[
-    ("auto", UpstreamProtocol::Auto),
-    ("http1", UpstreamProtocol::Http1),
-    ("http2", UpstreamProtocol::Http2),
-];
 const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];

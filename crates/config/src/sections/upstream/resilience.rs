@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::checker::Checker;
 use crate::key::{Key, Preset, Reload, Section, Set};
 use crate::model::{Breaker, Hedge, HedgeAfter, Outlier, RetryBudget, RetryCause};
+use crate::raw::{Directive, Table};
 use crate::shape::{
     Count, Decimal, HEDGE_AFTER, HedgeTime, OrTable, OrWord, Percent, SomeWords, TableOf, Time, Words,
     unchecked,
@@ -84,8 +86,8 @@ static HEDGE_TABLE: Section<Hedge> = Section {
             name: "budget",
             brief: "Second attempts for each hundred calls",
             long: "An upstream that has become slow for all calls is not asked everything twice.",
-            default: Preset::Value("\"10%\""),
-            right: "budget = \"5%\"",
+            default: Preset::Value("\"5%\""),
+            right: "budget = \"10%\"",
             wrong: "budget = \"200%\"",
             reload: Reload::Live,
             since: "0.3.0",
@@ -97,34 +99,53 @@ static HEDGE_TABLE: Section<Hedge> = Section {
 };
 
 /// `breaker`
-pub(super) const BREAKER: OrWord<TableOf<Breaker>> = OrWord {
-    word: "off",
-    shape: TableOf {
-        section: &BREAKER_TABLE,
-        check: |breaker, table, directive, cx| {
-            let name = cx.name();
-            let (message, help) = if breaker.failures.is_none() && breaker.success_percent.is_none() {
-                (
-                    format!("nothing makes `{name}` open: `failures` and `success_rate` are both off"),
-                    Some("write breaker = \"off\""),
-                )
-            } else if breaker.max_open < breaker.open {
-                (format!("`{name}.max_open` is below `{name}.open`"), None)
-            } else {
-                return true;
-            };
-            let at = table.entry("max_open").or(table.entry("open")).filter(|_| help.is_none());
-            let problem = cx.problem(at.map_or(directive.span, |entry| entry.key_span), message);
-            let problem =
-                problem.expected("`failures` or `success_rate` to open it, and `max_open` at least `open`");
-            cx.push(match help {
-                Some(help) => problem.help(help),
-                None => problem,
-            });
-            false
-        },
-    },
-};
+pub(super) const BREAKER: OrWord<TableOf<Breaker>> =
+    OrWord { word: "off", shape: TableOf { section: &BREAKER_TABLE, check: check_breaker } };
+
+fn check_breaker(breaker: &Breaker, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
+    let name = cx.name();
+    if breaker.failures.is_none() && breaker.success_percent.is_none() {
+        let message = format!("nothing makes `{name}` open: `failures` and `success_rate` are both off");
+        let problem = cx.problem(directive.span, message).help("write breaker = \"off\"");
+        cx.push(problem);
+        return false;
+    }
+    let order = [("open", breaker.open), ("max_open", breaker.max_open)];
+    is_in_order(order, table, directive, cx)
+}
+
+fn check_outlier(outlier: &Outlier, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
+    let name = cx.name();
+    if outlier.failures.is_none() && outlier.deviation_permille.is_none() {
+        let message = format!(
+            "nothing makes an endpoint an outlier: `failures` and `deviation` of `{name}` are both off"
+        );
+        let problem = cx.problem(directive.span, message).help("write outlier = \"off\"");
+        cx.push(problem);
+        return false;
+    }
+    let order = [("ejection", outlier.ejection), ("max_ejection", outlier.max_ejection)];
+    is_in_order(order, table, directive, cx)
+}
+
+/// The first time is not above the last.
+fn is_in_order(
+    [(first, low), (last, high)]: [(&str, Duration); 2],
+    table: &Table,
+    directive: &Directive,
+    cx: &mut Checker<'_>,
+) -> bool {
+    if low <= high {
+        return true;
+    }
+    let name = cx.name();
+    let at = table.entry(last).or(table.entry(first)).map_or(directive.span, |entry| entry.key_span);
+    let problem = cx
+        .problem(at, format!("`{name}.{last}` is below `{name}.{first}`"))
+        .expected(format!("a `{last}` of at least `{first}`"));
+    cx.push(problem);
+    false
+}
 
 static BREAKER_TABLE: Section<Breaker> = Section {
     keys: &[
@@ -212,8 +233,8 @@ static BREAKER_TABLE: Section<Breaker> = Section {
             name: "probes",
             brief: "Calls that are tried after that time; it closes when all of them go well",
             long: "While they are under way further calls are refused still.",
-            default: Preset::Value("1"),
-            right: "probes = 3",
+            default: Preset::Value("3"),
+            right: "probes = 1",
             wrong: "probes = 0",
             reload: Reload::Live,
             since: "0.3.0",
@@ -223,35 +244,8 @@ static BREAKER_TABLE: Section<Breaker> = Section {
 };
 
 /// `outlier`
-pub(super) const OUTLIER: OrWord<TableOf<Outlier>> = OrWord {
-    word: "off",
-    shape: TableOf {
-        section: &OUTLIER_TABLE,
-        check: |outlier, table, directive, cx| {
-            let name = cx.name();
-            let (message, key, help) = if outlier.failures.is_none() && outlier.deviation_permille.is_none() {
-                (
-                    format!(
-                        "nothing makes an endpoint an outlier: `failures` and `deviation` of `{name}` are both off"
-                    ),
-                    "failures",
-                    Some("write outlier = \"off\""),
-                )
-            } else if outlier.max_ejection < outlier.ejection {
-                (format!("`{name}.max_ejection` is below `{name}.ejection`"), "max_ejection", None)
-            } else {
-                return true;
-            };
-            let at = table.entry(key).or(table.entry("ejection"));
-            let problem = cx.problem(at.map_or(directive.span, |entry| entry.key_span), message);
-            cx.push(match help {
-                Some(help) => problem.help(help),
-                None => problem.expected("a `max_ejection` of at least `ejection`"),
-            });
-            false
-        },
-    },
-};
+pub(super) const OUTLIER: OrWord<TableOf<Outlier>> =
+    OrWord { word: "off", shape: TableOf { section: &OUTLIER_TABLE, check: check_outlier } };
 
 static OUTLIER_TABLE: Section<Outlier> = Section {
     keys: &[
@@ -354,8 +348,8 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
             name: "max_ejected",
             brief: "How many of the endpoints may be left out at once",
             long: "The last one never is: calls that fail say more than calls that are refused.",
-            default: Preset::Value("\"50%\""),
-            right: "max_ejected = \"30%\"",
+            default: Preset::Value("\"33%\""),
+            right: "max_ejected = \"50%\"",
             wrong: "max_ejected = \"half\"",
             reload: Reload::Live,
             since: "0.3.0",

@@ -102,7 +102,7 @@ async fn alpn_chooses_http_2_where_the_server_has_it() {
         let (_nginx, endpoint) = Nginx::start(Some(&authority.identity("a.test")), "http2").await;
         for protocol in [Protocol::Auto, Protocol::Http2] {
             let calls = Calls::new(PoolSettings::default(), protocol);
-            calls.set_tls(Some(&authority.client("a.test")));
+            calls.set_tls(Some(authority.client("a.test")));
             for number in 1..=3 {
                 assert_eq!(text(&calls, &endpoint).await, format!("HTTP/2.0 {number}"));
             }
@@ -112,7 +112,7 @@ async fn alpn_chooses_http_2_where_the_server_has_it() {
             assert_eq!(calls.http1().count(&endpoint), (0, 0));
         }
         let calls = Calls::new(PoolSettings::default(), Protocol::Http1);
-        calls.set_tls(Some(&authority.client("a.test")));
+        calls.set_tls(Some(authority.client("a.test")));
         assert_eq!(text(&calls, &endpoint).await, "HTTP/1.1 1");
     })
     .await;
@@ -124,7 +124,7 @@ async fn many_calls_at_once_go_over_one_connection_of_nginx() {
         let authority = Authority::new();
         let (_nginx, endpoint) = Nginx::start(Some(&authority.identity("a.test")), "http2").await;
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
-        calls.set_tls(Some(&authority.client("a.test")));
+        calls.set_tls(Some(authority.client("a.test")));
         let asks: Vec<_> = (0..60)
             .map(|number| {
                 let (calls, endpoint) = (Arc::clone(&calls), endpoint.clone());
@@ -175,7 +175,7 @@ async fn a_server_that_chooses_http_1_is_remembered_and_its_connection_kept() {
             config.alpn_protocols = alpn;
             let server = start(config, answering(HELLO));
             let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
-            calls.set_tls(Some(&authority.client("a.test")));
+            calls.set_tls(Some(authority.client("a.test")));
             for _ in 0..3 {
                 assert_eq!(text(&calls, &server.endpoint).await, "hello");
                 assert_eq!(server.connections(), 1);
@@ -193,7 +193,7 @@ async fn a_server_without_http_2_is_refused_where_that_is_to_be_spoken() {
         let authority = Authority::new();
         let server = start(server(&authority.identity("a.test"), V13), answering(HELLO));
         let calls = Calls::new(PoolSettings::default(), Protocol::Http2);
-        calls.set_tls(Some(&authority.client("a.test")));
+        calls.set_tls(Some(authority.client("a.test")));
         let error = calls.acquire(&server.endpoint, Need::Any).await.unwrap_err();
         assert!(matches!(error, AcquireError::NotHttp2), "{error}");
         assert_eq!(error.name(), "not_http2");
@@ -207,7 +207,7 @@ async fn a_request_that_offers_to_switch_takes_http_1() {
         let authority = Authority::new();
         let (_nginx, endpoint) = Nginx::start(Some(&authority.identity("a.test")), "http2").await;
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
-        calls.set_tls(Some(&authority.client("a.test")));
+        calls.set_tls(Some(authority.client("a.test")));
         assert_eq!(text(&calls, &endpoint).await, "HTTP/2.0 1");
         let call = calls.acquire_to_switch(&endpoint, Need::Any).await.unwrap();
         assert!(matches!(call, Call::Http1(_)));
@@ -221,7 +221,7 @@ async fn a_wrong_certificate_is_told_to_everybody_who_waits() {
         let authority = Authority::new();
         let (_nginx, endpoint) = Nginx::start(Some(&authority.identity("b.test")), "http2").await;
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
-        calls.set_tls(Some(&authority.client("a.test")));
+        calls.set_tls(Some(authority.client("a.test")));
         let asks: Vec<_> = (0..3)
             .map(|_| {
                 let (calls, endpoint) = (Arc::clone(&calls), endpoint.clone());
