@@ -67,6 +67,8 @@ pub enum AcquireError {
     Tls(TlsError),
     /// The server did not finish the TLS handshake in time.
     HandshakeTimeout,
+    /// The server does not choose HTTP/2, which is to be spoken.
+    NotHttp2,
 }
 
 impl AcquireError {
@@ -84,6 +86,21 @@ impl AcquireError {
             Self::Timeout => "connect_timeout",
             Self::Tls(error) => error.name,
             Self::HandshakeTimeout => "tls_timeout",
+            Self::NotHttp2 => "not_http2",
+        }
+    }
+
+    /// The same for another who waited for the connection.
+    pub(crate) fn told_again(&self) -> Self {
+        match self {
+            Self::Connect(error) => Self::Connect(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(error.kind(), error.to_string()),
+            }),
+            Self::Timeout => Self::Timeout,
+            Self::Tls(error) => Self::Tls(error.clone()),
+            Self::HandshakeTimeout => Self::HandshakeTimeout,
+            Self::NotHttp2 => Self::NotHttp2,
         }
     }
 }
@@ -95,6 +112,7 @@ impl std::fmt::Display for AcquireError {
             Self::Timeout => f.write_str("connecting took too long"),
             Self::Tls(error) => error.fmt(f),
             Self::HandshakeTimeout => f.write_str("the TLS handshake took too long"),
+            Self::NotHttp2 => f.write_str("the server does not choose HTTP/2 in the TLS handshake (ALPN)"),
         }
     }
 }

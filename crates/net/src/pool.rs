@@ -159,6 +159,18 @@ impl<C: Codec> Pool<C> {
         self.lock().tls = tls;
     }
 
+    /// Takes a new connection that somebody else has made, unless there are enough.
+    pub fn adopt(self: &Arc<Self>, endpoint: &Endpoint, client: Client<C>) {
+        let mut inner = self.lock();
+        let max = inner.settings.max;
+        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
+        if shelf.open < max {
+            shelf.open += 1;
+            drop(inner);
+            self.put_back(endpoint, client);
+        }
+    }
+
     /// A kept connection, if there is one that will do.
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Lease<C>> {
         if need == Need::New {
