@@ -61,7 +61,8 @@ impl Calls {
     }
 
     /// Changes what new connections are encrypted with; what is open stays open. The protocols that are offered follow from [`Protocol`].
-    pub fn set_tls(&self, tls: Option<&ClientTls>) {
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        let tls = tls.as_deref();
         const H1: &[u8] = b"http/1.1";
         const H2: &[u8] = b"h2";
         let http2: &[&[u8]] = if self.protocol == Protocol::Auto { &[H2, H1] } else { &[H2] };
