@@ -338,7 +338,7 @@ fn a_caller_and_an_origin_that_never_tells_come_to_terms() {
 fn another_time_out_is_learnt_like_the_first() {
     for (style, least) in STYLES.into_iter().zip([85, 80, 90]) {
         let mut sum = Sum::default();
-        for seed in 0..100 {
+        for seed in 0..40 {
             let mut draws = Draws::new(seed);
             let timeout = time_out(&mut draws);
             let mut case =
@@ -349,7 +349,7 @@ fn another_time_out_is_learnt_like_the_first() {
         assert!(sum.percent() >= least, "{style:?}: {} %", sum.percent());
         // Callers who can repeat nothing.
         let mut sum = Sum::default();
-        for seed in 0..100 {
+        for seed in 0..40 {
             let timeout = time_out(&mut Draws::new(seed));
             sum.add(Case { changes: Some(500), ..Case::new(style, Pauses::Powers, timeout, 0) }, seed);
         }
@@ -370,7 +370,7 @@ fn the_end_of_an_origin_does_not_ruin_pooling_for_long() {
     ] {
         for repeatable in [100, 50, 10, 0] {
             let mut sum = Sum::default();
-            for seed in 0..50 {
+            for seed in 0..16 {
                 let timeout = time_out(&mut Draws::new(seed));
                 let case = Case::new(style, Pauses::Exponential, timeout, repeatable);
                 sum.add(Case { ends: Some((300, end)), ..case }, seed);
