@@ -50,6 +50,8 @@ struct Case {
     changes: Option<u64>,
     /// The origin ends after so many calls, and another takes its place.
     ends: Option<(u64, End)>,
+    /// Every second connection comes to another server, with this time-out.
+    other: Option<Duration>,
 }
 
 /// How an origin ends.
@@ -64,7 +66,7 @@ enum End {
 impl Case {
     fn new(style: Style, pauses: Pauses, timeout: Duration, repeatable: u64) -> Self {
         let (round_trip, calls) = (Duration::from_millis(1), 2_000);
-        Self { style, pauses, timeout, repeatable, round_trip, calls, changes: None, ends: None }
+        Self { style, pauses, timeout, repeatable, round_trip, calls, changes: None, ends: None, other: None }
     }
 }
 
@@ -237,6 +239,10 @@ impl World {
 
     fn dial(&mut self, id: u64) {
         self.outcome.dialled += 1;
+        if let Some(other) = self.case.other {
+            let second = self.outcome.dialled.is_multiple_of(2);
+            self.timeout = if second { other } else { self.case.timeout };
+        }
         self.answer(id);
     }
 
@@ -330,6 +336,17 @@ fn a_caller_and_an_origin_that_never_tells_come_to_terms() {
         let case = Case::new(Style::Reset, pauses, Duration::from_millis(timeout), 50);
         let outcome = Sum::default().add(Case { calls: 50_000, ..case }, timeout);
         assert!(outcome.repeated < 1_000, "{case:?}: {outcome:?}");
+    }
+}
+
+/// Two servers behind one address that never tell, one with a shorter time-out: what is good at one is lost at the other. That it cannot be known is found out soon.
+#[test]
+fn servers_of_two_kinds_behind_one_address_cost_few_calls() {
+    for repeatable in [90, 50, 10] {
+        let case = Case::new(Style::Reset, Pauses::Exponential, Duration::from_secs(5), repeatable);
+        let case = Case { calls: 20_000, other: Some(Duration::from_secs(60)), ..case };
+        let outcome = run(case, repeatable);
+        assert!(outcome.failed.len() < 20, "{case:?}: {outcome:?}");
     }
 }
 
