@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{PoolSettings, Protocol, Scheme};
+use keepwarm_net::{Endpoint, PoolSettings, Protocol, Scheme};
 use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, retry};
+
+use crate::Found;
 
 /// How an upstream is called.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +54,19 @@ pub struct Source {
     pub weight: u32,
     /// The lowest number is used first; SRV has its own, which come behind it.
     pub priority: u32,
+}
+
+impl Source {
+    /// The endpoint of one that needs no looking up.
+    pub(crate) fn found(&self) -> Option<Found> {
+        let endpoint = match &self.place {
+            Place::Address(address) => Endpoint::Tcp(*address),
+            Place::Unix(path) => Endpoint::Unix(path.clone()),
+            Place::Name { .. } | Place::Srv(_) => return None,
+        };
+        let authority = Arc::clone(&self.authority);
+        Some(Found { endpoint, weight: self.weight, priority: self.priority, authority })
+    }
 }
 
 /// An address, or a name to look up.

@@ -1,16 +1,18 @@
 //! An upstream: its connections, its endpoints and what is known of them, shared by all threads and outliving reloads.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keepwarm_net::Calls;
 use keepwarm_policy::breaker::{self, Outcome, Pass, Refused};
 use keepwarm_policy::{Breaker, RetryBudget};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::endpoints::{lock, set_breaker};
 use crate::gate::Gate;
-use crate::{EndpointSet, Found, UpstreamSettings};
+use crate::{DiscoveryStatus, EndpointSet, Found, Source, UpstreamSettings};
 
 /// A service that is called.
 #[derive(Debug)]
@@ -23,6 +25,9 @@ pub struct Upstream {
     gate: Gate,
     breaker: Mutex<Option<Breaker>>,
     budget: Mutex<RetryBudget>,
+    discovery: Arc<DiscoveryStatus>,
+    /// There are endpoints.
+    published: watch::Sender<bool>,
 }
 
 impl Upstream {
@@ -39,6 +44,8 @@ impl Upstream {
             breaker: Mutex::new(breaker),
             budget: Mutex::new(RetryBudget::new(settings.retry_budget)),
             settings: ArcSwap::from_pointee(settings),
+            discovery: Arc::default(),
+            published: watch::Sender::new(false),
         })
     }
 
@@ -80,6 +87,12 @@ impl Upstream {
         self.endpoints.load_full()
     }
 
+    /// How looking its names up goes.
+    #[must_use]
+    pub fn discovery(&self) -> &Arc<DiscoveryStatus> {
+        &self.discovery
+    }
+
     /// Calls that are in work, and that wait.
     #[must_use]
     pub fn in_work(&self) -> (usize, usize) {
@@ -102,9 +115,29 @@ impl Upstream {
             entry.state.set_breaker(settings.breaker);
         }
         self.endpoints.store(Arc::clone(&after));
+        if !found.is_empty() {
+            self.published.send_replace(true);
+        }
         for entry in before.endpoints.iter().filter(|entry| !after.has(&entry.endpoint)) {
             self.calls.forget(&entry.endpoint);
         }
+    }
+
+    /// Publishes what needs no looking up. `true`: that is all there is.
+    pub fn publish_literal(&self) -> bool {
+        let settings = self.settings.load();
+        let found: Vec<Found> = settings.sources.iter().filter_map(Source::found).collect();
+        let complete = found.len() == settings.sources.len();
+        if complete {
+            self.publish(&found);
+        }
+        complete
+    }
+
+    /// Waits until endpoints were found, for the first time; at most so long.
+    pub(crate) async fn wait_for_endpoints(&self, most: Duration) {
+        let mut published = self.published.subscribe();
+        let _ = tokio::time::timeout(most, published.wait_for(|published| *published)).await;
     }
 
     pub(crate) fn gate(&self) -> &Gate {

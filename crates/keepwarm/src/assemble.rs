@@ -41,11 +41,9 @@ pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<Ap
 /// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
 fn refuse_unserved(config: &Config) -> io::Result<()> {
     let proxy = config.listens.iter().find(|listen| listen.forward_proxy.is_some());
-    let tls = config.upstreams.iter().find(|upstream| upstream.tls.is_some());
-    let what = match (tls, config.rate_limits.first(), proxy) {
-        (Some(upstream), ..) => format!("upstream.{} (https)", upstream.name),
-        (_, Some(limit), _) => format!("[rate_limit.{}]", limit.name),
-        (.., Some(listen)) => format!("listen.{}.forward_proxy", listen.name),
+    let what = match (config.rate_limits.first(), proxy) {
+        (Some(limit), _) => format!("[rate_limit.{}]", limit.name),
+        (_, Some(listen)) => format!("listen.{}.forward_proxy", listen.name),
         _ => return Ok(()),
     };
     Err(io::Error::other(format!("{what} is not served by this version yet")))

@@ -12,8 +12,8 @@ use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions, ResponseHead};
 
 use crate::{
-    AcquireError, Answer, ClientError, Endpoint, FarEnd, Http1, Lease, Need, Pool, PoolSettings, RequestLine,
-    Scheme,
+    AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Lease, Need, Pool, PoolSettings,
+    RequestLine, Scheme,
 };
 
 /// Which version of HTTP an upstream is spoken to in.
@@ -44,6 +44,11 @@ impl Calls {
     /// Changes the settings, for what comes from now on.
     pub fn set_settings(&self, settings: PoolSettings) {
         self.http1.set_settings(settings);
+    }
+
+    /// Changes what new connections are encrypted with. What is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.http1.set_tls(tls);
     }
 
     /// Which version of HTTP is spoken.

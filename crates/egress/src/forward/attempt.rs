@@ -17,6 +17,9 @@ use super::{Forward, Verdict};
 use crate::HashKey;
 use crate::endpoints::{EndpointEntry, Visit};
 
+/// How long the first look-up of an upstream's names is waited for, if connecting has no limit.
+const FIRST_LOOK_UP: Duration = Duration::from_secs(5);
+
 /// How an attempt ended, for those who count on the endpoint.
 struct Ended {
     outcome: Outcome,
@@ -28,6 +31,9 @@ impl Forward<'_, '_> {
     pub(super) async fn attempt(&mut self) -> Verdict {
         let now = Instant::now();
         (self.sought, self.connected, self.headed) = (now, None, None);
+        if self.endpoints.endpoints.is_empty() {
+            self.find_endpoints().await;
+        }
         let endpoints = Arc::clone(&self.endpoints);
         let picked = endpoints.pick(self.hash(), &self.tried, now, crate::random());
         let Some((index, entry)) =
@@ -65,6 +71,14 @@ impl Forward<'_, '_> {
         }
     }
 
+    /// Names are still being looked up.
+    async fn find_endpoints(&mut self) {
+        let wait = self.settings.timeouts.connect.unwrap_or(FIRST_LOOK_UP);
+        let wait = self.time_left().map_or(wait, |left| left.min(wait));
+        self.upstream.wait_for_endpoints(wait).await;
+        self.endpoints = self.upstream.endpoints();
+    }
+
     /// What decides where it goes, for a choice by hash.
     fn hash(&self) -> Option<u64> {
         let fields = &self.exchange.request().head.fields;
@@ -87,13 +101,17 @@ impl Forward<'_, '_> {
             return Ok(call);
         }
         let connect = self.settings.timeouts.connect.unwrap_or(Duration::MAX);
-        let wait = self.settings.limits.queue_timeout.saturating_add(connect);
+        // Connecting and the handshake have that time each, and bound themselves.
+        let wait = self.settings.limits.queue_timeout.saturating_add(connect).saturating_add(connect);
         let left = self.time_left();
         let limit = left.map_or(wait, |left| left.min(wait));
         match tokio::time::timeout(limit, calls.acquire(endpoint, need)).await {
             Ok(Ok(call)) => Ok(call),
-            Ok(Err(AcquireError::Timeout)) => Err(Told::connect_timeout(connect)),
-            Ok(Err(error)) => Err(Told::not_connected(&error)),
+            Ok(Err(error)) => {
+                // Its addresses may be of yesterday.
+                self.upstream.discovery().look_again();
+                Err(Told::not_connected(&error, connect))
+            }
             Err(_) if limit < wait => Err(Told::whole(self.settings.timeouts.whole)),
             Err(_) => Err(Told::no_connection(limit)),
         }
@@ -212,13 +230,18 @@ impl Told {
         Self { cause, name, sentence, sent: false, heard: false, is_final: false }
     }
 
-    fn not_connected(error: &AcquireError) -> Self {
-        Self::of(Cause::Connect, "not_connected", format!("could not be connected to: {error}"))
-    }
-
-    fn connect_timeout(limit: Duration) -> Self {
-        let sentence = format!("made no connection within {}", seconds(limit));
-        Self::of(Cause::ConnectTimeout, "connect_timeout", sentence)
+    fn not_connected(error: &AcquireError, limit: Duration) -> Self {
+        let (cause, sentence) = match error {
+            AcquireError::Timeout => {
+                (Cause::ConnectTimeout, format!("made no connection within {}", seconds(limit)))
+            }
+            AcquireError::HandshakeTimeout => {
+                (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
+            }
+            AcquireError::Tls(error) => (Cause::Connect, format!("made no encrypted connection: {error}")),
+            AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
+        };
+        Self::of(cause, error.name(), sentence)
     }
 
     fn no_connection(waited: Duration) -> Self {

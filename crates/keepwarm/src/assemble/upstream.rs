@@ -89,6 +89,7 @@ fn pool(upstream: &config::Upstream) -> PoolSettings {
         max_requests: pool.max_requests.map_or(u64::MAX, u64::from),
         idle_timeout: pool.idle_timeout,
         connect_timeout: upstream.timeouts.connect,
+        handshake_timeout: upstream.timeouts.connect,
     }
 }
 

@@ -177,7 +177,8 @@ impl Server {
         let made = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
         let options = Options { files: made.map(absolute).collect(), ..Options::default() };
         // Before the workers: they may call while they boot.
-        upstreams.apply(&config);
+        let prepared = upstreams.prepare(&config)?;
+        upstreams.apply(&config, &prepared);
         listeners.serve_new_doors(&config, &mut opened, &upstreams)?;
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, options)
             .await
