@@ -44,7 +44,7 @@ pub use listener::{
     BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
     serve, stop_listening,
 };
-pub use pool::{Lease, Need, Pool, PoolSettings};
+pub use pool::{Lease, Need, Pool, PoolSettings, PoolState, PoolTotals};
 pub use reactor::watch;
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};
