@@ -167,8 +167,8 @@ impl<C: Codec> Pool<C> {
             return Some(Lease::new(self, endpoint, idle.client, Some(idled), None));
         }
         let mut inner = self.lock();
-        if state == Idleness::Closed {
-            inner.closed_idle(endpoint, idled);
+        if let Some(shelf) = inner.shelves.get_mut(endpoint).filter(|_| state == Idleness::Closed) {
+            shelf.keep_alive.handle_close(idled, Instant::now().into_std());
             self.counts.closed_idle();
         }
         inner.left(endpoint);
@@ -237,9 +237,9 @@ impl<C: Codec> Pool<C> {
         self.counts.lost(retried);
     }
 
-    /// How long a connection to an endpoint may lie idle, as far as that is known.
+    /// How long a connection to an endpoint may lie idle and be used, as far as that is known.
     pub fn idle_limit(&self, endpoint: &Endpoint) -> Option<Duration> {
-        self.lock().shelves.get(endpoint)?.keep_alive.limit(Instant::now().into_std())
+        self.lock().shelves.get(endpoint)?.keep_alive.limit()
     }
 
     /// Takes a connection back.
@@ -294,7 +294,7 @@ impl<C> Drop for Pool<C> {
 }
 
 impl<C: Codec> Inner<C> {
-    /// Takes a connection that will do off its shelf, if it is quiet still.
+    /// Takes a connection that will do off its shelf, if it is quiet still and not over.
     fn pop(
         &mut self,
         endpoint: &Endpoint,
@@ -307,13 +307,7 @@ impl<C: Codec> Inner<C> {
         }
         let settings = self.settings;
         let shelf = self.shelves.get_mut(endpoint)?;
-        let keep_alive = shelf.keep_alive;
-        let idle = shelf.take(thread, |idle| {
-            let idled = now.saturating_duration_since(idle.since);
-            // What is over is taken as well, to be closed.
-            !settings.allows(&idle.client, now)
-                || keep_alive.may_use(idled, need == Need::Any, now.into_std())
-        })?;
+        let idle = shelf.take(thread, need, now)?;
         let lacks = settings.min_idle > 0 && shelf.lacks(settings.kept(), settings.max, now).0 > 0;
         let wake = if lacks { self.wake_now(thread) } else { watcher::Wake::Nobody };
         Some((idle, wake))
@@ -325,20 +319,6 @@ impl<C: Codec> Inner<C> {
         let max = self.settings.max;
         let shelf = self.shelves.entry(endpoint.clone()).or_default();
         (self.waiters, shelf.wait(self.waiters, need, thread, now, max))
-    }
-
-    /// The server has closed a connection that was idle for this long.
-    fn closed_idle(&mut self, endpoint: &Endpoint, idle: Duration) {
-        if let Some(shelf) = self.shelves.get_mut(endpoint) {
-            shelf.keep_alive.handle_close(idle, Instant::now().into_std());
-        }
-    }
-
-    /// A request died on a connection that had been idle for this long.
-    fn lost(&mut self, endpoint: &Endpoint, idle: Duration, now: Instant) {
-        if let Some(shelf) = self.shelves.get_mut(endpoint) {
-            shelf.keep_alive.handle_close(idle, now.into_std());
-        }
     }
 
     /// A connection has been closed.

@@ -84,9 +84,14 @@ impl<C: Codec> Drop for Lease<C> {
     fn drop(&mut self) {
         let Some(client) = self.client.take() else { return };
         let mut inner = self.pool.lock();
-        if let Some(idle) = self.idle.filter(|_| client.is_unanswered()) {
-            // The server closed it while the request was on its way: a close of an idle connection, told late.
-            inner.lost(&self.endpoint, idle, Instant::now());
+        if let (Some(idle), Some(shelf)) = (self.idle, inner.shelves.get_mut(&self.endpoint)) {
+            let now = Instant::now();
+            if client.is_unanswered() {
+                // Most likely the server closed it while the request was on its way.
+                shelf.keep_alive.handle_lost(idle, now.into_std());
+            } else if client.has_heard() {
+                shelf.handle_answered(None, Some(idle), now);
+            }
         }
         inner.left(&self.endpoint);
     }

@@ -88,12 +88,19 @@ impl<C> Default for Shelf<C> {
 }
 
 impl<C> Shelf<C> {
-    /// The newest of this thread that `will_do`, else the newest of all: where that one will not do, none will.
-    pub(super) fn take(&mut self, thread: usize, will_do: impl Fn(&Idle<C>) -> bool) -> Option<Idle<C>> {
-        let local = self.idle.iter().rposition(|idle| idle.thread == thread);
-        let at = local.into_iter().chain(self.idle.len().checked_sub(1));
-        let at = at.into_iter().find(|at| self.idle.get(*at).is_some_and(&will_do))?;
-        Some(self.idle.remove(at))
+    /// The newest of this thread that will do, else the newest of all: where that one will not do, none will. What has been idle for too long stays: it may do for another
+    /// request, and else it shows when it is closed.
+    pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {
+        let Self { idle, keep_alive, .. } = self;
+        let local = idle.iter().rposition(|idle| idle.thread == thread);
+        let mut at = local.into_iter().chain(idle.len().checked_sub(1));
+        let at = at.find(|at| {
+            let idled = idle.get(*at).map(|idle| now.saturating_duration_since(idle.since));
+            idled.is_some_and(|idled| keep_alive.may_use(idled, need == Need::Any, now.into_std()))
+        })?;
+        let taken = idle.remove(at);
+        keep_alive.handle_use(now.saturating_duration_since(taken.since), now.into_std());
+        Some(taken)
     }
 
     /// Keeps a connection, or gives it to who waits; gives the one that is to be closed for it, if there are `most` already.
@@ -208,8 +215,11 @@ impl<C> Shelf<C> {
     }
 
     /// A request was answered on a connection that had been idle, or (`None`) was new; the answer may `state` how many seconds one lives.
-    pub(super) fn handle_answered(&mut self, stated: Option<u64>, _idle: Option<Duration>, _now: Instant) {
+    pub(super) fn handle_answered(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
         self.keep_alive.handle_stated(stated.map(Duration::from_secs));
+        if let Some(idle) = idle {
+            self.keep_alive.handle_success(idle, now.into_std());
+        }
     }
 
     /// A connection begins to be made.
@@ -259,16 +269,19 @@ impl<C> Shelf<C> {
         idle
     }
 
-    /// How many are to be made so that `least` lie idle, now; or when to look again after a failure.
+    /// How many are to be made so that `least` lie idle and can be used, now; or when to look again.
     pub(super) fn lacks(&self, least: usize, max: usize, now: Instant) -> (usize, Option<Instant>) {
-        let coming = self.spare().saturating_sub(self.queued());
-        let lack = least.saturating_sub(self.idle.len() + coming).min(max.saturating_sub(self.open));
-        if lack == 0 || self.forgotten {
+        if least == 0 || self.forgotten {
             return (0, None);
         }
+        let limit = self.keep_alive.limit().unwrap_or(Duration::MAX);
+        let ends = self.idle.iter().filter_map(|idle| idle.since.checked_add(limit));
+        let over = ends.clone().filter(|end| *end <= now).count();
+        let usable = self.idle.len().saturating_sub(over) + self.spare().saturating_sub(self.queued());
+        let lack = least.saturating_sub(usable).min(max.saturating_sub(self.open));
         match self.warmth.not_before {
-            Some(at) if at > now => (0, Some(at)),
-            _ => (lack, None),
+            Some(at) if lack > 0 && at > now => (0, Some(at)),
+            _ => (lack, ends.filter(|end| *end > now).min()),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
@@ -108,21 +109,21 @@ impl<C: Codec> Inner<C> {
         for (endpoint, shelf) in &mut self.shelves {
             let before = shelf.idle.len();
             let keep_alive = &mut shelf.keep_alive;
-            let known = keep_alive.limit(now.into_std());
-            let limit = known.map_or(settings.idle_timeout, |known| known.min(settings.idle_timeout));
+            let limit = settings.idle_timeout.min(keep_alive.keeps().unwrap_or(Duration::MAX));
             shelf.idle.retain_mut(|idle| {
                 if idle.thread != thread {
                     return true;
                 }
                 let idled = now.saturating_duration_since(idle.since);
-                if idled >= limit {
-                    return false;
-                }
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
                     if noise == Idleness::Closed {
                         swept.closed += 1;
                         keep_alive.handle_close(idled, now.into_std());
                     }
+                    return false;
+                }
+                if idled >= limit {
+                    keep_alive.handle_kept(idled, now.into_std());
                     return false;
                 }
                 swept.next = swept.next.into_iter().chain(idle.since.checked_add(limit)).min();
