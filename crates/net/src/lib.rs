@@ -28,7 +28,7 @@ mod transport;
 
 pub use buffer::ReadBuffer;
 pub use client::{Answer, Client, ClientError, Codec, ServerFault};
-pub use connect::{AcquireError, Dial, DialTimes};
+pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_answer::answer_error;
