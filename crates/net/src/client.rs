@@ -137,7 +137,7 @@ impl<C: Codec> Client<C> {
                 Err(_) => self.stop_writing(),
             }
         }
-        self.io.forget_writable();
+        self.transport.forget_writable();
         Poll::Ready(())
     }
 
