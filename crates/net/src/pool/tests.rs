@@ -14,6 +14,8 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::{Answer, ClientError, Http1, RequestLine};
+use std::future::poll_fn;
+use std::task::Poll;
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -263,7 +265,7 @@ async fn what_the_server_states_bounds_the_idle_time() {
         let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
-        assert_eq!(pool.idle_limit(), Some(Duration::from_secs(4)));
+        assert_eq!(pool.idle_limit(&endpoint), Some(Duration::from_secs(4)));
     })
     .await;
 }
