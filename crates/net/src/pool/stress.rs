@@ -27,8 +27,6 @@ impl Seed {
 #[derive(Default)]
 struct Seen {
     accepted: AtomicUsize,
-    open: AtomicUsize,
-    peak: AtomicUsize,
     answered: AtomicUsize,
 }
 
@@ -46,13 +44,8 @@ fn serve(closes: u64) -> (Endpoint, Arc<Seen>) {
             for number in 0.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
                 server.accepted.fetch_add(1, Ordering::SeqCst);
-                let open = server.open.fetch_add(1, Ordering::SeqCst) + 1;
-                server.peak.fetch_max(open, Ordering::SeqCst);
                 let server = Arc::clone(&server);
-                tokio::task::spawn_local(async move {
-                    answer(stream, Seed(number), closes, &server).await;
-                    server.open.fetch_sub(1, Ordering::SeqCst);
-                });
+                tokio::task::spawn_local(async move { answer(stream, Seed(number), closes, &server).await });
             }
         }));
     });
@@ -140,6 +133,7 @@ fn never_more_connections_than_calls_at_once() {
         run_callers(call, &pool, &plane);
         let state = settled(&pool, &endpoint);
         let totals = pool.totals();
+        until(|| seen.accepted.load(Ordering::SeqCst) as u64 >= totals.dialled);
         let accepted = seen.accepted.load(Ordering::SeqCst);
         assert!(accepted <= CALLERS.min(max), "{accepted} connections: {totals:?}");
         assert_eq!((totals.dialled, state.idle), (accepted as u64, accepted));
@@ -173,9 +167,6 @@ fn every_place_comes_back_whatever_happens() {
             settled(&pool, &endpoint);
         }
         assert!(seen.answered.load(Ordering::SeqCst) as u64 >= answers.load(Ordering::SeqCst));
-        // The server may see a close a little later than we made it.
-        let peak = seen.peak.load(Ordering::SeqCst);
-        assert!(max > 64 || peak <= max + 8, "{peak} at once, {max} allowed");
         pool.set_settings(PoolSettings { min_idle: 0, ..settings });
         pool.forget(&endpoint);
         let until = std::time::Instant::now() + BOUND;
@@ -202,6 +193,8 @@ async fn one_call(pool: &Arc<Pool<Http1>>, endpoint: &Endpoint, seed: &mut Seed,
         _ => pool.acquire(endpoint, need).await,
     };
     let mut lease = acquired.unwrap();
+    let (settings, _) = pool.dials_with();
+    assert!(pool.count(endpoint).1 <= settings.max);
     if seed.below(12) == 0 {
         return;
     }
@@ -221,7 +214,7 @@ fn connections_are_made_before_they_are_asked_for() {
     let (warmed, to) = (Arc::clone(&pool), endpoint.clone());
     plane.remotes()[0].spawn(move || async move { warmed.warm(&to) });
     until(|| pool.state(Some(&endpoint)).idle == 3);
-    assert_eq!(seen.accepted.load(Ordering::SeqCst), 3);
+    until(|| seen.accepted.load(Ordering::SeqCst) == 3);
     // Two in use leave one; the limit leaves room for one more.
     let (done, results) = channel();
     let (go, wait) = tokio::sync::oneshot::channel::<()>();
@@ -241,7 +234,7 @@ fn connections_are_made_before_they_are_asked_for() {
     go.send(()).unwrap();
     wait_for(&results, 1);
     until(|| pool.state(Some(&endpoint)).idle == 4);
-    assert_eq!(seen.accepted.load(Ordering::SeqCst), 4);
+    until(|| seen.accepted.load(Ordering::SeqCst) == 4);
     plane.stop();
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use super::dial::spawn_spare;
+use super::shelf::Idle;
 use super::{Inner, Pool};
 use crate::Endpoint;
 use crate::client::{Codec, Idleness};
@@ -36,7 +37,8 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     tokio::task::unconstrained(poll_fn(|cx| {
         loop {
             let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
-            let Swept { next, closed, lacking } = pool.lock().sweep(thread, cx);
+            let Swept { next, over, closed, lacking } = pool.lock().sweep(thread, cx);
+            drop(over);
             for _ in 0..closed {
                 pool.counts.closed_idle();
             }
@@ -56,10 +58,12 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
 }
 
 /// What a sweep came to.
-struct Swept {
+struct Swept<C> {
     /// When to look again.
     next: Option<Instant>,
-    /// Connections that their server had closed.
+    /// Connections that are over, to be closed outside of the lock.
+    over: Vec<Idle<C>>,
+    /// How many of them their server had closed.
     closed: usize,
     /// Where one is to be made, once for each.
     lacking: Vec<Endpoint>,
@@ -102,17 +106,16 @@ impl<C: Codec> Inner<C> {
     }
 
     /// Closes what is over, has `cx` woken by what is not, and counts what is lacking.
-    fn sweep(&mut self, thread: usize, cx: &mut Context<'_>) -> Swept {
+    fn sweep(&mut self, thread: usize, cx: &mut Context<'_>) -> Swept<C> {
         let now = Instant::now();
         let settings = self.settings;
-        let mut swept = Swept { next: None, closed: 0, lacking: Vec::new() };
+        let mut swept = Swept { next: None, over: Vec::new(), closed: 0, lacking: Vec::new() };
         for (endpoint, shelf) in &mut self.shelves {
-            let before = shelf.idle.len();
             let keep_alive = &mut shelf.keep_alive;
             let limit = settings.idle_timeout.min(keep_alive.keeps().unwrap_or(Duration::MAX));
-            shelf.idle.retain_mut(|idle| {
+            let over = shelf.idle.extract_if(.., |idle| {
                 if idle.thread != thread {
-                    return true;
+                    return false;
                 }
                 let idled = now.saturating_duration_since(idle.since);
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
@@ -120,16 +123,18 @@ impl<C: Codec> Inner<C> {
                         swept.closed += 1;
                         keep_alive.handle_close(idled, now.into_std());
                     }
-                    return false;
+                    return true;
                 }
                 if idled >= limit {
                     keep_alive.handle_kept(idled, now.into_std());
-                    return false;
+                    return true;
                 }
                 swept.next = swept.next.into_iter().chain(idle.since.checked_add(limit)).min();
-                true
+                false
             });
-            for _ in shelf.idle.len()..before {
+            let before = swept.over.len();
+            swept.over.extend(over);
+            for _ in before..swept.over.len() {
                 shelf.left(settings.max);
             }
             let (lacks, later) = shelf.lacks(settings.kept(), settings.max, now);
