@@ -187,9 +187,18 @@ impl<C: Codec> Pool<C> {
         Lease::new(self, endpoint, Client::new(transport), None, Some(times))
     }
 
-    /// The same, to be kept for whoever comes next.
+    /// Keeps a connection that was made elsewhere, unless there are enough.
     pub fn keep(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: DialTimes) {
-        self.adopt(endpoint, transport, times).put_back();
+        self.counts.dial(&times);
+        let mut inner = self.lock();
+        let max = inner.settings.max;
+        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
+        if shelf.open < max {
+            shelf.forgotten = false;
+            shelf.open += 1;
+            drop(inner);
+            self.put_back(endpoint, Client::new(transport), None);
+        }
     }
 
     /// Has [`PoolSettings::min_idle`] kept for an endpoint that nobody has asked for yet. To be called on a data-plane thread.

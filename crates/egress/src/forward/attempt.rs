@@ -239,7 +239,9 @@ impl Told {
                 (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
             }
             AcquireError::Tls(error) => (Cause::Connect, format!("made no encrypted connection: {error}")),
-            AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
+            AcquireError::Connect(_) | AcquireError::NotHttp2 => {
+                (Cause::Connect, format!("could not be connected to: {error}"))
+            }
         };
         Self::of(cause, error.name(), sentence)
     }

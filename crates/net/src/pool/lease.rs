@@ -51,13 +51,6 @@ impl<C: Codec> Lease<C> {
         }
     }
 
-    /// It was not used.
-    pub(super) fn put_back(mut self) {
-        if let Some(client) = self.client.take() {
-            self.pool.put_back(&self.endpoint, client, self.idle);
-        }
-    }
-
     fn client(&self) -> &Client<C> {
         match &self.client {
             Some(client) => client,
