@@ -167,7 +167,7 @@ impl<C: Codec> Pool<C> {
         if shelf.open < max {
             shelf.open += 1;
             drop(inner);
-            self.put_back(endpoint, client);
+            self.put_back(endpoint, client, None);
         }
     }
 
