@@ -1,5 +1,7 @@
 //! Making a connection: connect, and the TLS handshake, each bounded and timed.
 
+mod any;
+
 use std::io;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use crate::Endpoint;
 use crate::tls::{ClientTls, HandshakeFacts, Session, TlsError};
 use crate::transport::Transport;
 
+pub use any::connect_any;
+
 /// How a connection is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Dial<'d> {
@@ -16,6 +20,8 @@ pub struct Dial<'d> {
     pub endpoint: &'d Endpoint,
     /// Encrypted with this; `None`: in clear.
     pub tls: Option<&'d ClientTls>,
+    /// The protocols to offer; `None`: those of `tls`. Nothing is offered where `tls` has none.
+    pub alpn: Option<&'d [&'static [u8]]>,
     /// How long connecting may take.
     pub connect_timeout: Duration,
     /// And the TLS handshake after it.
@@ -47,7 +53,7 @@ impl Dial<'_> {
             return Ok((io.into(), DialTimes { connect, handshake: None }));
         };
         let began = Instant::now();
-        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls)).await {
+        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls, self.alpn)).await {
             Ok(session) => session?,
             Err(_) => return Err(AcquireError::HandshakeTimeout),
         };
@@ -67,6 +73,8 @@ pub enum AcquireError {
     Tls(TlsError),
     /// The server did not finish the TLS handshake in time.
     HandshakeTimeout,
+    /// The server does not choose HTTP/2, which is to be spoken.
+    NotHttp2,
 }
 
 impl AcquireError {
@@ -84,6 +92,21 @@ impl AcquireError {
             Self::Timeout => "connect_timeout",
             Self::Tls(error) => error.name,
             Self::HandshakeTimeout => "tls_timeout",
+            Self::NotHttp2 => "not_http2",
+        }
+    }
+
+    /// The same for another who waited for the connection.
+    pub(crate) fn told_again(&self) -> Self {
+        match self {
+            Self::Connect(error) => Self::Connect(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(error.kind(), error.to_string()),
+            }),
+            Self::Timeout => Self::Timeout,
+            Self::Tls(error) => Self::Tls(error.clone()),
+            Self::HandshakeTimeout => Self::HandshakeTimeout,
+            Self::NotHttp2 => Self::NotHttp2,
         }
     }
 }
@@ -95,6 +118,7 @@ impl std::fmt::Display for AcquireError {
             Self::Timeout => f.write_str("connecting took too long"),
             Self::Tls(error) => error.fmt(f),
             Self::HandshakeTimeout => f.write_str("the TLS handshake took too long"),
+            Self::NotHttp2 => f.write_str("the server does not choose HTTP/2 in the TLS handshake (ALPN)"),
         }
     }
 }

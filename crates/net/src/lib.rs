@@ -15,6 +15,7 @@ mod exchange;
 mod field_edits;
 mod folder;
 mod h1;
+mod h2;
 mod handed;
 mod handler;
 mod io;
@@ -32,7 +33,7 @@ mod transport;
 pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, Protocol};
 pub use client::{Answer, Client, ClientError, Codec, ServerFault};
-pub use connect::{AcquireError, Dial, DialTimes};
+pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_answer::{answer_error, answer_refusal, sentence};
@@ -40,6 +41,7 @@ pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, OpenFile, file_name, is_script_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
+pub use h2::{Http2Call, Http2Pool};
 pub use handed::{HandedFile, HandedName};
 pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme, Times};
 pub use io::Io;
@@ -52,7 +54,7 @@ pub use pass::{
     FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, offered_protocols, pass_informational,
     request_target,
 };
-pub use pool::{Lease, Need, Pool, PoolSettings};
+pub use pool::{Lease, Need, Pool, PoolSettings, PoolState, PoolTotals};
 pub use reactor::watch;
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use runtime::{DataPlane, Remote, thread_index};

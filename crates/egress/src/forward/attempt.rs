@@ -282,6 +282,9 @@ impl Told {
                 let sentence = format!("closed the connection without an answer{how}");
                 Self { sent, ..Self::of(Cause::Reset, "closed_unanswered", sentence) }
             }
+            (ClientError::NotProcessed(fault), _) => {
+                Self::of(Cause::RefusedStream, fault.name, fault.sentence.clone())
+            }
             (ClientError::Fault(fault), _) => {
                 Self { sent, heard: true, ..Self::of(Cause::BadAnswer, fault.name, fault.sentence.clone()) }
             }
