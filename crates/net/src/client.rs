@@ -5,7 +5,7 @@
 //! answer before it has read the request.
 
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use keepwarm_http1::{Decoded, Event, Fields, ResponseHead};
 use tokio::time::Instant;
@@ -395,6 +395,14 @@ impl<C: Codec> Client<C> {
     /// What an idle connection has to say, without waiting.
     pub(crate) fn look(&self) -> Idleness {
         self.io.look()
+    }
+
+    /// The same as far as the reactor of this thread has heard, without a system call.
+    pub(crate) fn heard_of(&mut self) -> Idleness {
+        match self.io.poll_noise(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => Idleness::Quiet,
+            Poll::Ready(noise) => noise,
+        }
     }
 
     /// Takes it off its thread's reactor, so that another thread can use it.
