@@ -1,4 +1,5 @@
-//! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 15).
+//! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 15),
+//! `SOAK_FORKED` how many that are forks of a template (default 60).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,6 +29,9 @@ workers = 4
 start_retries = 1000
 env = { COUNT_FILE = "@DIR@/count" }
 "#;
+
+/// Every worker is replaced after each request or two.
+const FORKED: &str = "preload = true\nmax_requests = 2\n";
 
 /// Everything that could grow.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,21 +74,13 @@ fn settle(server: &Server, mark: &Mark, wanted: &Count) {
 
 #[test]
 fn nothing_is_left_behind_by_workers_that_come_and_go() {
-    let recycles: usize =
-        std::env::var("SOAK_RECYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(15);
+    let recycles = wanted("SOAK_RECYCLES", 15);
     let mark = Mark::new();
-    let server = Server::start_with(CONFIG, |command| {
-        mark.put_on(command);
-        let temporary = command.get_current_dir().expect("a folder").join("tmp");
-        std::fs::create_dir(&temporary).expect("a folder");
-        command.env("TMPDIR", temporary);
-    })
-    .warm("/pong");
-    // Once through everything, so that what is made at first use and kept has been made.
+    let server = start(CONFIG, &mark);
+    // Once through everything, so that what is made at first use and kept has been made; what is left are Keepwarm, its guardian and the workers.
     reload(&server);
     kill_one(&server);
-    let before = count(&server, &mark);
-    assert_eq!(before.processes, WORKERS + 2, "Keepwarm, its guardian and the workers");
+    let before = rested(&server, &mark, WORKERS + 2);
     let mut gone = 0;
     while gone < recycles {
         reload(&server);
@@ -93,6 +89,57 @@ fn nothing_is_left_behind_by_workers_that_come_and_go() {
         assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
     }
     settle(&server, &mark, &before);
+}
+
+/// With the template there is one process more.
+#[test]
+fn nothing_is_left_behind_by_forks_that_come_and_go() {
+    let recycles = wanted("SOAK_FORKED", 60);
+    let mark = Mark::new();
+    let server = start(&format!("{CONFIG}{FORKED}"), &mark);
+    let ended = || logged(&server, "the worker has ended");
+    let replace = |wanted: usize| {
+        while ended() < wanted {
+            let mut client = server.client().patient(LONG);
+            (0..WORKERS * 4).for_each(|_| assert_eq!(client.ask(get("/pong")).text(), "pong"));
+        }
+    };
+    replace(WORKERS);
+    let before = rested(&server, &mark, WORKERS + 3);
+    let mut gone = ended();
+    let last = gone + recycles;
+    while gone < last {
+        gone = last.min(gone + 50);
+        replace(gone);
+    }
+    settle(&server, &mark, &before);
+}
+
+/// What there is once nothing changes any more, with so many processes.
+#[track_caller]
+fn rested(server: &Server, mark: &Mark, processes: usize) -> Count {
+    let (mut last, mut same) = (count(server, mark), 0);
+    wait_until("rest", LONG, || {
+        let now = count(server, mark);
+        same = if now == last && now.processes == processes { same + 1 } else { 0 };
+        last = now;
+        same == 25
+    });
+    last
+}
+
+fn wanted(variable: &str, default: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn start(config: &str, mark: &Mark) -> Server {
+    Server::start_with(config, |command| {
+        mark.put_on(command);
+        let temporary = command.get_current_dir().expect("a folder").join("tmp");
+        std::fs::create_dir(&temporary).expect("a folder");
+        command.env("TMPDIR", temporary);
+    })
+    .warm("/pong")
 }
 
 /// How often this stands in the log.

@@ -13,18 +13,12 @@ pub fn reference_markdown() -> String {
         out.push_str("\n## Before any section\n");
         key(&mut out, include);
     }
-    // As people write a file: the process, then who listens, then the apps.
-    for name in ["server", "listen", "app"] {
+    // As people write a file: the process, then who listens, then the apps and what they call.
+    for name in ["server", "admin", "listen", "app", "upstream", "rate_limit"] {
         if let Some(info) = top.iter().find(|info| info.name == name) {
             section(&mut out, info);
         }
     }
-    let later: Vec<String> =
-        top.iter().filter(|info| !info.served).map(|info| format!("`[{}]`", info.path)).collect();
-    out.push_str(&format!(
-        "\n## Not served yet\n\nThe names {} are kept for sections of later versions; a file that has one is refused.\n",
-        later.join(", ")
-    ));
     out
 }
 
@@ -54,7 +48,7 @@ KEY` says in a terminal what this page says.
 * **Variables** go over the file: `KEEPWARM_SERVER__THREADS=2`, `KEEPWARM_APP__SHOP__WORKERS=4`; in upper case, with `__`
   between the steps and `_` for a `-` in a NAME. A list or a table is written as TOML; routes are set as one list. Names inside `env` keep their case.
 * **Everything is checked before anything starts or reloads**: unknown keys, types, units, bounds, files that must be there,
-  addresses that two listeners share, routes to apps that do not exist. All faults are reported at once.
+  addresses that two listeners share, routes to apps and upstreams that do not exist. All faults are reported at once.
 * **Reload** says what `keepwarm reload` (SIGHUP) does with a changed value: *live* counts from the next connection or request
   on, *recycle* replaces the app's workers, *restart* is taken up only by a new start.
 

@@ -17,6 +17,7 @@ mod stack;
 mod status;
 mod status_command;
 mod table;
+mod upstreams;
 mod users;
 mod view;
 mod watch;

@@ -20,8 +20,6 @@ pub struct Dial<'d> {
     pub endpoint: &'d Endpoint,
     /// Encrypted with this; `None`: in clear.
     pub tls: Option<&'d ClientTls>,
-    /// The protocols to offer; `None`: those of `tls`. Nothing is offered where `tls` has none.
-    pub alpn: Option<&'d [&'static [u8]]>,
     /// How long connecting may take.
     pub connect_timeout: Duration,
     /// And the TLS handshake after it.
@@ -53,7 +51,7 @@ impl Dial<'_> {
             return Ok((io.into(), DialTimes { connect, handshake: None }));
         };
         let began = Instant::now();
-        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls, self.alpn)).await {
+        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls)).await {
             Ok(session) => session?,
             Err(_) => return Err(AcquireError::HandshakeTimeout),
         };
@@ -73,6 +71,8 @@ pub enum AcquireError {
     Tls(TlsError),
     /// The server did not finish the TLS handshake in time.
     HandshakeTimeout,
+    /// The server does not choose HTTP/2, which is to be spoken.
+    NotHttp2,
 }
 
 impl AcquireError {
@@ -90,6 +90,21 @@ impl AcquireError {
             Self::Timeout => "connect_timeout",
             Self::Tls(error) => error.name,
             Self::HandshakeTimeout => "tls_timeout",
+            Self::NotHttp2 => "not_http2",
+        }
+    }
+
+    /// The same for another who waited for the connection.
+    pub(crate) fn told_again(&self) -> Self {
+        match self {
+            Self::Connect(error) => Self::Connect(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(error.kind(), error.to_string()),
+            }),
+            Self::Timeout => Self::Timeout,
+            Self::Tls(error) => Self::Tls(error.clone()),
+            Self::HandshakeTimeout => Self::HandshakeTimeout,
+            Self::NotHttp2 => Self::NotHttp2,
         }
     }
 }
@@ -101,6 +116,7 @@ impl std::fmt::Display for AcquireError {
             Self::Timeout => f.write_str("connecting took too long"),
             Self::Tls(error) => error.fmt(f),
             Self::HandshakeTimeout => f.write_str("the TLS handshake took too long"),
+            Self::NotHttp2 => f.write_str("the server does not choose HTTP/2 in the TLS handshake (ALPN)"),
         }
     }
 }

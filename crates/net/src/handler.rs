@@ -67,6 +67,8 @@ pub struct Request {
     pub stalls: Stalls,
     /// Set by an app's handler: where the time went.
     pub times: Option<Times>,
+    /// Set when it was carried to an upstream: what became of that.
+    pub call: Option<Box<crate::CallRecord>>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
 }
@@ -147,6 +149,7 @@ impl Request {
             continued: false,
             stalls: Stalls::default(),
             times: None,
+            call: None,
             reason: None,
         }
     }
@@ -168,6 +171,7 @@ impl Request {
         self.continued = false;
         self.stalls = Stalls::default();
         self.times = None;
+        self.call = None;
         self.reason = None;
     }
 

@@ -7,9 +7,6 @@ use keepwarm_http1::{Decoded, Event, Fields, ResponseHead};
 /// The client's side of a protocol that carries one request at a time on a connection: bytes in, events out. How a request begins is
 /// the protocol's own (see [`Client::begin`]).
 pub trait Codec: Send + 'static {
-    /// Its names in ALPN.
-    const ALPN: &'static [&'static [u8]] = &[];
-
     /// For a new connection.
     fn new() -> Self;
 
@@ -70,6 +67,8 @@ pub enum ClientError {
     Unanswered(Option<io::Error>),
     /// The server broke the rules, or broke off.
     Fault(ServerFault),
+    /// It is certain that the server has processed nothing of the request: it may be sent again, whatever its method (RFC 9113 §8.7).
+    NotProcessed(ServerFault),
 }
 
 impl std::fmt::Display for ClientError {
@@ -81,7 +80,7 @@ impl std::fmt::Display for ClientError {
             Self::Unanswered(Some(error)) => {
                 write!(f, "the connection was lost before the first byte of the answer: {error}")
             }
-            Self::Fault(fault) => write!(f, "the server {}", fault.sentence),
+            Self::Fault(fault) | Self::NotProcessed(fault) => write!(f, "the server {}", fault.sentence),
         }
     }
 }
@@ -91,7 +90,7 @@ impl ClientError {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Unanswered(_) => "closed_unanswered",
-            Self::Fault(fault) => fault.name,
+            Self::Fault(fault) | Self::NotProcessed(fault) => fault.name,
         }
     }
 }

@@ -65,6 +65,7 @@ impl Stream {
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
         let length = match app.content_length.or(length.filter(|_| !bodiless)) {
+            Some(length) if self.state.from_upstream => AnswerLength::Upstream(length),
             Some(length) => AnswerLength::Known(length),
             None if bodiless => AnswerLength::Absent,
             None => AnswerLength::Unknown,

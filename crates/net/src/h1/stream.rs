@@ -56,6 +56,8 @@ pub(crate) struct State {
     /// A refusal must be seen by the client although it may still be sending.
     pub(crate) refused: bool,
     pub(super) websocket: Option<Box<Socket>>,
+    /// What is answered is an upstream's.
+    pub(crate) from_upstream: bool,
     /// Bytes are passed, of a protocol that is not ours.
     pub(super) tunnel: bool,
 }
@@ -109,6 +111,7 @@ impl State {
             hold: None,
             refused: false,
             websocket: None,
+            from_upstream: false,
             tunnel: false,
         }
     }

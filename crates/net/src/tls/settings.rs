@@ -112,6 +112,15 @@ impl ClientTls {
         Ok(Arc::new(Self { config: Arc::new(config), name, settings: settings.clone() }))
     }
 
+    /// The same with other protocols offered. Sessions of either can be resumed by both.
+    pub fn with_alpn(&self, alpn: &[&[u8]]) -> Arc<Self> {
+        let alpn: Vec<_> = alpn.iter().map(|name| name.to_vec()).collect();
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols.clone_from(&alpn);
+        let settings = TlsSettings { alpn, ..self.settings.clone() };
+        Arc::new(Self { config: Arc::new(config), name: self.name.clone(), settings })
+    }
+
     /// What it was made of.
     pub fn settings(&self) -> &TlsSettings {
         &self.settings

@@ -1,0 +1,149 @@
+//! The upstreams of the process: kept over reloads, with their connections and all that is known of their endpoints. Everything here runs on the control thread.
+
+mod tls;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use keepwarm_config::{self as config, Config};
+use keepwarm_egress::{Discovery, Names, Upstream};
+use keepwarm_net::{ClientTls, Protocol, Scheme};
+use tokio::task::JoinHandle;
+
+use crate::assemble;
+
+/// The upstreams, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Upstreams {
+    kept: BTreeMap<String, Kept>,
+    /// Who looks names up, by the servers that are asked.
+    names: BTreeMap<Vec<SocketAddr>, Arc<Names>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    upstream: Arc<Upstream>,
+    config: config::Upstream,
+    tls: Option<Arc<ClientTls>>,
+    discovery: Option<Task>,
+    watch: Option<Task>,
+}
+
+/// What the upstreams of a configuration are encrypted with, by name.
+pub(crate) type Prepared = BTreeMap<String, Option<Arc<ClientTls>>>;
+
+/// What cannot change while connections are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Nature(Scheme, Protocol);
+
+/// A task that ends with its handle.
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Upstreams {
+    /// Makes what may fail, before anything is changed.
+    ///
+    /// # Errors
+    /// Which file cannot be used, and why.
+    pub(crate) fn prepare(&self, config: &Config) -> Result<Prepared, String> {
+        let prepare = |upstream: &config::Upstream| {
+            let before = self.kept.get(&upstream.name).and_then(|kept| kept.tls.as_ref());
+            let tls = tls::prepare(upstream, before)?;
+            Ok((upstream.name.clone(), tls))
+        };
+        config.upstreams.iter().map(prepare).collect()
+    }
+
+    /// Calls them as the configuration says: those that stay keep their connections, others come and go.
+    pub(crate) fn apply(&mut self, config: &Config, prepared: &Prepared) {
+        let mut before = std::mem::take(&mut self.kept);
+        for upstream in &config.upstreams {
+            let tls = prepared.get(&upstream.name).cloned().flatten();
+            let same = |kept: &Kept| Nature::of(&kept.config) == Nature::of(upstream);
+            let kept = match before.remove(&upstream.name).filter(same) {
+                Some(kept) => self.changed(kept, upstream, tls),
+                None => self.made(upstream, tls),
+            };
+            self.kept.insert(upstream.name.clone(), kept);
+        }
+        let wanted =
+            |servers: &Vec<SocketAddr>| config.upstreams.iter().any(|it| it.dns.resolver == *servers);
+        self.names.retain(|servers, _| wanted(servers));
+    }
+
+    /// Those of a configuration that is about to serve, beside those that are there.
+    pub(crate) fn add(&mut self, config: &Config, prepared: &Prepared) {
+        for upstream in &config.upstreams {
+            if !self.kept.contains_key(&upstream.name) {
+                let kept = self.made(upstream, prepared.get(&upstream.name).cloned().flatten());
+                self.kept.insert(upstream.name.clone(), kept);
+            }
+        }
+    }
+
+    /// It did not come to serve: those that it alone has go.
+    pub(crate) fn keep_only(&mut self, config: &Config) {
+        self.kept.retain(|name, _| config.upstream(name).is_some());
+    }
+
+    /// The upstream of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.kept.get(name).map(|kept| &kept.upstream)
+    }
+
+    fn made(&mut self, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
+        let upstream = Upstream::new(config.name.as_str(), assemble::upstream(config));
+        upstream.calls().set_tls(tls.clone());
+        Kept {
+            discovery: self.discover(&upstream),
+            watch: tls::watch(config, &upstream, tls.as_ref()).map(Task),
+            upstream,
+            config: config.clone(),
+            tls,
+        }
+    }
+
+    fn changed(&mut self, mut kept: Kept, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
+        let moved = kept.config.endpoints != config.endpoints || kept.config.dns != config.dns;
+        kept.upstream.set_settings(assemble::upstream(config));
+        if moved {
+            kept.discovery = None;
+            kept.discovery = self.discover(&kept.upstream);
+        }
+        // The watch may have read files anew: what was configured is compared, what is in use is replaced.
+        kept.upstream.calls().set_tls(tls.clone());
+        kept.watch = tls::watch(config, &kept.upstream, tls.as_ref()).map(Task);
+        Kept { config: config.clone(), tls, ..kept }
+    }
+
+    /// Finds its endpoints from now on. What needs no looking up is there at once.
+    fn discover(&mut self, upstream: &Arc<Upstream>) -> Option<Task> {
+        let settings = upstream.settings();
+        if upstream.publish_literal() {
+            return None;
+        }
+        let names = self.names.entry(settings.dns.resolver.clone());
+        let discovery = Discovery {
+            upstream: Arc::clone(upstream.name()),
+            sources: settings.sources.clone(),
+            dns: settings.dns.clone(),
+            names: Arc::clone(names.or_insert_with(|| Names::new(&settings.dns.resolver))),
+            status: Arc::clone(upstream.discovery()),
+        };
+        let upstream = Arc::clone(upstream);
+        Some(Task(tokio::spawn(async move { discovery.run(|found| upstream.publish(found)).await })))
+    }
+}
+
+impl Nature {
+    fn of(upstream: &config::Upstream) -> Self {
+        Self(assemble::scheme(upstream), assemble::protocol(upstream))
+    }
+}
