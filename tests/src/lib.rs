@@ -21,4 +21,4 @@ pub mod websocket;
 pub use binary::{apps, examples, keepwarm, python, root};
 pub use client::{BOUND, Client, Failure, get};
 pub use response::{Framing, Response};
-pub use server::{ASGI, RACK, Server, WSGI};
+pub use server::{ASGI, FASTCGI, PHP, RACK, Server, WSGI};

@@ -7,6 +7,7 @@ mod endpoints;
 mod forward;
 mod gate;
 mod guard;
+mod health;
 mod origin;
 mod rate_limit;
 mod settings;
@@ -19,6 +20,7 @@ use std::hash::{BuildHasher, RandomState};
 pub use discovery::{Discovery, DiscoveryStatus, LookupFailure, Names};
 pub use door::{Door, UpstreamRoute};
 pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
+pub use health::{CheckFailure, HealthSettings, Probe, attend};
 pub use origin::Origin;
 pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,

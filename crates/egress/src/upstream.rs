@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use keepwarm_net::Calls;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use keepwarm_net::{Calls, ClientTls};
 use keepwarm_policy::breaker::{self, Outcome, Pass, Refused};
 use keepwarm_policy::{Breaker, RetryBudget};
 use tokio::sync::watch;
@@ -26,8 +26,9 @@ pub struct Upstream {
     breaker: Mutex<Option<Breaker>>,
     budget: Mutex<RetryBudget>,
     discovery: Arc<DiscoveryStatus>,
-    /// There are endpoints.
+    /// There are endpoints. Whoever watches is told of each change: of endpoints, settings, certificates.
     published: watch::Sender<bool>,
+    tls: ArcSwapOption<ClientTls>,
 }
 
 impl Upstream {
@@ -46,6 +47,7 @@ impl Upstream {
             settings: ArcSwap::from_pointee(settings),
             discovery: Arc::default(),
             published: watch::Sender::new(false),
+            tls: ArcSwapOption::empty(),
         })
     }
 
@@ -61,6 +63,14 @@ impl Upstream {
             self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
         }
         self.settings.store(Arc::new(settings));
+        self.published.send_modify(|_| ());
+    }
+
+    /// Encrypts new connections with this from now on; what is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.calls.set_tls(tls.clone());
+        self.tls.store(tls);
+        self.published.send_modify(|_| ());
     }
 
     /// Its name in the configuration.
@@ -132,6 +142,16 @@ impl Upstream {
             self.publish(&found);
         }
         complete
+    }
+
+    /// Learns of each change: of endpoints, settings, certificates.
+    pub(crate) fn news(&self) -> watch::Receiver<bool> {
+        self.published.subscribe()
+    }
+
+    /// What new connections are encrypted with.
+    pub(crate) fn tls(&self) -> Option<Arc<ClientTls>> {
+        self.tls.load_full()
     }
 
     /// Waits until endpoints were found, for the first time; at most so long.

@@ -100,7 +100,7 @@ impl Upstreams {
 
     fn made(&mut self, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
         let upstream = Upstream::new(config.name.as_str(), assemble::upstream(config));
-        upstream.calls().set_tls(tls.clone());
+        upstream.set_tls(tls.clone());
         Kept {
             discovery: self.discover(&upstream),
             watch: tls::watch(config, &upstream, tls.as_ref()).map(Task),
@@ -118,7 +118,7 @@ impl Upstreams {
             kept.discovery = self.discover(&kept.upstream);
         }
         // The watch may have read files anew: what was configured is compared, what is in use is replaced.
-        kept.upstream.calls().set_tls(tls.clone());
+        kept.upstream.set_tls(tls.clone());
         kept.watch = tls::watch(config, &kept.upstream, tls.as_ref()).map(Task);
         Kept { config: config.clone(), tls, ..kept }
     }

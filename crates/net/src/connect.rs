@@ -1,5 +1,7 @@
 //! Making a connection: connect, and the TLS handshake, each bounded and timed.
 
+mod any;
+
 use std::io;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use crate::Endpoint;
 use crate::tls::{ClientTls, HandshakeFacts, Session, TlsError};
 use crate::transport::Transport;
 
+pub use any::connect_any;
+
 /// How a connection is made.
 #[derive(Debug, Clone, Copy)]
 pub struct Dial<'d> {
@@ -16,6 +20,8 @@ pub struct Dial<'d> {
     pub endpoint: &'d Endpoint,
     /// Encrypted with this; `None`: in clear.
     pub tls: Option<&'d ClientTls>,
+    /// The protocols to offer; `None`: those of `tls`. Nothing is offered where `tls` has none.
+    pub alpn: Option<&'d [&'static [u8]]>,
     /// How long connecting may take.
     pub connect_timeout: Duration,
     /// And the TLS handshake after it.
@@ -47,7 +53,7 @@ impl Dial<'_> {
             return Ok((io.into(), DialTimes { connect, handshake: None }));
         };
         let began = Instant::now();
-        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls)).await {
+        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls, self.alpn)).await {
             Ok(session) => session?,
             Err(_) => return Err(AcquireError::HandshakeTimeout),
         };

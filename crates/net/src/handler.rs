@@ -273,20 +273,30 @@ pub struct Peer {
     /// What the connection speaks.
     pub scheme: Scheme,
     client_text: OnceLock<(String, String)>,
+    local_text: OnceLock<(String, String)>,
 }
 
 impl Peer {
     /// Names the two ends.
     pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>, scheme: Scheme) -> Self {
-        Self { client, local, scheme, client_text: OnceLock::new() }
+        Self { client, local, scheme, client_text: OnceLock::new(), local_text: OnceLock::new() }
     }
 
     /// The client's address and port as text, formatted once a connection; empty on a Unix socket.
     pub fn client_text(&self) -> (&str, &str) {
-        let (address, port) = self.client_text.get_or_init(|| match self.client {
-            Some(client) => (client.ip().to_canonical().to_string(), client.port().to_string()),
-            None => (String::new(), String::new()),
-        });
-        (address, port)
+        text_of(self.client, &self.client_text)
     }
+
+    /// The same of the listener.
+    pub fn local_text(&self) -> (&str, &str) {
+        text_of(self.local, &self.local_text)
+    }
+}
+
+fn text_of(end: Option<SocketAddr>, text: &OnceLock<(String, String)>) -> (&str, &str) {
+    let (address, port) = text.get_or_init(|| match end {
+        Some(end) => (end.ip().to_canonical().to_string(), end.port().to_string()),
+        None => (String::new(), String::new()),
+    });
+    (address, port)
 }

@@ -48,6 +48,8 @@ impl Http1 {
 }
 
 impl Codec for Http1 {
+    const ALPN: &'static [&'static [u8]] = &[b"http/1.1"];
+
     fn new() -> Self {
         Self {
             decoder: ResponseDecoder::new(Limits::default()),

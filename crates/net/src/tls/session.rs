@@ -34,8 +34,12 @@ impl Session {
     ///
     /// # Errors
     /// It is not who it should be, it refuses, or breaks off.
-    pub(crate) async fn handshake(io: Io, tls: &ClientTls) -> Result<Self, AcquireError> {
-        let channel = Channel::new(tls).map_err(AcquireError::Tls)?;
+    pub(crate) async fn handshake(
+        io: Io,
+        tls: &ClientTls,
+        alpn: Option<&[&'static [u8]]>,
+    ) -> Result<Self, AcquireError> {
+        let channel = Channel::new(tls, alpn).map_err(AcquireError::Tls)?;
         let facts = HandshakeFacts { resumed: false, certificate_bytes: 0 };
         let mut session = Self { io, channel, facts };
         poll_fn(|cx| session.poll_handshake(cx)).await.map_err(AcquireError::Tls)?;
@@ -156,6 +160,10 @@ impl Session {
         self.io.poll_writable(cx)
     }
 
+    pub(crate) fn forget_writable(&mut self) {
+        self.io.forget_writable();
+    }
+
     /// Encrypted bytes that the socket has not taken.
     pub(crate) fn unsent(&self) -> usize {
         self.channel.outgoing.len()
@@ -217,7 +225,8 @@ impl Session {
 impl Drop for Session {
     /// A clean close says so. Not behind half of a record: that would be no record.
     fn drop(&mut self) {
-        if self.channel.outgoing.is_empty() {
+        let listens = matches!(self.channel.end(), None | Some(End::Closed));
+        if listens && self.channel.outgoing.is_empty() {
             self.channel.shut();
             let _ = self.write_outgoing();
         }

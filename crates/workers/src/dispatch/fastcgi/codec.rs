@@ -48,7 +48,7 @@ impl FastCgi {
     ) {
         // None only on a connection that is of no use, and that shows in its first answer.
         self.id = self.connection.begin().unwrap_or(1);
-        self.head = CgiHead::new(CgiLimits::default());
+        self.head.restart();
         self.state = State::Head;
         self.words.clear();
         encode_begin(out, self.id);

@@ -132,7 +132,9 @@ impl Servers {
     pub(super) fn set_policy(&self, policy: Option<&ServerPolicy>) {
         if let Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency, .. }) = policy {
             let max = (*concurrency).max(1);
-            self.fastcgi.set_settings(PoolSettings { idle: max, max, ..PoolSettings::default() });
+            let settings =
+                PoolSettings { idle: max, max, trusts: FastCgi::CLOSES_NEVER, ..PoolSettings::default() };
+            self.fastcgi.set_settings(settings);
         }
     }
 
