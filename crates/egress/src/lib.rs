@@ -8,6 +8,7 @@ mod forward;
 mod gate;
 mod guard;
 mod origin;
+mod proxy;
 mod rate_limit;
 mod settings;
 mod told;
@@ -20,6 +21,7 @@ pub use discovery::{Discovery, DiscoveryStatus, LookupFailure, Names};
 pub use door::{Door, UpstreamRoute};
 pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
 pub use origin::Origin;
+pub use proxy::{AllowHost, Allowed, Proxy, ProxyRules, Resolver, ResolverDriver};
 pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,

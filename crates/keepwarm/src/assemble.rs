@@ -24,7 +24,7 @@ use keepwarm_workers::supervisor::{
 use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
 
-pub(crate) use upstream::{protocol, scheme, upstream};
+pub(crate) use upstream::{by_authority, protocol, proxy_rules, scheme, upstream};
 
 /// Variables that tell workers where doors are, and what they say.
 pub(crate) type DoorVariables = Vec<(String, String)>;
@@ -40,12 +40,8 @@ pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<Ap
 
 /// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
 fn refuse_unserved(config: &Config) -> io::Result<()> {
-    let proxy = config.listens.iter().find(|listen| listen.forward_proxy.is_some());
-    let what = match (config.rate_limits.first(), proxy) {
-        (Some(limit), _) => format!("[rate_limit.{}]", limit.name),
-        (_, Some(listen)) => format!("listen.{}.forward_proxy", listen.name),
-        _ => return Ok(()),
-    };
+    let Some(limit) = config.rate_limits.first() else { return Ok(()) };
+    let what = format!("[rate_limit.{}]", limit.name);
     Err(io::Error::other(format!("{what} is not served by this version yet")))
 }
 
