@@ -239,6 +239,7 @@ impl Told {
                 (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
             }
             AcquireError::Tls(error) => (Cause::Connect, format!("made no encrypted connection: {error}")),
+            AcquireError::NotHttp2 => (Cause::Connect, "does not speak HTTP/2".to_owned()),
             AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
         };
         Self::of(cause, error.name(), sentence)

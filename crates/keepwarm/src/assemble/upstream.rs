@@ -1,9 +1,11 @@
 //! Upstreams: what `egress` is given.
 
 use keepwarm_config as config;
-use keepwarm_egress::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
+use keepwarm_egress::{
+    CallLimits, DnsSettings, HashKey, HealthSettings, Place, Probe, Source, UpstreamSettings,
+};
 use keepwarm_net::{PoolSettings, Protocol, Scheme};
-use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, retry};
+use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, health, retry};
 
 /// How an upstream is called.
 pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
@@ -45,6 +47,8 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
             max_ttl: upstream.dns.max_ttl,
             resolver: upstream.dns.resolver.clone(),
         },
+        health: upstream.health.as_ref().map(health),
+        slow_start: upstream.slow_start,
     }
 }
 
@@ -85,6 +89,7 @@ fn pool(upstream: &config::Upstream) -> PoolSettings {
     PoolSettings {
         max: max.map_or(usize::MAX, |max| max as usize),
         idle: pool.idle as usize,
+        min_idle: pool.min_idle as usize,
         max_age: pool.max_age,
         max_requests: pool.max_requests.map_or(u64::MAX, u64::from),
         idle_timeout: pool.idle_timeout,
@@ -116,6 +121,20 @@ fn breaker(breaker: &config::Breaker) -> breaker::Settings {
         open: breaker.open,
         open_most: breaker.max_open,
         probes: breaker.probes,
+    }
+}
+
+fn health(health: &config::Health) -> HealthSettings {
+    HealthSettings {
+        probe: match &health.probe {
+            config::HealthProbe::Tcp => Probe::Connect,
+            config::HealthProbe::Http { path, statuses } => Probe::Http {
+                path: path.clone(),
+                statuses: statuses.iter().map(|range| range.first..=range.last).collect(),
+            },
+        },
+        timeout: health.timeout,
+        thresholds: health::Settings { interval: health.interval, rise: health.rise, fall: health.fall },
     }
 }
 
