@@ -24,7 +24,7 @@ use keepwarm_workers::supervisor::{
 use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
 
-pub(crate) use upstream::{protocol, scheme, upstream};
+pub(crate) use upstream::{by_authority, protocol, proxy_rules, scheme, upstream};
 
 /// Variables that tell workers where doors are, and what they say.
 pub(crate) type DoorVariables = Vec<(String, String)>;
@@ -40,7 +40,6 @@ pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<Ap
 
 /// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
 fn refuse_unserved(config: &Config) -> io::Result<()> {
-    let proxy = config.listens.iter().find(|listen| listen.forward_proxy.is_some());
     let limited = |listen: &&Listen| {
         let is_limited = |route: &keepwarm_config::Route| {
             let answers = matches!(route.action, Action::App(_) | Action::Upstream(_));
@@ -48,16 +47,11 @@ fn refuse_unserved(config: &Config) -> io::Result<()> {
         };
         listen.routes.iter().any(is_limited)
     };
-    let what = match (config.listens.iter().find(limited), proxy) {
-        (Some(listen), _) => {
-            format!(
-                "listen.{}: a `rate_limit` on a route that leads neither to an app nor to an upstream",
-                listen.name
-            )
-        }
-        (_, Some(listen)) => format!("listen.{}.forward_proxy", listen.name),
-        _ => return Ok(()),
-    };
+    let Some(listen) = config.listens.iter().find(limited) else { return Ok(()) };
+    let what = format!(
+        "listen.{}: a `rate_limit` on a route that leads neither to an app nor to an upstream",
+        listen.name
+    );
     Err(io::Error::other(format!("{what} is not served by this version yet")))
 }
 
