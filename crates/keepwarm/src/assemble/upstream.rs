@@ -6,10 +6,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use keepwarm_config as config;
 use keepwarm_egress::{
-    AllowHost, Allowed, CallLimits, DnsSettings, HashKey, Place, ProxyRules, Source, UpstreamSettings,
+    AllowHost, Allowed, CallLimits, DnsSettings, HashKey, HealthSettings, Place, Probe, ProxyRules, Source,
+    UpstreamSettings,
 };
 use keepwarm_net::{PoolSettings, Protocol, Scheme};
-use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, retry};
+use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, health, retry};
 
 use crate::upstreams::Upstreams;
 
@@ -53,6 +54,8 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
             max_ttl: upstream.dns.max_ttl,
             resolver: upstream.dns.resolver.clone(),
         },
+        health: upstream.health.as_ref().map(health),
+        slow_start: upstream.slow_start,
     }
 }
 
@@ -156,6 +159,20 @@ fn breaker(breaker: &config::Breaker) -> breaker::Settings {
         open: breaker.open,
         open_most: breaker.max_open,
         probes: breaker.probes,
+    }
+}
+
+fn health(health: &config::Health) -> HealthSettings {
+    HealthSettings {
+        probe: match &health.probe {
+            config::HealthProbe::Tcp => Probe::Connect,
+            config::HealthProbe::Http { path, statuses } => Probe::Http {
+                path: path.clone(),
+                statuses: statuses.iter().map(|range| range.first..=range.last).collect(),
+            },
+        },
+        timeout: health.timeout,
+        thresholds: health::Settings { interval: health.interval, rise: health.rise, fall: health.fall },
     }
 }
 
