@@ -8,6 +8,7 @@ mod forward;
 mod gate;
 mod guard;
 mod origin;
+mod rate_limit;
 mod settings;
 mod told;
 mod upstream;
@@ -19,6 +20,10 @@ pub use discovery::{Discovery, DiscoveryStatus, LookupFailure, Names};
 pub use door::{Door, UpstreamRoute};
 pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
 pub use origin::Origin;
+pub use rate_limit::{
+    Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
+    StoreFailure, StoreSettings,
+};
 pub use settings::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
 pub use upstream::Upstream;
 

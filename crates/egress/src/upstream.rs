@@ -61,6 +61,7 @@ impl Upstream {
             self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
         }
         self.settings.store(Arc::new(settings));
+        endpoints.endpoints.iter().for_each(|entry| self.calls.warm(&entry.endpoint));
     }
 
     /// Its name in the configuration.
@@ -115,6 +116,9 @@ impl Upstream {
             entry.state.set_breaker(settings.breaker);
         }
         self.endpoints.store(Arc::clone(&after));
+        for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
+            self.calls.warm(&entry.endpoint);
+        }
         if !found.is_empty() {
             self.published.send_replace(true);
         }

@@ -8,14 +8,16 @@ use std::sync::Arc;
 
 use keepwarm_config::{self as config, Config};
 use keepwarm_egress::{Discovery, Names, Upstream};
-use keepwarm_net::{ClientTls, Protocol, Scheme};
+use keepwarm_net::{ClientTls, Protocol, Remote, Scheme};
 use tokio::task::JoinHandle;
 
 use crate::assemble;
 
 /// The upstreams, by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Upstreams {
+    /// The threads that call them.
+    threads: Vec<Remote>,
     kept: BTreeMap<String, Kept>,
     /// Who looks names up, by the servers that are asked.
     names: BTreeMap<Vec<SocketAddr>, Arc<Names>>,
@@ -48,6 +50,11 @@ impl Drop for Task {
 }
 
 impl Upstreams {
+    /// None yet; these threads will call them.
+    pub(crate) fn new(threads: &[Remote]) -> Self {
+        Self { threads: threads.to_vec(), kept: BTreeMap::new(), names: BTreeMap::new() }
+    }
+
     /// Makes what may fail, before anything is changed.
     ///
     /// # Errors
@@ -101,6 +108,7 @@ impl Upstreams {
     fn made(&mut self, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
         let upstream = Upstream::new(config.name.as_str(), assemble::upstream(config));
         upstream.calls().set_tls(tls.clone());
+        upstream.calls().warm_on(&self.threads);
         Kept {
             discovery: self.discover(&upstream),
             watch: tls::watch(config, &upstream, tls.as_ref()).map(Task),

@@ -85,6 +85,7 @@ fn pool(upstream: &config::Upstream) -> PoolSettings {
     PoolSettings {
         max: max.map_or(usize::MAX, |max| max as usize),
         idle: pool.idle as usize,
+        min_idle: pool.min_idle as usize,
         max_age: pool.max_age,
         max_requests: pool.max_requests.map_or(u64::MAX, u64::from),
         idle_timeout: pool.idle_timeout,

@@ -105,21 +105,19 @@ impl Http2Pool {
         let mut inner = self.lock();
         let Inner { settings, shelves, keep_alive, .. } = &mut *inner;
         let shelf = shelves.get_mut(endpoint)?.get_mut(thread_index())?;
-        shelf.drop_worn(settings, keep_alive, now);
+        shelf.drop_worn(settings, now);
         let usable = |kept: &&mut Kept| {
-            let fits = match need {
-                Need::Any => true,
-                Need::Fresh => {
-                    kept.link.begun() == 0 || keep_alive.may_use(kept.link.idled(now), false, now.into_std())
-                }
-                Need::New => kept.link.begun() == 0,
-            };
-            fits && kept.has_room()
+            let (new, idled) = (kept.link.begun() == 0, kept.link.idled(now));
+            let may_use = |repeatable| keep_alive.may_use(idled, repeatable, now.into_std());
+            (new || (need != Need::New && may_use(need == Need::Any))) && kept.has_room()
         };
         // The fullest, so that those which are needed no more become idle; of idle ones, the newest.
         let place = |kept: &&mut Kept| (kept.link.open(), kept.link.idle_since());
         let kept = shelf.kept.iter_mut().filter(usable).max_by_key(place)?;
         let idle = kept.link.begin_call(now);
+        if let Some(idle) = idle.filter(|idle| !idle.is_zero()) {
+            keep_alive.handle_use(idle, now.into_std());
+        }
         Some(Http2Call::new(kept.sender.clone(), Arc::clone(&kept.link), Arc::clone(self), idle))
     }
 
@@ -179,8 +177,17 @@ impl Http2Pool {
     /// How long a connection may lie idle.
     pub(super) fn idle_limit(&self) -> Duration {
         let inner = self.lock();
-        let known = inner.keep_alive.limit();
-        known.map_or(inner.settings.idle_timeout, |known| known.min(inner.settings.idle_timeout))
+        inner.settings.idle_timeout.min(inner.keep_alive.keeps().unwrap_or(Duration::MAX))
+    }
+
+    /// A call on a connection that had been idle was answered, or lost without a word.
+    pub(super) fn handle_proof(&self, idle: Duration, answered: bool) {
+        let now = Instant::now().into_std();
+        let keep_alive = &mut self.lock().keep_alive;
+        match answered {
+            true => keep_alive.handle_success(idle, now),
+            false => keep_alive.handle_lost(idle, now),
+        }
     }
 
     /// A call is over.
@@ -277,13 +284,12 @@ impl Inner {
 }
 
 impl Shelf {
-    /// Takes those off that are too old, have carried enough, or were idle for too long.
-    fn drop_worn(&mut self, settings: &PoolSettings, keep_alive: &KeepAlive, now: Instant) {
+    /// Takes those off that are too old, or have carried enough.
+    fn drop_worn(&mut self, settings: &PoolSettings, now: Instant) {
         self.kept.retain(|Kept { link, .. }| {
             let keep = !link.goes_away()
                 && link.begun() < settings.max_requests
-                && now.saturating_duration_since(link.opened) < settings.max_age
-                && keep_alive.may_use(link.idled(now), true, now.into_std());
+                && now.saturating_duration_since(link.opened) < settings.max_age;
             if !keep {
                 link.retire();
             }
@@ -340,7 +346,7 @@ async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result
     // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
     if tls.is_some() && transport.alpn() != Some(b"h2") {
         if let Some(http1) = &pool.http1 {
-            http1.adopt(endpoint, transport, &times);
+            http1.keep(endpoint, transport, &times);
         }
         return Err(AcquireError::NotHttp2);
     }

@@ -206,7 +206,10 @@ impl Http2Call {
             }
         };
         let event = part.map_err(|error| self.told(error)).and_then(|part| self.take(part));
-        if event.is_err() {
+        if let Err(error) = &event {
+            if matches!(error, ClientError::Unanswered(_)) {
+                self.prove(false);
+            }
             self.answer.state = State::Over(None);
             self.request.stop();
         }
@@ -232,7 +235,9 @@ impl Http2Call {
         parts: &http::response::Parts,
         body: Option<RecvStream>,
     ) -> Result<Event, ClientError> {
-        self.answer.heard = true;
+        if !std::mem::replace(&mut self.answer.heard, true) {
+            self.prove(true);
+        }
         self.link.take_head(self.stream);
         let ended = body.as_ref().is_some_and(RecvStream::is_end_stream);
         head::fill_answer(&mut self.answer.head, parts, self.answer.asked, ended)
@@ -248,6 +253,13 @@ impl Http2Call {
         self.link.take_head(self.stream);
         head::fill_trailers(&mut self.answer.trailers, &map).map_err(ClientError::Fault)?;
         Ok(if self.answer.trailers.is_empty() { Event::End } else { Event::Trailers })
+    }
+
+    /// Whether a connection that was idle could still be used.
+    fn prove(&self, answered: bool) {
+        if let Some(idle) = self.idle.filter(|idle| !idle.is_zero()) {
+            self.pool.handle_proof(idle, answered);
+        }
     }
 
     fn told(&self, error: h2::Error) -> ClientError {
