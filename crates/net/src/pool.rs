@@ -176,29 +176,9 @@ impl<C: Codec> Pool<C> {
         None
     }
 
-    /// Takes over a connection that was made elsewhere (see [`crate::Dial`]), for one use at once.
-    pub fn adopt(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: DialTimes) -> Lease<C> {
-        self.counts.dial(&times);
-        let mut inner = self.lock();
-        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
-        shelf.forgotten = false;
-        shelf.open += 1;
-        drop(inner);
-        Lease::new(self, endpoint, Client::new(transport), None, Some(times))
-    }
-
-    /// Keeps a connection that was made elsewhere, unless there are enough.
-    pub fn keep(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: DialTimes) {
-        self.counts.dial(&times);
-        let mut inner = self.lock();
-        let max = inner.settings.max;
-        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
-        if shelf.open < max {
-            shelf.forgotten = false;
-            shelf.open += 1;
-            drop(inner);
-            self.put_back(endpoint, Client::new(transport), None);
-        }
+    /// Keeps a new connection that was made elsewhere (see [`crate::Dial`]), unless there are enough. To be called on a data-plane thread.
+    pub fn keep(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: &DialTimes) {
+        dial::keep(self, endpoint, transport, times);
     }
 
     /// Has [`PoolSettings::min_idle`] kept for an endpoint that nobody has asked for yet. To be called on a data-plane thread.

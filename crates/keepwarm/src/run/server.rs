@@ -164,7 +164,7 @@ impl Server {
     ) -> Result<Option<Self>, Failure> {
         raise_file_limit();
         let links = Arc::new(Links::new(plane.remotes()));
-        let mut upstreams = Upstreams::default();
+        let mut upstreams = Upstreams::new(plane.remotes());
         let mut listeners = Listeners::new(plane.remotes(), connections(&config), inherited);
         let mut opened_admin = Some(listeners.open_admin(&config, None)?);
         let mut opened = listeners.open(&config)?;

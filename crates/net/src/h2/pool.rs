@@ -341,12 +341,12 @@ async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result
         (inner.settings, inner.tls.clone())
     };
     let PoolSettings { connect_timeout, handshake_timeout, .. } = settings;
-    let dial = Dial { endpoint, tls: tls.as_deref(), alpn: None, connect_timeout, handshake_timeout };
+    let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
     let (transport, times) = dial.run().await?;
     // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
     if tls.is_some() && transport.alpn() != Some(b"h2") {
         if let Some(http1) = &pool.http1 {
-            http1.keep(endpoint, transport, times);
+            http1.keep(endpoint, transport, &times);
         }
         return Err(AcquireError::NotHttp2);
     }

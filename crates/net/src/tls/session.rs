@@ -34,12 +34,8 @@ impl Session {
     ///
     /// # Errors
     /// It is not who it should be, it refuses, or breaks off.
-    pub(crate) async fn handshake(
-        io: Io,
-        tls: &ClientTls,
-        alpn: Option<&[&'static [u8]]>,
-    ) -> Result<Self, AcquireError> {
-        let channel = Channel::new(tls, alpn).map_err(AcquireError::Tls)?;
+    pub(crate) async fn handshake(io: Io, tls: &ClientTls) -> Result<Self, AcquireError> {
+        let channel = Channel::new(tls).map_err(AcquireError::Tls)?;
         let facts = HandshakeFacts { resumed: false, certificate_bytes: 0 };
         let mut session = Self { io, channel, facts };
         poll_fn(|cx| session.poll_handshake(cx)).await.map_err(AcquireError::Tls)?;
