@@ -9,6 +9,7 @@ mod gate;
 mod guard;
 mod health;
 mod origin;
+mod proxy;
 mod rate_limit;
 mod settings;
 mod told;
@@ -22,6 +23,7 @@ pub use door::{Door, UpstreamRoute};
 pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
 pub use health::{CheckFailure, HealthSettings, Probe, attend};
 pub use origin::Origin;
+pub use proxy::{AllowHost, Allowed, Proxy, ProxyRules, Resolver, ResolverDriver};
 pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,

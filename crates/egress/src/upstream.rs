@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::endpoints::{lock, set_breaker};
 use crate::gate::Gate;
-use crate::{DiscoveryStatus, EndpointSet, Found, Source, UpstreamSettings};
+use crate::{DiscoveryStatus, EndpointSet, Found, RateLimiter, Source, UpstreamSettings};
 
 /// A service that is called.
 #[derive(Debug)]
@@ -29,6 +29,7 @@ pub struct Upstream {
     /// There are endpoints. Whoever watches is told of each change: of endpoints, settings, certificates.
     published: watch::Sender<bool>,
     tls: ArcSwapOption<ClientTls>,
+    limiter: ArcSwapOption<RateLimiter>,
 }
 
 impl Upstream {
@@ -48,6 +49,7 @@ impl Upstream {
             discovery: Arc::default(),
             published: watch::Sender::new(false),
             tls: ArcSwapOption::empty(),
+            limiter: ArcSwapOption::empty(),
         })
     }
 
@@ -63,6 +65,7 @@ impl Upstream {
             self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
         }
         self.settings.store(Arc::new(settings));
+        endpoints.endpoints.iter().for_each(|entry| self.calls.warm(&entry.endpoint));
         self.published.send_modify(|_| ());
     }
 
@@ -71,6 +74,17 @@ impl Upstream {
         self.calls.set_tls(tls.clone());
         self.tls.store(tls);
         self.published.send_modify(|_| ());
+    }
+
+    /// Holds calls through its doors to this limit from now on.
+    pub fn set_limiter(&self, limiter: Option<Arc<RateLimiter>>) {
+        self.limiter.store(limiter);
+    }
+
+    /// What calls through its doors are held to.
+    #[must_use]
+    pub fn limiter(&self) -> Option<Arc<RateLimiter>> {
+        self.limiter.load_full()
     }
 
     /// Its name in the configuration.
@@ -125,6 +139,9 @@ impl Upstream {
             entry.state.set_breaker(settings.breaker);
         }
         self.endpoints.store(Arc::clone(&after));
+        for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
+            self.calls.warm(&entry.endpoint);
+        }
         if !found.is_empty() {
             self.published.send_replace(true);
         }

@@ -219,6 +219,14 @@ impl Exchange<'_> {
         self.stream.begin_tunnel(protocol, fields)
     }
 
+    /// Answers `CONNECT` with 200 and `Via`: from now on bytes are passed, as after [`Self::begin_tunnel`].
+    ///
+    /// # Errors
+    /// `via` is no value.
+    pub fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
+        self.stream.begin_connected_tunnel(via)
+    }
+
     /// Appends the client's bytes of a tunnel to `into`: `Ok(0)` is its end.
     pub fn poll_tunnel(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
         self.stream.poll_tunnel(cx, into)

@@ -22,6 +22,11 @@ pub trait Handler: Send + Sync {
     /// the empty default.
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
 
+    /// Whether clients use it as a forward proxy: then `CONNECT` is passed to it, and clients of HTTP/1.0 are never kept (RFC 9112 §9.3).
+    fn is_forward_proxy(&self) -> bool {
+        false
+    }
+
     /// Called once when a request's answer has been written or its connection was lost.
     fn finished(&self, _request: &Request, _outcome: &Outcome) {}
 }
@@ -245,7 +250,7 @@ pub struct Outcome {
 }
 
 /// `http` or `https`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// In clear.
     Http,

@@ -186,9 +186,9 @@ impl<C: Codec> Pool<C> {
         None
     }
 
-    /// Takes over a new connection that was made elsewhere (see [`crate::Dial`]), unless there are enough. To be called on a data-plane thread.
-    pub fn adopt(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: &DialTimes) {
-        dial::adopt(self, endpoint, transport, times);
+    /// Keeps a new connection that was made elsewhere (see [`crate::Dial`]), unless there are enough. To be called on a data-plane thread.
+    pub fn keep(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: &DialTimes) {
+        dial::keep(self, endpoint, transport, times);
     }
 
     /// Has [`PoolSettings::min_idle`] kept for an endpoint that nobody has asked for yet. To be called on a data-plane thread.

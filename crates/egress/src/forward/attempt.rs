@@ -98,7 +98,7 @@ impl Forward<'_, '_> {
     async fn connect(&mut self, endpoint: &Endpoint) -> Result<Call, Told> {
         let (calls, need) = (self.upstream.calls(), self.need());
         let switches = self.exchange.request().head.upgrade;
-        if !switches && let Some(call) = calls.take(endpoint, need) {
+        if let Some(call) = (!switches).then(|| calls.take(endpoint, need)).flatten() {
             return Ok(call);
         }
         let connect = self.settings.timeouts.connect.unwrap_or(Duration::MAX);
@@ -174,6 +174,10 @@ impl Forward<'_, '_> {
             Some(decision) => decision,
             None => self.decide(&told),
         };
+        if told.cause == Cause::LostIdle {
+            let retried = !matches!(decision, Decision::GiveUp(_));
+            self.upstream.calls().http1().count_lost(retried);
+        }
         self.record.failures.push(FailedAttempt {
             endpoint: Arc::clone(entry.state.name()),
             cause: told.name,
@@ -248,9 +252,6 @@ impl Told {
             AcquireError::Tls(error) => (Cause::Connect, format!("made no encrypted connection: {error}")),
             AcquireError::NotHttp2 => (Cause::Connect, "does not speak HTTP/2".to_owned()),
             AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
-            AcquireError::NotHttp2 => {
-                (Cause::Connect, "does not choose HTTP/2 in the TLS handshake".to_owned())
-            }
         };
         Self::of(cause, error.name(), sentence)
     }

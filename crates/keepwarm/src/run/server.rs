@@ -164,7 +164,7 @@ impl Server {
     ) -> Result<Option<Self>, Failure> {
         raise_file_limit();
         let links = Arc::new(Links::new(plane.remotes()));
-        let mut upstreams = Upstreams::default();
+        let mut upstreams = Upstreams::new(plane.remotes());
         let mut listeners = Listeners::new(plane.remotes(), connections(&config), inherited);
         let mut opened_admin = Some(listeners.open_admin(&config, None)?);
         let mut opened = listeners.open(&config)?;
@@ -177,8 +177,8 @@ impl Server {
         let made = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
         let options = Options { files: made.map(absolute).collect(), ..Options::default() };
         // Before the workers: they may call while they boot.
-        let prepared = upstreams.prepare(&config)?;
-        upstreams.apply(&config, &prepared);
+        let mut prepared = upstreams.prepare(&config)?;
+        upstreams.apply(&config, &mut prepared);
         listeners.serve_new_doors(&config, &mut opened, &upstreams)?;
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, options)
             .await

@@ -346,7 +346,7 @@ async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result
     // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
     if tls.is_some() && transport.alpn() != Some(b"h2") {
         if let Some(http1) = &pool.http1 {
-            http1.adopt(endpoint, transport, &times);
+            http1.keep(endpoint, transport, &times);
         }
         return Err(AcquireError::NotHttp2);
     }

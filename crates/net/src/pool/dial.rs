@@ -154,8 +154,8 @@ pub(super) fn spawn_spare<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint) {
     drop(tokio::task::spawn_local(Dialling::new(pool, endpoint, true).run_spare()));
 }
 
-/// Takes over a connection that was made elsewhere, unless there are enough.
-pub(super) fn adopt<C: Codec>(
+/// Keeps a connection that was made elsewhere, unless there are enough.
+pub(super) fn keep<C: Codec>(
     pool: &Arc<Pool<C>>,
     endpoint: &Endpoint,
     transport: Transport,
