@@ -9,6 +9,7 @@ mod client;
 pub mod content;
 pub mod load;
 pub mod marked;
+pub mod name_server;
 pub mod origin;
 pub mod process;
 mod response;
