@@ -65,6 +65,7 @@ impl Upstream {
             self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
         }
         self.settings.store(Arc::new(settings));
+        endpoints.endpoints.iter().for_each(|entry| self.calls.warm(&entry.endpoint));
         self.published.send_modify(|_| ());
     }
 
@@ -138,6 +139,9 @@ impl Upstream {
             entry.state.set_breaker(settings.breaker);
         }
         self.endpoints.store(Arc::clone(&after));
+        for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
+            self.calls.warm(&entry.endpoint);
+        }
         if !found.is_empty() {
             self.published.send_replace(true);
         }

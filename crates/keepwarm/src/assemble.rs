@@ -35,7 +35,8 @@ pub(crate) type DoorVariables = Vec<(String, String)>;
 /// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<AppSpec>> {
     refuse_unserved(config)?;
-    config.apps.iter().map(|app| spec(app, doors)).collect()
+    // What runs already is not started.
+    config.apps.iter().filter(|app| app.address.is_none()).map(|app| spec(app, doors)).collect()
 }
 
 /// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
@@ -84,6 +85,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
+        ends_at_quit: fastcgi::has_processes_of_its_own(app),
         preload: app.preload,
         workers: processes(app),
         boot_timeout: app.boot_timeout,
@@ -245,6 +247,7 @@ pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
         protocol: Protocol::Http,
         concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
         health: app.health.clone(),
+        address: None,
     })
 }
 
@@ -276,6 +279,8 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
             message: size(limits.websocket_message),
             idle: limits.websocket_idle,
         },
+        // Doors speak it (see `run/listeners.rs`).
+        http2: false,
     }
 }
 

@@ -16,8 +16,10 @@ use crate::assemble;
 use crate::rate_limits::{NewStores, RateLimits};
 
 /// The upstreams, by name.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Upstreams {
+    /// The threads that call them.
+    threads: Vec<Remote>,
     kept: BTreeMap<String, Kept>,
     /// Who looks names up, by the servers that are asked.
     names: BTreeMap<Vec<SocketAddr>, Arc<Names>>,
@@ -58,6 +60,17 @@ impl Drop for Task {
 }
 
 impl Upstreams {
+    /// None yet; these threads will call them.
+    pub(crate) fn new(threads: &[Remote]) -> Self {
+        Self {
+            threads: threads.to_vec(),
+            kept: BTreeMap::new(),
+            names: BTreeMap::new(),
+            limits: RateLimits::default(),
+            background: None,
+        }
+    }
+
     /// Makes what may fail, before anything is changed.
     ///
     /// # Errors
@@ -138,6 +151,7 @@ impl Upstreams {
     fn made(&mut self, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
         let upstream = Upstream::new(config.name.as_str(), assemble::upstream(config));
         upstream.set_tls(tls.clone());
+        upstream.calls().warm_on(&self.threads);
         upstream.set_limiter(self.limiter(config));
         let attended = Arc::downgrade(&upstream);
         if let Some(remote) = self.remote() {

@@ -20,8 +20,6 @@ pub struct Dial<'d> {
     pub endpoint: &'d Endpoint,
     /// Encrypted with this; `None`: in clear.
     pub tls: Option<&'d ClientTls>,
-    /// The protocols to offer; `None`: those of `tls`. Nothing is offered where `tls` has none.
-    pub alpn: Option<&'d [&'static [u8]]>,
     /// How long connecting may take.
     pub connect_timeout: Duration,
     /// And the TLS handshake after it.
@@ -53,7 +51,7 @@ impl Dial<'_> {
             return Ok((io.into(), DialTimes { connect, handshake: None }));
         };
         let began = Instant::now();
-        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls, self.alpn)).await {
+        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls)).await {
             Ok(session) => session?,
             Err(_) => return Err(AcquireError::HandshakeTimeout),
         };

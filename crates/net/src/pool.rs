@@ -69,6 +69,16 @@ enum Found<'p, C: Codec> {
     Nothing,
 }
 
+/// How an idle connection was found.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    idled: Duration,
+    /// It may carry one more request.
+    allowed: bool,
+    /// It need not be looked at (see [`PoolSettings::trusts`]).
+    trusted: bool,
+}
+
 impl<C: Codec> Pool<C> {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
@@ -143,7 +153,8 @@ impl<C: Codec> Pool<C> {
             self.wake(wake, thread);
             let idled = now.saturating_duration_since(idle.since);
             let allowed = settings.allows(&idle.client, now);
-            if let Some(lease) = self.use_again(endpoint, idle, idled, allowed) {
+            let trusted = idle.thread == thread && settings.trusts(idled, need);
+            if let Some(lease) = self.use_again(endpoint, idle, Taken { idled, allowed, trusted }) {
                 return Found::Lease(lease);
             }
         }
@@ -154,10 +165,9 @@ impl<C: Codec> Pool<C> {
         self: &Arc<Self>,
         endpoint: &Endpoint,
         mut idle: Idle<C>,
-        idled: Duration,
-        allowed: bool,
+        Taken { idled, allowed, trusted }: Taken,
     ) -> Option<Lease<C>> {
-        let state = idle.client.look();
+        let state = if trusted { idle.client.heard_of() } else { idle.client.look() };
         if allowed && state == Idleness::Quiet {
             if idle.thread != thread_index() {
                 idle.client.leave_thread();
@@ -176,29 +186,9 @@ impl<C: Codec> Pool<C> {
         None
     }
 
-    /// Takes over a connection that was made elsewhere (see [`crate::Dial`]), for one use at once.
-    pub fn adopt(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: DialTimes) -> Lease<C> {
-        self.counts.dial(&times);
-        let mut inner = self.lock();
-        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
-        shelf.forgotten = false;
-        shelf.open += 1;
-        drop(inner);
-        Lease::new(self, endpoint, Client::new(transport), None, Some(times))
-    }
-
-    /// Keeps a connection that was made elsewhere, unless there are enough.
-    pub fn keep(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: DialTimes) {
-        self.counts.dial(&times);
-        let mut inner = self.lock();
-        let max = inner.settings.max;
-        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
-        if shelf.open < max {
-            shelf.forgotten = false;
-            shelf.open += 1;
-            drop(inner);
-            self.put_back(endpoint, Client::new(transport), None);
-        }
+    /// Keeps a new connection that was made elsewhere (see [`crate::Dial`]), unless there are enough. To be called on a data-plane thread.
+    pub fn keep(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: &DialTimes) {
+        dial::keep(self, endpoint, transport, times);
     }
 
     /// Has [`PoolSettings::min_idle`] kept for an endpoint that nobody has asked for yet. To be called on a data-plane thread.

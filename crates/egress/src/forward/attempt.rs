@@ -98,7 +98,7 @@ impl Forward<'_, '_> {
     async fn connect(&mut self, endpoint: &Endpoint) -> Result<Call, Told> {
         let (calls, need) = (self.upstream.calls(), self.need());
         let switches = self.exchange.request().head.upgrade;
-        if let Some(call) = (!switches).then(|| calls.take(endpoint, need)).flatten() {
+        if !switches && let Some(call) = calls.take(endpoint, need) {
             return Ok(call);
         }
         let connect = self.settings.timeouts.connect.unwrap_or(Duration::MAX);
@@ -250,8 +250,10 @@ impl Told {
                 (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
             }
             AcquireError::Tls(error) => (Cause::Connect, format!("made no encrypted connection: {error}")),
-            AcquireError::NotHttp2 => (Cause::Connect, "does not speak HTTP/2".to_owned()),
             AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
+            AcquireError::NotHttp2 => {
+                (Cause::Connect, "does not choose HTTP/2 in the TLS handshake".to_owned())
+            }
         };
         Self::of(cause, error.name(), sentence)
     }

@@ -133,6 +133,7 @@ fn pool(upstream: &config::Upstream) -> PoolSettings {
         idle_timeout: pool.idle_timeout,
         connect_timeout: upstream.timeouts.connect,
         handshake_timeout: upstream.timeouts.connect,
+        trusts: false,
     }
 }
 

@@ -7,9 +7,6 @@ use keepwarm_http1::{Decoded, Event, Fields, ResponseHead};
 /// The client's side of a protocol that carries one request at a time on a connection: bytes in, events out. How a request begins is
 /// the protocol's own (see [`Client::begin`]).
 pub trait Codec: Send + 'static {
-    /// Its names in ALPN.
-    const ALPN: &'static [&'static [u8]] = &[];
-
     /// For a new connection.
     fn new() -> Self;
 

@@ -48,8 +48,6 @@ impl Http1 {
 }
 
 impl Codec for Http1 {
-    const ALPN: &'static [&'static [u8]] = &[b"http/1.1"];
-
     fn new() -> Self {
         Self {
             decoder: ResponseDecoder::new(Limits::default()),

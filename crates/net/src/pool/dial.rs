@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::shelf::{Given, Idle};
-use super::{Lease, Pool};
+use super::{Lease, Pool, Taken};
 use crate::client::{Client, Codec};
 use crate::connect::{AcquireError, Dial, DialTimes};
 use crate::runtime::is_data_plane;
@@ -58,7 +58,7 @@ impl<'p, C: Codec> Seat<'p, C> {
         }
         let now = Instant::now();
         let idled = now.saturating_duration_since(idle.since);
-        self.pool.use_again(self.endpoint, idle, idled, true)
+        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted: false })
     }
 }
 
@@ -108,7 +108,6 @@ impl<C: Codec> Dialling<C> {
             let dial = Dial {
                 endpoint: &to,
                 tls: tls.as_deref(),
-                alpn: Some(C::ALPN),
                 connect_timeout: settings.connect_timeout,
                 handshake_timeout: settings.handshake_timeout,
             };
@@ -153,6 +152,27 @@ impl<C: Codec> Dialling<C> {
 /// Makes a connection that has been counted already, for the shelf.
 pub(super) fn spawn_spare<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint) {
     drop(tokio::task::spawn_local(Dialling::new(pool, endpoint, true).run_spare()));
+}
+
+/// Keeps a connection that was made elsewhere, unless there are enough.
+pub(super) fn keep<C: Codec>(
+    pool: &Arc<Pool<C>>,
+    endpoint: &Endpoint,
+    transport: Transport,
+    times: &DialTimes,
+) {
+    let mut inner = pool.lock();
+    let max = inner.settings.max;
+    let shelf = inner.shelves.entry(endpoint.clone()).or_default();
+    shelf.forgotten = false;
+    if shelf.open >= max {
+        return;
+    }
+    shelf.begin_spare();
+    drop(inner);
+    let permit = Permit { pool: Arc::clone(pool), endpoint: endpoint.clone(), spare: true, used: false };
+    permit.settle(times);
+    pool.put_back(endpoint, Client::new(transport), None);
 }
 
 impl<C: Codec> Permit<C> {

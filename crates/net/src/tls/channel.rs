@@ -46,13 +46,9 @@ pub(super) enum End {
 
 impl Channel {
     /// One that begins; the first message is ready to be sent.
-    pub(super) fn new(tls: &ClientTls, alpn: Option<&[&'static [u8]]>) -> Result<Self, TlsError> {
-        let (name, config) = (tls.name.clone(), tls.config.clone());
-        let offered = match alpn {
-            Some(alpn) if !config.alpn_protocols.is_empty() => alpn.iter().map(|it| it.to_vec()).collect(),
-            _ => config.alpn_protocols.clone(),
-        };
-        let connection = UnbufferedClientConnection::new_with_alpn(config, name.clone(), offered)
+    pub(super) fn new(tls: &ClientTls) -> Result<Self, TlsError> {
+        let name = tls.name.clone();
+        let connection = UnbufferedClientConnection::new(tls.config.clone(), name.clone())
             .map_err(|error| TlsError::of(&error, &name))?;
         let mut channel = Self {
             tls: connection,

@@ -34,12 +34,8 @@ impl Session {
     ///
     /// # Errors
     /// It is not who it should be, it refuses, or breaks off.
-    pub(crate) async fn handshake(
-        io: Io,
-        tls: &ClientTls,
-        alpn: Option<&[&'static [u8]]>,
-    ) -> Result<Self, AcquireError> {
-        let channel = Channel::new(tls, alpn).map_err(AcquireError::Tls)?;
+    pub(crate) async fn handshake(io: Io, tls: &ClientTls) -> Result<Self, AcquireError> {
+        let channel = Channel::new(tls).map_err(AcquireError::Tls)?;
         let facts = HandshakeFacts { resumed: false, certificate_bytes: 0 };
         let mut session = Self { io, channel, facts };
         poll_fn(|cx| session.poll_handshake(cx)).await.map_err(AcquireError::Tls)?;
@@ -158,6 +154,10 @@ impl Session {
 
     pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.io.poll_writable(cx)
+    }
+
+    pub(crate) fn forget_writable(&mut self) {
+        self.io.forget_writable();
     }
 
     /// Encrypted bytes that the socket has not taken.

@@ -24,8 +24,7 @@ pub(crate) async fn dial(
     tls: &crate::ClientTls,
 ) -> Result<Client<Http1>, crate::AcquireError> {
     let limit = Duration::from_secs(10);
-    let dial =
-        Dial { endpoint, tls: Some(tls), alpn: None, connect_timeout: limit, handshake_timeout: limit };
+    let dial = Dial { endpoint, tls: Some(tls), connect_timeout: limit, handshake_timeout: limit };
     let (transport, times) = dial.run().await?;
     assert!(times.handshake.is_some());
     Ok(Client::new(transport))

@@ -89,7 +89,6 @@ async fn a_handshake_that_is_never_answered_ends_in_time() {
         let dial = Dial {
             endpoint: &endpoint,
             tls: Some(&tls),
-            alpn: None,
             connect_timeout: Duration::from_secs(10),
             handshake_timeout: Duration::from_millis(50),
         };
