@@ -5,10 +5,12 @@
 
 pub mod admin;
 mod binary;
+pub mod classic;
 mod client;
 pub mod content;
 pub mod load;
 pub mod marked;
+pub mod oracle;
 pub mod origin;
 pub mod process;
 mod response;
@@ -19,4 +21,4 @@ pub mod websocket;
 pub use binary::{apps, examples, keepwarm, python, root};
 pub use client::{BOUND, Client, Failure, get};
 pub use response::{Framing, Response};
-pub use server::{ASGI, RACK, Server, WSGI};
+pub use server::{ASGI, FASTCGI, PHP, RACK, Server, WSGI};

@@ -13,6 +13,8 @@ use keepwarm_policy::breaker::{Outcome, Pass};
 use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, stable_hash};
 use tokio::time::Instant;
 
+use crate::CheckFailure;
+
 /// What an upstream consists of at one time.
 #[derive(Debug)]
 pub struct EndpointSet {
@@ -120,6 +122,7 @@ pub struct EndpointState {
     load: Load,
     /// What active health checks say; true without any.
     healthy: AtomicBool,
+    check_failure: Mutex<Option<CheckFailure>>,
     /// How much of its weight it bears, in thousandths: less than 1000 during a slow start.
     warmth: AtomicU32,
     breaker: Mutex<Option<Breaker>>,
@@ -136,6 +139,7 @@ impl EndpointState {
             name: endpoint.to_string().into(),
             load: Load::new(Instant::now().into_std()),
             healthy: AtomicBool::new(true),
+            check_failure: Mutex::default(),
             warmth: AtomicU32::new(1000),
             breaker: Mutex::default(),
             expectation: Mutex::default(),
@@ -161,9 +165,22 @@ impl EndpointState {
         self.healthy.load(Ordering::Relaxed)
     }
 
-    /// An active health check has decided.
-    pub fn set_healthy(&self, healthy: bool) {
+    /// Why the last active health check failed; `None`: it did not, or there was none.
+    #[must_use]
+    pub fn check_failure(&self) -> Option<CheckFailure> {
+        lock(&self.check_failure).clone()
+    }
+
+    /// An active health check has ended, and this is what is decided now.
+    pub(crate) fn note_check(&self, healthy: bool, failure: Option<CheckFailure>) {
+        *lock(&self.check_failure) = failure;
         self.healthy.store(healthy, Ordering::Relaxed);
+    }
+
+    /// Nobody looks after it any more: it is taken for healthy and warm.
+    pub(crate) fn forget_health(&self) {
+        self.note_check(true, None);
+        self.set_warmth(1000);
     }
 
     /// How much of its weight it bears, in thousandths.

@@ -7,7 +7,9 @@ mod endpoints;
 mod forward;
 mod gate;
 mod guard;
+mod health;
 mod origin;
+mod proxy;
 mod rate_limit;
 mod settings;
 mod told;
@@ -19,7 +21,9 @@ use std::hash::{BuildHasher, RandomState};
 pub use discovery::{Discovery, DiscoveryStatus, LookupFailure, Names};
 pub use door::{Door, UpstreamRoute};
 pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
+pub use health::{CheckFailure, HealthSettings, Probe, attend};
 pub use origin::Origin;
+pub use proxy::{AllowHost, Allowed, Proxy, ProxyRules, Resolver, ResolverDriver};
 pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use keepwarm_net::{Endpoint, PoolSettings, Protocol, Scheme};
 use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, retry};
 
-use crate::Found;
+use crate::{Found, HealthSettings};
 
 /// How an upstream is called.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +41,10 @@ pub struct UpstreamSettings {
     pub limits: CallLimits,
     /// How names are looked up.
     pub dns: DnsSettings,
+    /// How endpoints are checked. `None`: not at all.
+    pub health: Option<HealthSettings>,
+    /// How long one that is new, or was down, gets less than its share. `None`: off.
+    pub slow_start: Option<Duration>,
 }
 
 /// Where some endpoints of an upstream are.
@@ -155,6 +159,8 @@ impl UpstreamSettings {
             hash_key: None,
             limits: CallLimits::default(),
             dns: DnsSettings::default(),
+            health: None,
+            slow_start: None,
         }
     }
 }

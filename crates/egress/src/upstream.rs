@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use keepwarm_net::Calls;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use keepwarm_net::{Calls, ClientTls};
 use keepwarm_policy::breaker::{self, Outcome, Pass, Refused};
 use keepwarm_policy::{Breaker, RetryBudget};
 use tokio::sync::watch;
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::endpoints::{lock, set_breaker};
 use crate::gate::Gate;
-use crate::{DiscoveryStatus, EndpointSet, Found, Source, UpstreamSettings};
+use crate::{DiscoveryStatus, EndpointSet, Found, RateLimiter, Source, UpstreamSettings};
 
 /// A service that is called.
 #[derive(Debug)]
@@ -26,8 +26,10 @@ pub struct Upstream {
     breaker: Mutex<Option<Breaker>>,
     budget: Mutex<RetryBudget>,
     discovery: Arc<DiscoveryStatus>,
-    /// There are endpoints.
+    /// There are endpoints. Whoever watches is told of each change: of endpoints, settings, certificates.
     published: watch::Sender<bool>,
+    tls: ArcSwapOption<ClientTls>,
+    limiter: ArcSwapOption<RateLimiter>,
 }
 
 impl Upstream {
@@ -46,6 +48,8 @@ impl Upstream {
             settings: ArcSwap::from_pointee(settings),
             discovery: Arc::default(),
             published: watch::Sender::new(false),
+            tls: ArcSwapOption::empty(),
+            limiter: ArcSwapOption::empty(),
         })
     }
 
@@ -62,6 +66,25 @@ impl Upstream {
         }
         self.settings.store(Arc::new(settings));
         endpoints.endpoints.iter().for_each(|entry| self.calls.warm(&entry.endpoint));
+        self.published.send_modify(|_| ());
+    }
+
+    /// Encrypts new connections with this from now on; what is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.calls.set_tls(tls.clone());
+        self.tls.store(tls);
+        self.published.send_modify(|_| ());
+    }
+
+    /// Holds calls through its doors to this limit from now on.
+    pub fn set_limiter(&self, limiter: Option<Arc<RateLimiter>>) {
+        self.limiter.store(limiter);
+    }
+
+    /// What calls through its doors are held to.
+    #[must_use]
+    pub fn limiter(&self) -> Option<Arc<RateLimiter>> {
+        self.limiter.load_full()
     }
 
     /// Its name in the configuration.
@@ -136,6 +159,16 @@ impl Upstream {
             self.publish(&found);
         }
         complete
+    }
+
+    /// Learns of each change: of endpoints, settings, certificates.
+    pub(crate) fn news(&self) -> watch::Receiver<bool> {
+        self.published.subscribe()
+    }
+
+    /// What new connections are encrypted with.
+    pub(crate) fn tls(&self) -> Option<Arc<ClientTls>> {
+        self.tls.load_full()
     }
 
     /// Waits until endpoints were found, for the first time; at most so long.

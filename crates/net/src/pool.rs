@@ -69,6 +69,16 @@ enum Found<'p, C: Codec> {
     Nothing,
 }
 
+/// How an idle connection was found.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    idled: Duration,
+    /// It may carry one more request.
+    allowed: bool,
+    /// It need not be looked at (see [`PoolSettings::trusts`]).
+    trusted: bool,
+}
+
 impl<C: Codec> Pool<C> {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
@@ -143,7 +153,8 @@ impl<C: Codec> Pool<C> {
             self.wake(wake, thread);
             let idled = now.saturating_duration_since(idle.since);
             let allowed = settings.allows(&idle.client, now);
-            if let Some(lease) = self.use_again(endpoint, idle, idled, allowed) {
+            let trusted = idle.thread == thread && settings.trusts(idled, need);
+            if let Some(lease) = self.use_again(endpoint, idle, Taken { idled, allowed, trusted }) {
                 return Found::Lease(lease);
             }
         }
@@ -154,10 +165,9 @@ impl<C: Codec> Pool<C> {
         self: &Arc<Self>,
         endpoint: &Endpoint,
         mut idle: Idle<C>,
-        idled: Duration,
-        allowed: bool,
+        Taken { idled, allowed, trusted }: Taken,
     ) -> Option<Lease<C>> {
-        let state = idle.client.look();
+        let state = if trusted { idle.client.heard_of() } else { idle.client.look() };
         if allowed && state == Idleness::Quiet {
             if idle.thread != thread_index() {
                 idle.client.leave_thread();

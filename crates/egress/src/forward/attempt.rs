@@ -97,7 +97,8 @@ impl Forward<'_, '_> {
 
     async fn connect(&mut self, endpoint: &Endpoint) -> Result<Call, Told> {
         let (calls, need) = (self.upstream.calls(), self.need());
-        if let Some(call) = calls.take(endpoint, need) {
+        let switches = self.exchange.request().head.upgrade;
+        if !switches && let Some(call) = calls.take(endpoint, need) {
             return Ok(call);
         }
         let connect = self.settings.timeouts.connect.unwrap_or(Duration::MAX);
@@ -105,7 +106,13 @@ impl Forward<'_, '_> {
         let wait = self.settings.limits.queue_timeout.saturating_add(connect).saturating_add(connect);
         let left = self.time_left();
         let limit = left.map_or(wait, |left| left.min(wait));
-        match tokio::time::timeout(limit, calls.acquire(endpoint, need)).await {
+        let acquire = async {
+            match switches {
+                true => calls.acquire_to_switch(endpoint, need).await,
+                false => calls.acquire(endpoint, need).await,
+            }
+        };
+        match tokio::time::timeout(limit, acquire).await {
             Ok(Ok(call)) => Ok(call),
             Ok(Err(error)) => {
                 // Its addresses may be of yesterday.
@@ -167,6 +174,10 @@ impl Forward<'_, '_> {
             Some(decision) => decision,
             None => self.decide(&told),
         };
+        if told.cause == Cause::LostIdle {
+            let retried = !matches!(decision, Decision::GiveUp(_));
+            self.upstream.calls().http1().count_lost(retried);
+        }
         self.record.failures.push(FailedAttempt {
             endpoint: Arc::clone(entry.state.name()),
             cause: told.name,
@@ -242,8 +253,10 @@ impl Told {
                 (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
             }
             AcquireError::Tls(error) => (Cause::Connect, format!("made no encrypted connection: {error}")),
-            AcquireError::NotHttp2 => (Cause::Connect, "does not speak HTTP/2".to_owned()),
             AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
+            AcquireError::NotHttp2 => {
+                (Cause::Connect, "does not choose HTTP/2 in the TLS handshake".to_owned())
+            }
         };
         Self::of(cause, error.name(), sentence)
     }

@@ -29,7 +29,7 @@ use keepwarm_policy::retry::Decision;
 use tokio::time::Instant;
 
 use self::body::Body;
-pub(crate) use self::head::{HostOf, Manner};
+pub(crate) use self::head::{HostOf, Manner, VIA};
 use crate::gate::Entered;
 use crate::{EndpointSet, Upstream, UpstreamSettings};
 

@@ -25,9 +25,20 @@ impl RateLimited {
     pub fn new(inner: Arc<dyn Handler>, limiter: Arc<RateLimiter>) -> Self {
         Self { inner, limiter }
     }
+}
+
+impl RateLimiter {
+    /// Counts a request, and answers it if it may not go on.
+    pub(crate) async fn refuses(&self, exchange: &mut Exchange<'_>) -> bool {
+        let decision = match self.check_now(exchange.request()) {
+            Some(decision) => decision,
+            None => self.check(exchange.request()).await,
+        };
+        self.answers(exchange, decision)
+    }
 
     /// Answers what may not go on.
-    fn refused(&self, exchange: &mut Exchange<'_>, decision: Decision) -> bool {
+    fn answers(&self, exchange: &mut Exchange<'_>, decision: Decision) -> bool {
         match decision {
             Decision::Allowed(_) => return false,
             Decision::Limited(verdict) => self.answer_limited(exchange, &verdict),
@@ -38,9 +49,9 @@ impl RateLimited {
 
     /// RFC 6585 §4, with the fields of draft-ietf-httpapi-ratelimit-headers-10.
     fn answer_limited(&self, exchange: &mut Exchange<'_>, verdict: &Verdict) {
-        let name = self.limiter.name();
+        let name = self.name();
         let retry_after = verdict.retry_after_seconds().max(1).to_string();
-        let (policy, limit) = (self.limiter.gcra().policy(name).to_string(), verdict.field(name).to_string());
+        let (policy, limit) = (self.gcra().policy(name).to_string(), verdict.field(name).to_string());
         let fields: [(&str, &[u8]); 3] = [
             ("Retry-After", retry_after.as_bytes()),
             ("RateLimit-Policy", policy.as_bytes()),
@@ -54,7 +65,7 @@ impl RateLimited {
     fn answer_away(&self, exchange: &mut Exchange<'_>, failure: StoreFailure) {
         let detail = format!(
             "Whether the limit {} has been reached is not known: {}, and without it nothing is let through.",
-            self.limiter.name(),
+            self.name(),
             failure.sentence()
         );
         let retry_after = AWAY.as_secs().to_string();
@@ -65,13 +76,12 @@ impl RateLimited {
 impl Handler for RateLimited {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
         match self.limiter.check_now(exchange.request()) {
-            Some(decision) => match self.refused(exchange, decision) {
+            Some(decision) => match self.limiter.answers(exchange, decision) {
                 true => Box::pin(std::future::ready(())),
                 false => self.inner.handle(exchange),
             },
             None => Box::pin(async move {
-                let decision = self.limiter.check(exchange.request()).await;
-                if !self.refused(exchange, decision) {
+                if !self.limiter.refuses(exchange).await {
                     self.inner.handle(exchange).await;
                 }
             }),

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::shelf::{Given, Idle};
-use super::{Lease, Pool};
+use super::{Lease, Pool, Taken};
 use crate::client::{Client, Codec};
 use crate::connect::{AcquireError, Dial, DialTimes};
 use crate::runtime::is_data_plane;
@@ -58,7 +58,7 @@ impl<'p, C: Codec> Seat<'p, C> {
         }
         let now = Instant::now();
         let idled = now.saturating_duration_since(idle.since);
-        self.pool.use_again(self.endpoint, idle, idled, true)
+        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted: false })
     }
 }
 

@@ -25,7 +25,13 @@ pub struct PoolSettings {
     pub connect_timeout: Duration,
     /// And the TLS handshake after it.
     pub handshake_timeout: Duration,
+    /// The servers close no idle connection but by ending. What was used a moment ago is then used again without asking the kernel whether it is still open: what the
+    /// reactor has heard is enough.
+    pub trusts: bool,
 }
+
+/// See [`PoolSettings::trusts`]. A busy reactor hears of everything several times in it.
+const MOMENT: Duration = Duration::from_millis(1);
 
 impl Default for PoolSettings {
     fn default() -> Self {
@@ -39,6 +45,7 @@ impl Default for PoolSettings {
             idle_timeout: Duration::from_secs(60),
             connect_timeout: Duration::from_secs(5),
             handshake_timeout: Duration::from_secs(10),
+            trusts: false,
         }
     }
 }
@@ -47,6 +54,11 @@ impl PoolSettings {
     /// Whether a connection may carry one more request.
     pub(super) fn allows<C: Codec>(&self, client: &Client<C>, now: Instant) -> bool {
         client.requests() < self.max_requests && now.saturating_duration_since(client.opened()) < self.max_age
+    }
+
+    /// Whether one that was idle for so long on the thread that takes it may be used without a look.
+    pub(super) fn trusts(&self, idled: Duration, need: Need) -> bool {
+        self.trusts && need == Need::Any && idled < MOMENT
     }
 
     /// How many lie idle at least.

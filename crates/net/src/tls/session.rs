@@ -156,6 +156,10 @@ impl Session {
         self.io.poll_writable(cx)
     }
 
+    pub(crate) fn forget_writable(&mut self) {
+        self.io.forget_writable();
+    }
+
     /// Encrypted bytes that the socket has not taken.
     pub(crate) fn unsent(&self) -> usize {
         self.channel.outgoing.len()

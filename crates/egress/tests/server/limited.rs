@@ -1,23 +1,17 @@
-//! A Keepwarm of one handler behind one limit, and a client.
+//! A Keepwarm of one handler behind one limit.
 
 use std::future::Future;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keepwarm_egress::{
     LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreSettings,
 };
-use keepwarm_net::{
-    BindTo, ConnectionLimits, DataPlane, Exchange, Handler, ListenerContext, OpenConnections, Refusal,
-    StopListening, answer_refusal, bind, serve, stop_listening,
-};
+use keepwarm_net::{Exchange, Handler, Refusal, answer_refusal};
 use keepwarm_policy::gcra::Quota;
 
-pub(crate) const BOUND: Duration = Duration::from_secs(30);
+use crate::harness::{Server, status, wait_until};
 
 /// So long that nothing comes back while a test runs.
 const HOUR: Duration = Duration::from_secs(3600);
@@ -46,11 +40,8 @@ pub(crate) fn hourly(burst: u64) -> Limit {
 
 pub(crate) struct Keepwarm {
     pub(crate) limiter: Arc<RateLimiter>,
-    pub(crate) store: Option<Arc<Store>>,
-    address: SocketAddr,
-    plane: Option<DataPlane>,
-    /// Dropped, it would end the listening.
-    _stop: StopListening,
+    store: Option<Arc<Store>>,
+    server: Server,
 }
 
 impl Keepwarm {
@@ -70,20 +61,8 @@ impl Keepwarm {
         let quota = Quota { count: limit.burst, period: limit.period, burst: limit.burst };
         let settings = RateLimitSettings { quota, key: limit.key, on_store_failure: limit.on_store_failure };
         let limiter = RateLimiter::new(limit.name, settings, store.clone());
-        let handler = RateLimited::new(Arc::new(Hello), Arc::clone(&limiter));
-        let context = Arc::new(ListenerContext {
-            handler: Arc::new(handler),
-            limits: ConnectionLimits::default(),
-            draining: Arc::new(AtomicBool::new(false)),
-            open: Arc::new(OpenConnections::new(100)),
-            meter: keepwarm_telemetry::meters::listener("main"),
-        });
-        let bound = bind(BindTo::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
-        let address = bound.address.unwrap();
-        let plane = DataPlane::start(1).unwrap();
-        let (stop, signal) = stop_listening();
-        plane.remotes()[0].spawn(move || serve(bound, context, signal));
-        let it = Self { limiter, store, address, plane: Some(plane), _stop: stop };
+        let server = Server::start(Arc::new(RateLimited::new(Arc::new(Hello), Arc::clone(&limiter))));
+        let it = Self { limiter, store, server };
         if it.store.is_some() {
             it.wait_for_store(true);
         }
@@ -92,13 +71,7 @@ impl Keepwarm {
 
     /// The answer to a request with these further lines.
     pub(crate) fn get(&self, lines: &str) -> String {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(BOUND)).unwrap();
-        let request = format!("GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n{lines}\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        self.server.get(lines)
     }
 
     /// The status of a request of this key.
@@ -120,14 +93,6 @@ impl Keepwarm {
     }
 }
 
-impl Drop for Keepwarm {
-    fn drop(&mut self) {
-        if let Some(plane) = self.plane.take() {
-            plane.stop();
-        }
-    }
-}
-
 struct Hello;
 
 impl Handler for Hello {
@@ -141,17 +106,5 @@ impl Handler for Hello {
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
         answer_refusal(exchange, refusal);
-    }
-}
-
-pub(crate) fn status(answer: &str) -> u16 {
-    answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"))
-}
-
-pub(crate) fn wait_until(mut condition: impl FnMut() -> bool, what: &str) {
-    let deadline = Instant::now() + BOUND;
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited for {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }

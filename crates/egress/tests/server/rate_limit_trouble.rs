@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use keepwarm_egress::{OnStoreFailure, StoreFailure};
 
-use crate::harness::{Keepwarm, Limit, hourly, status, wait_until};
+use crate::harness::{status, wait_until};
+use crate::limited::{Keepwarm, Limit, hourly};
 use crate::redis_server::RedisServer;
 
 /// Short, as it would be.

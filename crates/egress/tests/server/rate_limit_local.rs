@@ -3,7 +3,8 @@
 use keepwarm_egress::{LimitKey, RateLimitSettings};
 use keepwarm_policy::gcra::Quota;
 
-use crate::harness::{Keepwarm, Limit, hourly, status};
+use crate::harness::status;
+use crate::limited::{Keepwarm, Limit, hourly};
 
 #[test]
 fn what_is_too_much_is_answered_with_when_to_come_again() {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use keepwarm_egress::{Store, StoreSettings};
 
-use crate::harness::{Keepwarm, Limit, hourly, wait_until};
+use crate::harness::wait_until;
+use crate::limited::{Keepwarm, Limit, hourly};
 use crate::redis_server::RedisServer;
 
 #[test]
