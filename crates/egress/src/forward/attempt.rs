@@ -185,6 +185,9 @@ impl Forward<'_, '_> {
             cause: told.name,
             sentence: told.sentence.clone(),
         });
+        if told.cause == Cause::LostIdle {
+            self.upstream.calls().count_lost(!matches!(decision, Decision::GiveUp(_)));
+        }
         match decision {
             Decision::AnewConnection => {
                 (self.anew, self.lost_before) = (true, true);
