@@ -261,6 +261,8 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
             message: size(limits.websocket_message),
             idle: limits.websocket_idle,
         },
+        // Doors speak it (see `run/listeners.rs`).
+        http2: false,
     }
 }
 
