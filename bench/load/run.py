@@ -108,8 +108,9 @@ GROUPS = [
     Group(
         "fastcgi",
         [
-            ("keepwarm", php.classic(2, "hello_script.php"), None),
-            ("nginx + php-fpm", php.fpm(2, "hello_script.php"), None),
+            ("keepwarm", php.classic(16, "hello_script.php"), None),
+            ("nginx + php-fpm", php.fpm(16, "hello_script.php"), None),
+            ("keepwarm, its own php-fpm", php.classic_own(16, "hello_script.php"), None),
         ],
         {"nginx + php-fpm": Bound(1.05)},
     ),

@@ -150,8 +150,8 @@ log = {{ file = "{folder}/log" }}
 bind = "unix:{folder}/admin.sock"
 
 [upstream.origin]
-url = "{scheme}://{name}:{origin_port}"
-endpoints = [{{ address = "{address}" }}]
+url = "{scheme}://{address}"
+host = "{name}"
 bind = "127.0.0.1:{port}"
 access_log = {{ file = "{folder}/access.log" }}
 {tls}
@@ -333,7 +333,7 @@ def envoy(_binary, values):
 
 def keepwarm(binary, values):
     file = values["folder"] / "keepwarm.toml"
-    tls = f'ca = "{values["certificates"]}/ca.pem"' if values["scheme"] == "https" else ""
+    tls = f'ca = "{values["certificates"]}/ca.pem"\nserver_name = "{NAME}"' if values["scheme"] == "https" else ""
     file.write_text(KEEPWARM.format(**values, tls=tls))
     return [binary, "run", "--config", file]
 

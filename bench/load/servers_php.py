@@ -23,24 +23,34 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    upstream php {{ server unix:{folder}/php.sock; keepalive 16; }}
+    upstream php {{ server unix:{folder}/php.sock; keepalive {processes}; }}
     server {{
         listen 127.0.0.1:{port};
+        root {apps};
         location / {{
             fastcgi_pass php;
             fastcgi_keep_conn on;
-            fastcgi_param SCRIPT_FILENAME {script};
-            fastcgi_param SCRIPT_NAME /{name};
-            fastcgi_param REQUEST_METHOD $request_method;
-            fastcgi_param REQUEST_URI $request_uri;
+            # nginx's own fastcgi.conf
+            fastcgi_param SCRIPT_FILENAME $document_root/{script};
             fastcgi_param QUERY_STRING $query_string;
+            fastcgi_param REQUEST_METHOD $request_method;
             fastcgi_param CONTENT_TYPE $content_type;
             fastcgi_param CONTENT_LENGTH $content_length;
+            fastcgi_param SCRIPT_NAME /{script};
+            fastcgi_param REQUEST_URI $request_uri;
+            fastcgi_param DOCUMENT_URI $document_uri;
+            fastcgi_param DOCUMENT_ROOT $document_root;
             fastcgi_param SERVER_PROTOCOL $server_protocol;
-            fastcgi_param SERVER_NAME $server_name;
-            fastcgi_param SERVER_PORT $server_port;
+            fastcgi_param REQUEST_SCHEME $scheme;
+            fastcgi_param HTTPS $https if_not_empty;
+            fastcgi_param GATEWAY_INTERFACE CGI/1.1;
+            fastcgi_param SERVER_SOFTWARE nginx/$nginx_version;
             fastcgi_param REMOTE_ADDR $remote_addr;
-            fastcgi_param DOCUMENT_ROOT {apps};
+            fastcgi_param REMOTE_PORT $remote_port;
+            fastcgi_param SERVER_ADDR $server_addr;
+            fastcgi_param SERVER_PORT $server_port;
+            fastcgi_param SERVER_NAME $server_name;
+            fastcgi_param REDIRECT_STATUS 200;
         }}
     }}
 }}
@@ -75,36 +85,60 @@ def keepwarm(processes, entry, directory=APPS):
 
 
 def classic(processes, script):
-    """Keepwarm in front of the same php-fpm."""
+    """Keepwarm in front of a php-fpm that runs already: the same as nginx has."""
 
     def command(keepwarm_binary, port, folder, _target):
-        file = folder / "keepwarm.toml"
-        file.write_text(
-            f'[server]\nthreads = 1\n\n[listen.public]\nbind = "127.0.0.1:{port}"\n\n'
-            f'[app.php]\nkind = "fastcgi"\nentry = "{script}"\ndirectory = "{APPS}"\nworkers = {processes}\n'
-            f'interpreter = "{newest("php-fpm")}"\noptions = ["-d", "opcache.enable=1"]\n'
-        )
-        return [keepwarm_binary, "run", "--config", file]
+        file = classic_config(port, folder, script, processes, f'address = "unix:{folder}/php.sock"\n')
+        return together(folder, php_fpm(folder, processes), [keepwarm_binary, "run", "--config", file])
 
     return command
+
+
+def classic_own(processes, script):
+    """Keepwarm with a php-fpm of its own, as it configures it."""
+
+    def command(keepwarm_binary, port, folder, _target):
+        more = f'interpreter = "{newest("php-fpm")}"\noptions = ["-d", "opcache.enable=1"]\n'
+        return [keepwarm_binary, "run", "--config", classic_config(port, folder, script, processes, more)]
+
+    return command
+
+
+def classic_config(port, folder, script, processes, more):
+    file = folder / "keepwarm.toml"
+    file.write_text(
+        f'[server]\nthreads = 1\n\n[listen.public]\nbind = "127.0.0.1:{port}"\n\n'
+        # Without `try_files`: nginx is not asked to look for files either.
+        f'[[listen.public.route]]\napp = "php"\n\n'
+        f'[app.php]\nkind = "fastcgi"\nentry = "{script}"\ndirectory = "{APPS}"\nworkers = {processes}\n{more}'
+    )
+    return file
 
 
 def fpm(processes, script):
-    """nginx in front of php-fpm, with kept connections between them."""
+    """nginx in front of php-fpm, with kept connections between them, and the parameters that nginx's own `fastcgi.conf` names."""
 
     def command(_keepwarm_binary, port, folder, _target):
-        (folder / "cache").mkdir()
-        (folder / "cache").chmod(0o777)
-        (folder / "nginx.conf").write_text(NGINX.format(port=port, folder=folder, script=APPS / script, name=script, apps=APPS))
-        user = "root" if os.getuid() == 0 else "nobody"
-        (folder / "fpm.conf").write_text(FPM.format(folder=folder, processes=processes, user=user))
-        run_as_root = ["-R"] if os.getuid() == 0 else []
-        php = [newest("php-fpm"), "-F", *run_as_root, "-y", folder / "fpm.conf", "-d", "opcache.enable=1"]
+        (folder / "nginx.conf").write_text(NGINX.format(port=port, folder=folder, script=script, apps=APPS, processes=processes))
         nginx = [shutil.which("nginx", path=PATH) or "nginx", "-p", folder, "-c", folder / "nginx.conf"]
-        lines = " & ".join(shlex.join(map(str, one)) for one in (php, nginx))
-        return ["sh", "-c", f"export APP_ENV=prod APP_CACHE_DIR={folder}/cache; trap 'kill 0' TERM; {lines} & wait"]
+        return together(folder, php_fpm(folder, processes), nginx)
 
     return command
+
+
+def php_fpm(folder, processes):
+    (folder / "cache").mkdir()
+    (folder / "cache").chmod(0o777)
+    user = "root" if os.getuid() == 0 else "nobody"
+    (folder / "fpm.conf").write_text(FPM.format(folder=folder, processes=processes, user=user))
+    run_as_root = ["-R"] if os.getuid() == 0 else []
+    return [newest("php-fpm"), "-F", *run_as_root, "-y", folder / "fpm.conf", "-d", "opcache.enable=1"]
+
+
+def together(folder, *commands):
+    """Two servers as one process with children."""
+    lines = " & ".join(shlex.join(map(str, one)) for one in commands)
+    return ["sh", "-c", f"export APP_ENV=prod APP_CACHE_DIR={folder}/cache; trap 'kill 0' TERM; {lines} & wait"]
 
 
 def built_in(processes, script):

@@ -5,10 +5,13 @@
 
 pub mod admin;
 mod binary;
+pub mod classic;
 mod client;
 pub mod content;
 pub mod load;
 pub mod marked;
+pub mod name_server;
+pub mod oracle;
 pub mod origin;
 pub mod process;
 mod response;
@@ -19,4 +22,4 @@ pub mod websocket;
 pub use binary::{apps, examples, keepwarm, python, root};
 pub use client::{BOUND, Client, Failure, get};
 pub use response::{Framing, Response};
-pub use server::{ASGI, RACK, Server, WSGI};
+pub use server::{ASGI, FASTCGI, PHP, RACK, Server, WSGI};

@@ -51,6 +51,32 @@ directory = "@APPS@"
 workers = 1
 "#;
 
+/// The same for PHP that is kept warm.
+pub const PHP: &str = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "app"
+[app.app]
+kind = "php"
+entry = "php_app.php"
+directory = "@APPS@"
+workers = 1
+"#;
+
+/// The same for classic PHP.
+pub const FASTCGI: &str = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "app"
+[app.app]
+kind = "fastcgi"
+entry = "web/index.php"
+directory = "@APPS@"
+workers = 1
+"#;
+
 /// How long a start may take: Python imports, on a machine that runs the other tests too.
 const START: Duration = Duration::from_secs(30);
 
@@ -267,7 +293,9 @@ impl Server {
 
     #[track_caller]
     fn wait_for_address(&mut self) {
-        let Some(line) = self.find_line(0, START, |line| local_port(line).is_some()) else {
+        // A listener, or without one the first door.
+        let says = |line: &str| line.contains("listening on") || line.starts_with("  upstream ");
+        let Some(line) = self.find_line(0, START, |line| says(line) && local_port(line).is_some()) else {
             panic!("it does not say where it listens\n---- log\n{}", self.log());
         };
         let port = local_port(&line).expect("found above");

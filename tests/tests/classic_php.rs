@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use keepwarm_tests::classic::{config, php_fpm, start, start_config};
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::run_ok;
 use keepwarm_tests::{Response, Server, get};
@@ -16,53 +16,11 @@ use rustix::process::Signal;
 /// A bound for what a busy machine may need.
 const LONG: Duration = Duration::from_secs(30);
 
-const CONFIG: &str = r#"
-[listen.main]
-bind = "127.0.0.1:0"
-[[listen.main.route]]
-app = "site"
-try_files = "@DIR@/site"
-send_files = { "/protected/" = "@DIR@/vault" }
-[app.site]
-kind = "fastcgi"
-entry = "index.php"
-directory = "@DIR@/site"
-interpreter = "@INTERPRETER@"
-workers = @WORKERS@
-env = { GENERATION = "1" }
-"#;
-
-fn config(interpreter: &str, workers: usize) -> String {
-    CONFIG.replace("@INTERPRETER@", interpreter).replace("@WORKERS@", &workers.to_string())
-}
-
-fn start_config(config: &str) -> Server {
-    Server::start_with(config, |command| {
-        let folder = command.get_current_dir().expect("a folder");
-        let classic = keepwarm_tests::apps().join("classic");
-        run_ok(Command::new("cp").arg("-r").arg(classic).arg(folder.join("site")), LONG);
-        fs::create_dir(folder.join("vault")).expect("a folder");
-        fs::write(folder.join("vault/a.bin"), "0123456789").expect("written");
-        fs::write(folder.join("outside.php"), "<?php echo 'executed';").expect("written");
-        symlink("../outside.php", folder.join("site/out.php")).expect("a link");
-    })
-}
-
-fn start(interpreter: &str, workers: usize) -> Server {
-    start_config(&config(interpreter, workers))
-}
-
-/// The php-fpm of this machine: Debian names it after its version.
-fn php_fpm() -> String {
-    let found = run_ok(Command::new("sh").arg("-c").arg("ls /usr/sbin/php-fpm* | sort | tail -n 1"), LONG);
-    found.trim().to_owned()
-}
-
 /// The same test of both servers for PHP.
 macro_rules! of_both {
     ($($name:ident => $test:ident($workers:expr);)*) => {
-        mod php_cgi { $(#[test] fn $name() { super::$test(&super::start("php-cgi", $workers)); })* }
-        mod php_fpm { $(#[test] fn $name() { super::$test(&super::start(&super::php_fpm(), $workers)); })* }
+        mod php_cgi { use super::*; $(#[test] fn $name() { super::$test(&start("php-cgi", $workers)); })* }
+        mod of_php_fpm { use super::*; $(#[test] fn $name() { super::$test(&start(&php_fpm(), $workers)); })* }
     };
 }
 

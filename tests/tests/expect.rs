@@ -1,9 +1,9 @@
-//! `http-rules` §2 over a real socket, for WSGI, Rack and ASGI: the application decides, and the client never waits for nothing.
+//! `http-rules` §2 over a real socket, for every kind of app of ours: the application decides, and the client never waits for nothing.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::{ASGI, Client, Failure, RACK, Server, WSGI};
+use keepwarm_tests::{ASGI, Client, FASTCGI, Failure, PHP, RACK, Server, WSGI};
 
 const LIMITED: &str = "max_body = 1000\n";
 
@@ -22,6 +22,16 @@ fn asgi() -> &'static Server {
     SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
 }
 
+fn php() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(PHP).warm("/pong"))
+}
+
+fn fastcgi() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(FASTCGI).warm("/pong"))
+}
+
 /// One test at a time: of two expecting clients on a server with one blocking worker, the edge answers one itself, and rightly so
 /// (`http-rules` §2: at most half of the workers wait for a body).
 fn alone() -> MutexGuard<'static, ()> {
@@ -29,8 +39,14 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn kinds() -> [(&'static str, &'static Server); 3] {
-    [("wsgi", wsgi()), ("rack", rack()), ("asgi", asgi())]
+/// The kinds whose applications read bodies.
+fn kinds() -> [(&'static str, &'static Server); 4] {
+    [("wsgi", wsgi()), ("rack", rack()), ("asgi", asgi()), ("php", php())]
+}
+
+/// And classic PHP, whose scripts get theirs read (`fastcgi.rs` has the rest).
+fn all() -> impl Iterator<Item = (&'static str, &'static Server)> {
+    kinds().into_iter().chain([("fastcgi", fastcgi())])
 }
 
 fn expecting(path: &str, framing: &str) -> String {
@@ -51,7 +67,7 @@ fn continued(client: &mut Client, head: &str, body: &[u8]) -> (Duration, keepwar
 #[test]
 fn an_app_that_reads_gets_the_body_and_the_client_its_100() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let (_, response) =
             continued(&mut server.client(), &expecting("/digest", "Content-Length: 5"), b"hello");
         assert_eq!(response.status, 200, "{kind}");
@@ -63,7 +79,7 @@ fn an_app_that_reads_gets_the_body_and_the_client_its_100() {
 #[test]
 fn a_chunked_body_is_asked_for_too() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let mut client = server.client();
         let (_, response) = continued(
             &mut client,
@@ -78,7 +94,7 @@ fn a_chunked_body_is_asked_for_too() {
 #[test]
 fn the_100_comes_within_5_ms_when_the_app_reads() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let mut client = server.client();
         let head = expecting("/digest", "Content-Length: 5");
         // What else the machine does can only add to it.
@@ -123,7 +139,7 @@ fn an_app_that_raises_before_reading_sends_no_100_and_closes() {
 #[test]
 fn a_body_that_came_along_gets_no_100() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let mut client = server.client();
         let response = client.ask(expecting("/digest", "Content-Length: 5") + "hello");
         assert_eq!(response.status, 200, "{kind}: an answer at once, no interim one");
@@ -135,7 +151,7 @@ fn a_body_that_came_along_gets_no_100() {
 #[test]
 fn one_byte_of_the_body_is_enough_to_get_no_100() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5") + "h");
         client.expect_silence(Duration::from_millis(30));
@@ -148,7 +164,7 @@ fn one_byte_of_the_body_is_enough_to_get_no_100() {
 #[test]
 fn without_a_body_the_expectation_is_ignored() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         for head in [
             expecting("/echo", "Content-Length: 0"),
             expecting("/echo", "Transfer-Encoding: chunked") + "0\r\n\r\n",
@@ -170,7 +186,7 @@ fn without_a_body_the_expectation_is_ignored() {
 #[test]
 fn a_1_0_client_never_gets_a_100() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let mut client = server.client();
         client.send("POST /echo HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
         client.expect_silence(Duration::from_millis(40));
@@ -190,7 +206,7 @@ fn a_1_0_client_never_gets_a_100() {
 #[test]
 fn other_expectations_are_417() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         for expect in ["200-ok", "100-continue, x-other", "100-continue=1", "x", "100-continue;q=1"] {
             let mut client = server.client();
             client.send(format!(
@@ -208,7 +224,7 @@ fn other_expectations_are_417() {
 #[test]
 fn the_expectation_is_compared_without_case() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let head = "POST /digest HTTP/1.1\r\nHost: a\r\nexpect: 100-Continue\r\nContent-Length: 5\r\n\r\n";
         let (_, response) = continued(&mut server.client(), head, b"hello");
         assert_eq!(response.json()["length"], 5, "{kind}");
@@ -218,7 +234,7 @@ fn the_expectation_is_compared_without_case() {
 #[test]
 fn a_length_above_the_limit_is_413_at_once() {
     let _alone = alone();
-    for base in [WSGI, RACK, ASGI] {
+    for base in [WSGI, RACK, ASGI, PHP, FASTCGI] {
         let server = Server::start(&base.replace("app = \"app\"\n", &format!("app = \"app\"\n{LIMITED}")))
             .warm("/pong");
         let mut client = server.client();
@@ -283,7 +299,7 @@ fn the_unicorn_convention() {
 #[test]
 fn an_app_can_ask_explicitly() {
     let _alone = alone();
-    for (kind, server) in [("wsgi", wsgi()), ("rack", rack())] {
+    for (kind, server) in [("wsgi", wsgi()), ("rack", rack()), ("php", php())] {
         let (_, response) =
             continued(&mut server.client(), &expecting("/explicit", "Content-Length: 5"), b"hello");
         assert_eq!(response.json()["length"], 5, "{kind}");
@@ -294,7 +310,7 @@ fn an_app_can_ask_explicitly() {
 fn a_large_body_after_the_100_arrives_whole() {
     let _alone = alone();
     let body = vec![b'z'; 3 << 20];
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let mut client = server.client().patient(Duration::from_secs(10));
         let (_, response) =
             continued(&mut client, &expecting("/digest", &format!("Content-Length: {}", body.len())), &body);
@@ -306,7 +322,7 @@ fn a_large_body_after_the_100_arrives_whole() {
 #[test]
 fn a_client_that_goes_instead_of_sending_frees_the_worker() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5"));
         assert_eq!(client.response("POST").status, 100, "{kind}");
@@ -346,7 +362,7 @@ fn expecting_clients_hold_at_most_half_of_the_blocking_workers() {
 #[test]
 fn a_pipelined_request_behind_an_expecting_one_is_answered_in_order() {
     let _alone = alone();
-    for (kind, server) in kinds() {
+    for (kind, server) in all() {
         let mut client = server.client();
         client.send(expecting("/digest", "Content-Length: 5"));
         assert_eq!(client.response("POST").status, 100, "{kind}");

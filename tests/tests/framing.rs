@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use keepwarm_tests::{ASGI, Client, Failure, RACK, Server, WSGI};
+use keepwarm_tests::{ASGI, Client, FASTCGI, Failure, PHP, RACK, Server, WSGI};
 
 const CANARY: &str = "GET /canary HTTP/1.1\r\nHost: test.example\r\n\r\n";
 
@@ -35,6 +35,20 @@ fn rack() -> &'static Server {
 fn asgi() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
+}
+
+fn php() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(PHP).warm("/pong"))
+}
+
+fn fastcgi() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(FASTCGI).warm("/pong"))
+}
+
+fn apps() -> [(&'static str, &'static Server); 5] {
+    [("wsgi", wsgi()), ("rack", rack()), ("asgi", asgi()), ("php", php()), ("fastcgi", fastcgi())]
 }
 
 /// Faults of the head: status wanted, and the request.
@@ -360,7 +374,7 @@ fn refused_or_reset(client: &mut Client, status: u16) -> Result<(), String> {
 
 #[test]
 fn faulty_chunks_are_refused_before_the_app_has_answered() {
-    for (kind, server) in [("wsgi", wsgi()), ("rack", rack()), ("asgi", asgi())] {
+    for (kind, server) in apps() {
         let mut faults = Vec::new();
         for chunks in CHUNKS {
             let mut client = server.client();
@@ -401,7 +415,7 @@ fn faulty_chunks_never_let_a_fixed_answer_keep_the_connection() {
 
 #[test]
 fn odd_but_sound_requests_are_served_and_kept() {
-    for (kind, server) in [("fixed", fixed()), ("wsgi", wsgi()), ("rack", rack()), ("asgi", asgi())] {
+    for (kind, server) in apps().into_iter().chain([("fixed", fixed())]) {
         let mut faults = Vec::new();
         for request in SOUND {
             for bytewise in [false, true] {
@@ -447,7 +461,7 @@ fn bytes_from_0x80_on_pass_unchanged_in_values() {
     request.extend(&value);
     request.extend(b"\r\n\r\n");
     let wanted: String = value.iter().map(|&byte| char::from(byte)).collect();
-    for server in [wsgi(), rack()] {
+    for server in [wsgi(), rack(), php(), fastcgi()] {
         assert_eq!(server.ask(&request).json()["HTTP_X_HIGH"], wanted.as_str());
     }
     let seen = asgi().ask(&request).json();
@@ -457,7 +471,7 @@ fn bytes_from_0x80_on_pass_unchanged_in_values() {
 
 #[test]
 fn a_chunk_of_almost_2_64_bytes_is_too_large() {
-    for base in [WSGI, ASGI] {
+    for base in [WSGI, ASGI, FASTCGI] {
         let server = Server::start(&format!("{base}\n[listen.main.limits]\nbody = 1000\n")).warm("/pong");
         for size in ["ffffffffffffffff", "7fffffffffffffff", "8000000000000000", "FFFFFFFF"] {
             let mut client = server.client();

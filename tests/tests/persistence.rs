@@ -1,11 +1,11 @@
-//! `http-rules` §1, who closes: the product of version, `Connection`, method and answer, for fixed answers, WSGI, Rack and ASGI.
+//! `http-rules` §1, who closes: the product of version, `Connection`, method and answer, for fixed answers and every kind of app.
 //!
 //! Nothing here may wait for a time-out: the client's bound is 2 s, the shortest time-out of the server is 10 s. "Kept" is proved by a
 //! second request on the same connection, "closed" by an orderly end with nothing after the answer.
 
 use std::sync::OnceLock;
 
-use keepwarm_tests::{ASGI, Client, Framing, RACK, Response, Server, WSGI};
+use keepwarm_tests::{ASGI, Client, FASTCGI, Framing, PHP, RACK, Response, Server, WSGI};
 
 /// One way to say `Connection`: its field lines, and what they mean together (RFC 9112 §9.3).
 struct Say {
@@ -93,6 +93,27 @@ const FROM_APPS: &[Answer] = &[
     answer("/date", 200, Length::Known(4)),
 ];
 
+/// A script has no way to give a body whole: without a length of its own, none is known.
+const FROM_SCRIPTS: &[Answer] = &[
+    answer("/pong", 200, Length::Known(4)),
+    answer("/list", 200, Length::Short(4)),
+    answer("/empty", 200, Length::Known(0)),
+    answer("/short", 200, Length::Short(4)),
+    answer("/long", 200, Length::Long(4096 * 50)),
+    answer("/silent", 200, Length::Silent(12)),
+    answer("/204", 204, Length::Bodiless),
+    answer("/204-length", 204, Length::Bodiless),
+    answer("/204-body", 204, Length::Bodiless),
+    answer("/304", 304, Length::Bodiless),
+    answer("/304-length", 304, Length::Bodiless),
+    answer("/205", 205, Length::Reset),
+    answer("/205-body", 205, Length::Reset),
+    answer("/hop", 200, Length::Known(4)),
+    answer("/chunked-itself", 200, Length::Short(4)),
+    Answer { path: "/close", status: 200, length: Length::Known(4), closes: true },
+    answer("/date", 200, Length::Known(4)),
+];
+
 const FIXED_ANSWERS: &[Answer] = &[
     answer("/pong", 200, Length::Known(4)),
     answer("/empty", 200, Length::Known(0)),
@@ -148,6 +169,16 @@ fn asgi() -> &'static Server {
     SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
 }
 
+fn php() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(PHP).warm("/pong"))
+}
+
+fn fastcgi() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(FASTCGI).warm("/pong"))
+}
+
 #[test]
 fn fixed_answers() {
     product(fixed(), FIXED_ANSWERS);
@@ -166,6 +197,16 @@ fn rack_answers() {
 #[test]
 fn asgi_answers() {
     product(asgi(), FROM_APPS);
+}
+
+#[test]
+fn php_answers() {
+    product(php(), FROM_APPS);
+}
+
+#[test]
+fn fastcgi_answers() {
+    product(fastcgi(), FROM_SCRIPTS);
 }
 
 /// A failing case may cost the client's whole bound: after so many the rest says nothing new.
@@ -400,7 +441,7 @@ fn an_error_answer_of_the_edge_follows_the_same_rules() {
 
 #[test]
 fn a_client_that_closes_its_write_side_gets_its_answer() {
-    for server in [fixed(), wsgi(), rack(), asgi()] {
+    for server in [fixed(), wsgi(), rack(), asgi(), php(), fastcgi()] {
         let mut client = server.client();
         client.send("GET /pong HTTP/1.1\r\nHost: a\r\n\r\n");
         client.half_close();
@@ -411,7 +452,7 @@ fn a_client_that_closes_its_write_side_gets_its_answer() {
 
 #[test]
 fn a_half_closed_client_gets_a_slow_answer_too() {
-    for server in [wsgi(), rack(), asgi()] {
+    for server in [wsgi(), rack(), asgi(), php(), fastcgi()] {
         let mut client = server.client();
         client.send("GET /sleep?ms=60 HTTP/1.1\r\nHost: a\r\n\r\n");
         client.half_close();
@@ -423,7 +464,7 @@ fn a_half_closed_client_gets_a_slow_answer_too() {
 #[test]
 fn an_unread_body_never_becomes_a_request_and_never_holds_the_answer() {
     // The body lies in the same segment as the head; whether the connection is kept is the server's choice, if it says so.
-    for server in [wsgi(), rack(), asgi()] {
+    for server in [wsgi(), rack(), asgi(), php(), fastcgi()] {
         let mut client = server.client();
         let response = client.ask("POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 27\r\n\r\nGET /pong HTTP/1.1\r\nHo: a\r\n\r\n");
         assert_eq!(response.status, 403);

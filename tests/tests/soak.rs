@@ -1,10 +1,9 @@
 //! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 15),
 //! `SOAK_FORKED` how many that are forks of a template (default 60).
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use keepwarm_tests::marked::{Mark, files};
+use keepwarm_tests::marked::{Footprint, Mark};
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
@@ -33,45 +32,6 @@ env = { COUNT_FILE = "@DIR@/count" }
 /// Every worker is replaced after each request or two.
 const FORKED: &str = "preload = true\nmax_requests = 2\n";
 
-/// Everything that could grow.
-#[derive(Debug, PartialEq, Eq)]
-struct Count {
-    /// By what they lead to, numbers left out.
-    descriptors: BTreeMap<String, usize>,
-    threads: usize,
-    processes: usize,
-    files: Vec<String>,
-}
-
-fn count(server: &Server, mark: &Mark) -> Count {
-    let mut descriptors = BTreeMap::new();
-    for entry in std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("descriptors").flatten() {
-        let to = std::fs::read_link(entry.path()).unwrap_or_default().to_string_lossy().into_owned();
-        let kind = to.split(['[', ':']).next().unwrap_or_default().to_owned();
-        *descriptors.entry(kind).or_default() += 1;
-    }
-    Count {
-        descriptors,
-        threads: std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads").count(),
-        processes: mark.processes().len(),
-        files: files(server.folder()),
-    }
-}
-
-/// Waits until what there is, is this, and stays so for a moment: a count in between two steps is none.
-#[track_caller]
-fn settle(server: &Server, mark: &Mark, wanted: &Count) {
-    let deadline = Instant::now() + LONG;
-    loop {
-        let now = count(server, mark);
-        if now == *wanted {
-            return;
-        }
-        assert!(Instant::now() < deadline, "before {wanted:#?}\nafter {now:#?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn nothing_is_left_behind_by_workers_that_come_and_go() {
     let recycles = wanted("SOAK_RECYCLES", 15);
@@ -88,7 +48,7 @@ fn nothing_is_left_behind_by_workers_that_come_and_go() {
         gone += WORKERS + 1;
         assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
     }
-    settle(&server, &mark, &before);
+    before.wait_for(&server, &mark, LONG);
 }
 
 /// With the template there is one process more.
@@ -112,15 +72,15 @@ fn nothing_is_left_behind_by_forks_that_come_and_go() {
         gone = last.min(gone + 50);
         replace(gone);
     }
-    settle(&server, &mark, &before);
+    before.wait_for(&server, &mark, LONG);
 }
 
 /// What there is once nothing changes any more, with so many processes.
 #[track_caller]
-fn rested(server: &Server, mark: &Mark, processes: usize) -> Count {
-    let (mut last, mut same) = (count(server, mark), 0);
+fn rested(server: &Server, mark: &Mark, processes: usize) -> Footprint {
+    let (mut last, mut same) = (Footprint::of(server, mark), 0);
     wait_until("rest", LONG, || {
-        let now = count(server, mark);
+        let now = Footprint::of(server, mark);
         same = if now == last && now.processes == processes { same + 1 } else { 0 };
         last = now;
         same == 25

@@ -40,7 +40,8 @@ KEY` says in a terminal what this page says.
 
 * **Times** are strings with a unit: `"250ms"`, `"30s"`, `"5m"`, `"1h"`.
 * **Sizes** are strings with a unit, `"512B"`, `"8KiB"`, `"10MiB"`, `"1GiB"`, or a plain number of bytes.
-* **Rates** are sizes per second: `"500B"` or `"500B/s"`.
+* **Rates** are sizes per second: `"500B"` or `"500B/s"`; rates of requests name their time: `"100/s"`, `"6000/m"`, `"10/h"`.
+* **Shares** are whole per cent: `"20%"`.
 * **Lists** of strings may be a single string.
 * **Relative paths** count from the directory of the main configuration file.
 * **Placeholders** in strings: `${VARIABLE}`, `${VARIABLE:-default}` (also for an empty variable) and `${file:/path}`, whose

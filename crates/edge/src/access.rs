@@ -20,12 +20,16 @@ pub struct AccessLog {
 impl AccessLog {
     pub(crate) fn record(&self, request: &Request, outcome: &Outcome) {
         let head = &request.head;
+        let (method, target) = match request.asked.as_deref() {
+            Some((method, target)) => (method.as_str(), target.as_slice()),
+            None => (head.method.as_str(), head.target()),
+        };
         let forwarded = request.forwarded.as_ref().map(|forwarded| forwarded.client.to_string());
         let record = AccessRecord {
             time: SystemTime::now(),
             client: forwarded.as_deref().unwrap_or(request.peer.client_text().0),
-            method: head.method.as_str(),
-            target: head.target(),
+            method,
+            target,
             version: match head.version {
                 Version::Http10 => "HTTP/1.0",
                 Version::Http11 => "HTTP/1.1",

@@ -39,7 +39,7 @@ impl Handler for Edge {
         match self.site.load().handle(exchange) {
             // No size, so that its box is no allocation.
             None => Box::pin(Answered),
-            Some(app) => Box::pin(async move { app.handle(exchange).await }),
+            Some(app) => Box::pin(self.answer(app, exchange)),
         }
     }
 
@@ -53,6 +53,42 @@ impl Handler for Edge {
             log.record(request, outcome);
         }
     }
+}
+
+/// How often an app may name another path in place of its answer. This number is arbitrary; other servers have it too.
+const REDIRECTS: usize = 10;
+
+impl Edge {
+    /// Has the app answer, and whoever it names in its place (RFC 3875 §6.2.2).
+    async fn answer(&self, mut app: Arc<dyn Handler>, exchange: &mut Exchange<'_>) {
+        for redirects in 0.. {
+            app.handle(exchange).await;
+            let Some(local) = exchange.request_mut().redirected.take() else { return };
+            if redirects == REDIRECTS {
+                return refuse_redirect(exchange, &local, "it has named ten others before");
+            }
+            if normalize_path(path_of(&local), &mut Vec::new()).is_err() {
+                return refuse_redirect(exchange, &local, "that is no path");
+            }
+            exchange.request_mut().redirect(&local);
+            match self.site.load().handle(exchange) {
+                Some(next) => app = next,
+                None => return,
+            }
+        }
+    }
+}
+
+/// The app's mistake.
+fn refuse_redirect(exchange: &mut Exchange<'_>, local: &[u8], why: &str) {
+    let app = exchange.request().target.as_deref();
+    tracing::error!(app, location = %local.escape_ascii(), why, "the app named a path in place of its answer that is not followed");
+    let detail = "The application named another path in place of its answer, which cannot be followed.";
+    answer_error(exchange, 502, "local_redirect", detail, &[]);
+}
+
+fn path_of(local: &[u8]) -> &[u8] {
+    local.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default()
 }
 
 impl Site {

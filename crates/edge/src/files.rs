@@ -85,24 +85,22 @@ impl Files {
         if is_script_name(&name) {
             return Looked::Nothing;
         }
-        match self.open(&name, exchange).await {
-            Some(Found::File(file)) => Looked::File(file, name),
-            Some(Found::Folder) => {
-                let whole = name.is_empty() || name.ends_with(b"/");
-                if !whole {
-                    name.push(b'/');
-                }
-                name.extend_from_slice(INDEX);
-                match self.open(&name, exchange).await {
-                    Some(Found::File(_)) if !whole => Looked::NeedsSlash,
-                    Some(Found::File(file)) => Looked::File(file, name),
-                    Some(Found::Denied) => Looked::Denied,
-                    Some(Found::Folder | Found::Nothing) => Looked::Nothing,
-                    None => Looked::Failed,
-                }
+        let whole = name.is_empty() || name.ends_with(b"/");
+        if !whole {
+            match self.open(&name, exchange).await {
+                Some(Found::File(file)) => return Looked::File(file, name),
+                Some(Found::Folder) => name.push(b'/'),
+                Some(Found::Nothing) => return Looked::Nothing,
+                Some(Found::Denied) => return Looked::Denied,
+                None => return Looked::Failed,
             }
-            Some(Found::Nothing) => Looked::Nothing,
+        }
+        name.extend_from_slice(INDEX);
+        match self.open(&name, exchange).await {
+            Some(Found::File(_)) if !whole => Looked::NeedsSlash,
+            Some(Found::File(file)) => Looked::File(file, name),
             Some(Found::Denied) => Looked::Denied,
+            Some(Found::Folder | Found::Nothing) => Looked::Nothing,
             None => Looked::Failed,
         }
     }

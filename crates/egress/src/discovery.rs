@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+pub(crate) use names::Looked;
 pub use names::{LookupFailure, Names};
 pub use status::DiscoveryStatus;
 

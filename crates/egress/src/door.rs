@@ -46,6 +46,11 @@ impl Handler for Door {
         }
         let upstream = Arc::clone(&leads.upstream);
         Box::pin(async move {
+            if let Some(limiter) = upstream.limiter()
+                && limiter.refuses(exchange).await
+            {
+                return;
+            }
             let settings = upstream.settings();
             let host = settings.host.as_deref();
             let manner = Manner {

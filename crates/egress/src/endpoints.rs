@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use keepwarm_net::Endpoint;
 use keepwarm_policy::balance::{Ask, Load, Member, Pick, Tried, View};
 use keepwarm_policy::breaker::{Outcome, Pass};
-use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, stable_hash};
+use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, outlier, stable_hash};
 use tokio::time::Instant;
+
+use crate::CheckFailure;
 
 /// What an upstream consists of at one time.
 #[derive(Debug)]
@@ -120,9 +122,12 @@ pub struct EndpointState {
     load: Load,
     /// What active health checks say; true without any.
     healthy: AtomicBool,
+    check_failure: Mutex<Option<CheckFailure>>,
     /// How much of its weight it bears, in thousandths: less than 1000 during a slow start.
     warmth: AtomicU32,
     breaker: Mutex<Option<Breaker>>,
+    /// How its calls went, for the comparison with others.
+    record: outlier::Record,
     expectation: Mutex<Expectation>,
     /// It was said that its answers have to be mended.
     told_mended: AtomicBool,
@@ -136,8 +141,10 @@ impl EndpointState {
             name: endpoint.to_string().into(),
             load: Load::new(Instant::now().into_std()),
             healthy: AtomicBool::new(true),
+            check_failure: Mutex::default(),
             warmth: AtomicU32::new(1000),
             breaker: Mutex::default(),
+            record: outlier::Record::new(Instant::now().into_std()),
             expectation: Mutex::default(),
             told_mended: AtomicBool::new(false),
         }
@@ -161,9 +168,22 @@ impl EndpointState {
         self.healthy.load(Ordering::Relaxed)
     }
 
-    /// An active health check has decided.
-    pub fn set_healthy(&self, healthy: bool) {
+    /// Why the last active health check failed; `None`: it did not, or there was none.
+    #[must_use]
+    pub fn check_failure(&self) -> Option<CheckFailure> {
+        lock(&self.check_failure).clone()
+    }
+
+    /// An active health check has ended, and this is what is decided now.
+    pub(crate) fn note_check(&self, healthy: bool, failure: Option<CheckFailure>) {
+        *lock(&self.check_failure) = failure;
         self.healthy.store(healthy, Ordering::Relaxed);
+    }
+
+    /// Nobody looks after it any more: it is taken for healthy and warm.
+    pub(crate) fn forget_health(&self) {
+        self.note_check(true, None);
+        self.set_warmth(1000);
     }
 
     /// How much of its weight it bears, in thousandths.
@@ -184,6 +204,16 @@ impl EndpointState {
         lock(&self.breaker).as_ref().map_or(breaker::State::Closed, |breaker| breaker.state(now))
     }
 
+    /// Whether it is left alone for a while, because the others do better.
+    #[must_use]
+    pub fn is_ejected(&self) -> bool {
+        self.record.is_ejected(Instant::now().into_std())
+    }
+
+    pub(crate) fn record(&self) -> &outlier::Record {
+        &self.record
+    }
+
     /// Its breaker by these settings from now on.
     pub(crate) fn set_breaker(&self, settings: Option<breaker::Settings>) {
         set_breaker(&mut lock(&self.breaker), settings);
@@ -193,7 +223,7 @@ impl EndpointState {
         let now = now.into_std();
         let passes = lock(&self.breaker).as_ref().is_none_or(|breaker| breaker.would_pass(now));
         View {
-            usable: self.is_healthy() && passes,
+            usable: self.is_healthy() && passes && !self.record.is_ejected(now),
             outstanding: self.load.outstanding(),
             average: self.load.average(now),
             warmth: self.warmth(),

@@ -3,11 +3,15 @@
 
 mod discovery;
 mod door;
+mod ejection;
 mod endpoints;
 mod forward;
 mod gate;
 mod guard;
+mod health;
 mod origin;
+mod proxy;
+mod rate_limit;
 mod settings;
 mod told;
 mod upstream;
@@ -18,7 +22,13 @@ use std::hash::{BuildHasher, RandomState};
 pub use discovery::{Discovery, DiscoveryStatus, LookupFailure, Names};
 pub use door::{Door, UpstreamRoute};
 pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
+pub use health::{CheckFailure, HealthSettings, Probe, attend};
 pub use origin::Origin;
+pub use proxy::{AllowHost, Allowed, Proxy, ProxyRules, Resolver, ResolverDriver};
+pub use rate_limit::{
+    Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
+    StoreFailure, StoreSettings,
+};
 pub use settings::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
 pub use upstream::Upstream;
 

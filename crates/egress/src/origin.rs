@@ -3,7 +3,7 @@
 use keepwarm_net::Scheme;
 
 /// An origin that URLs are compared with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Origin {
     scheme: Scheme,
     host: Box<str>,
@@ -17,6 +17,19 @@ impl Origin {
         let (host, port) = split_authority(authority.as_bytes(), scheme)?;
         let host = std::str::from_utf8(host).ok()?.to_ascii_lowercase();
         Some(Self { scheme, host: host.into(), port })
+    }
+
+    /// In clear or over TLS.
+    #[must_use]
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// `host[:port]`, without the port where that is the scheme's own.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
+        if self.port == own_port(self.scheme) { host } else { format!("{host}:{}", self.port) }
     }
 
     /// Host, an IPv6 address without its brackets.
@@ -50,14 +63,6 @@ impl Origin {
         let (host, port) = split_authority(authority, self.scheme)?;
         (port == self.port && host.eq_ignore_ascii_case(self.host.as_bytes())).then_some(rest)
     }
-
-    /// Whether an authority of a URL of this scheme names it.
-    pub(crate) fn is_named_by(&self, scheme: Scheme, authority: &[u8]) -> bool {
-        scheme == self.scheme
-            && split_authority(authority, scheme).is_some_and(|(host, port)| {
-                port == self.port && host.eq_ignore_ascii_case(self.host.as_bytes())
-            })
-    }
 }
 
 /// Host (an IPv6 address without its brackets, a name without its last dot) and port of `host[:port]`.
@@ -75,13 +80,17 @@ pub(crate) fn split_authority(authority: &[u8], scheme: Scheme) -> Option<(&[u8]
     };
     let host = host.strip_suffix(b".").unwrap_or(host);
     let port = match port {
-        b"" => match scheme {
-            Scheme::Http => 80,
-            Scheme::Https => 443,
-        },
+        b"" => own_port(scheme),
         port => std::str::from_utf8(port).ok()?.parse().ok()?,
     };
     Some((host, port))
+}
+
+fn own_port(scheme: Scheme) -> u16 {
+    match scheme {
+        Scheme::Http => 80,
+        Scheme::Https => 443,
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +121,7 @@ mod tests {
         assert_eq!(usual.strip_from(b"https://api.example:443/a"), Some(b"/a".as_slice()));
         let six = Origin::new(Scheme::Http, "[::1]:80").unwrap();
         assert_eq!(six.strip_from(b"http://[::1]/a"), Some(b"/a".as_slice()));
-        assert!(six.is_named_by(Scheme::Http, b"[::1]"));
+        assert_eq!(six.authority(), "[::1]");
+        assert_eq!(origin.authority(), "search.internal:9243");
     }
 }

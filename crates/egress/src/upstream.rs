@@ -3,16 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use keepwarm_net::Calls;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use keepwarm_net::{Calls, ClientTls};
 use keepwarm_policy::breaker::{self, Outcome, Pass, Refused};
-use keepwarm_policy::{Breaker, RetryBudget};
+use keepwarm_policy::{Breaker, Hedge, RetryBudget, hedge};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::ejection::Ejections;
 use crate::endpoints::{lock, set_breaker};
 use crate::gate::Gate;
-use crate::{DiscoveryStatus, EndpointSet, Found, Source, UpstreamSettings};
+use crate::{DiscoveryStatus, EndpointSet, Found, RateLimiter, Source, UpstreamSettings};
 
 /// A service that is called.
 #[derive(Debug)]
@@ -25,9 +26,13 @@ pub struct Upstream {
     gate: Gate,
     breaker: Mutex<Option<Breaker>>,
     budget: Mutex<RetryBudget>,
+    ejections: Ejections,
+    hedge: Mutex<Option<Hedge>>,
     discovery: Arc<DiscoveryStatus>,
-    /// There are endpoints.
+    /// There are endpoints. Whoever watches is told of each change: of endpoints, settings, certificates.
     published: watch::Sender<bool>,
+    tls: ArcSwapOption<ClientTls>,
+    limiter: ArcSwapOption<RateLimiter>,
 }
 
 impl Upstream {
@@ -43,9 +48,13 @@ impl Upstream {
             gate: Gate::new(settings.limits),
             breaker: Mutex::new(breaker),
             budget: Mutex::new(RetryBudget::new(settings.retry_budget)),
+            ejections: Ejections::new(settings.outlier),
+            hedge: Mutex::new(settings.hedge.map(Hedge::new)),
             settings: ArcSwap::from_pointee(settings),
             discovery: Arc::default(),
             published: watch::Sender::new(false),
+            tls: ArcSwapOption::empty(),
+            limiter: ArcSwapOption::empty(),
         })
     }
 
@@ -55,12 +64,34 @@ impl Upstream {
         self.gate.set_limits(settings.limits);
         set_breaker(&mut lock(&self.breaker), settings.breaker);
         lock(&self.budget).set_settings(settings.retry_budget);
+        self.ejections.set_settings(settings.outlier);
+        set_hedge(&mut lock(&self.hedge), settings.hedge);
         let endpoints = self.endpoints.load();
         endpoints.endpoints.iter().for_each(|entry| entry.state.set_breaker(settings.breaker));
         if settings.balance != self.settings.load().balance {
             self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
         }
         self.settings.store(Arc::new(settings));
+        endpoints.endpoints.iter().for_each(|entry| self.calls.warm(&entry.endpoint));
+        self.published.send_modify(|_| ());
+    }
+
+    /// Encrypts new connections with this from now on; what is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.calls.set_tls(tls.clone());
+        self.tls.store(tls);
+        self.published.send_modify(|_| ());
+    }
+
+    /// Holds calls through its doors to this limit from now on.
+    pub fn set_limiter(&self, limiter: Option<Arc<RateLimiter>>) {
+        self.limiter.store(limiter);
+    }
+
+    /// What calls through its doors are held to.
+    #[must_use]
+    pub fn limiter(&self) -> Option<Arc<RateLimiter>> {
+        self.limiter.load_full()
     }
 
     /// Its name in the configuration.
@@ -115,6 +146,9 @@ impl Upstream {
             entry.state.set_breaker(settings.breaker);
         }
         self.endpoints.store(Arc::clone(&after));
+        for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
+            self.calls.warm(&entry.endpoint);
+        }
         if !found.is_empty() {
             self.published.send_replace(true);
         }
@@ -132,6 +166,16 @@ impl Upstream {
             self.publish(&found);
         }
         complete
+    }
+
+    /// Learns of each change: of endpoints, settings, certificates.
+    pub(crate) fn news(&self) -> watch::Receiver<bool> {
+        self.published.subscribe()
+    }
+
+    /// What new connections are encrypted with.
+    pub(crate) fn tls(&self) -> Option<Arc<ClientTls>> {
+        self.tls.load_full()
     }
 
     /// Waits until endpoints were found, for the first time; at most so long.
@@ -167,7 +211,25 @@ impl Upstream {
         }
     }
 
+    /// A call with the endpoint at `index` has ended so.
+    pub(crate) fn note_outcome(&self, endpoints: &EndpointSet, index: usize, outcome: Outcome, now: Instant) {
+        self.ejections.note(&self.name, endpoints, index, outcome, now);
+    }
+
+    /// Asks for second attempts; `None`: they are off.
+    pub(crate) fn hedge<T>(&self, ask: impl FnOnce(&mut Hedge) -> T) -> Option<T> {
+        lock(&self.hedge).as_mut().map(ask)
+    }
+
     pub(crate) fn budget(&self) -> std::sync::MutexGuard<'_, RetryBudget> {
         lock(&self.budget)
+    }
+}
+
+fn set_hedge(slot: &mut Option<Hedge>, settings: Option<hedge::Settings>) {
+    match (slot.as_mut(), settings) {
+        (Some(hedge), Some(settings)) => hedge.set_settings(settings),
+        (None, Some(settings)) => *slot = Some(Hedge::new(settings)),
+        (_, None) => *slot = None,
     }
 }

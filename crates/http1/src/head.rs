@@ -86,6 +86,34 @@ impl RequestHead {
         self.parts.scheme.clone().and_then(|range| self.target.get(range))
     }
 
+    /// Makes it a request for another path and query of the same authority: by `GET`, unless it is `HEAD`, and without a body. A CGI script may ask for that in place
+    /// of its answer (RFC 3875 §6.2.2, which leaves the method open).
+    pub fn redirect(&mut self, local: &[u8]) {
+        if self.method != Method::HEAD {
+            self.method = Method::GET;
+        }
+        self.host = self.authority().to_vec();
+        let target = local.split(|&byte| byte == b'#').next().unwrap_or_default();
+        self.target = target.to_vec();
+        let path = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());
+        let query = (path < target.len()).then_some(path + 1..target.len());
+        self.parts = TargetParts { path: Some(0..path), query, ..TargetParts::default() };
+        self.form = TargetForm::Origin;
+        self.body = RequestBody::None;
+        self.empty_body_declared = false;
+        self.expects_continue = false;
+        self.upgrade = false;
+        let of_the_body = |name: &[u8]| {
+            name.starts_with(b"content-") || matches!(name, b"transfer-encoding" | b"expect" | b"trailer")
+        };
+        let mut kept = Fields::new();
+        self.fields
+            .iter()
+            .filter(|(name, _)| !of_the_body(name))
+            .for_each(|(name, value)| kept.push(name, value));
+        self.fields = kept;
+    }
+
     /// Whether this is `OPTIONS *`, which asks about the server and not about a resource (RFC 9110 §9.3.7): answered by the edge.
     #[must_use]
     pub fn is_server_wide(&self) -> bool {

@@ -13,7 +13,7 @@ use keepwarm_edge::{
     AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
     Route, SendFiles, Site, Target, TryFiles,
 };
-use keepwarm_egress::UpstreamRoute;
+use keepwarm_egress::{RateLimited, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
@@ -24,7 +24,7 @@ use keepwarm_workers::supervisor::{
 use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
 
-pub(crate) use upstream::{protocol, scheme, upstream};
+pub(crate) use upstream::{by_authority, protocol, proxy_rules, scheme, upstream};
 
 /// Variables that tell workers where doors are, and what they say.
 pub(crate) type DoorVariables = Vec<(String, String)>;
@@ -34,19 +34,8 @@ pub(crate) type DoorVariables = Vec<(String, String)>;
 /// # Errors
 /// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<AppSpec>> {
-    refuse_unserved(config)?;
-    config.apps.iter().map(|app| spec(app, doors)).collect()
-}
-
-/// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
-fn refuse_unserved(config: &Config) -> io::Result<()> {
-    let proxy = config.listens.iter().find(|listen| listen.forward_proxy.is_some());
-    let what = match (config.rate_limits.first(), proxy) {
-        (Some(limit), _) => format!("[rate_limit.{}]", limit.name),
-        (_, Some(listen)) => format!("listen.{}.forward_proxy", listen.name),
-        _ => return Ok(()),
-    };
-    Err(io::Error::other(format!("{what} is not served by this version yet")))
+    // What runs already is not started.
+    config.apps.iter().filter(|app| app.address.is_none()).map(|app| spec(app, doors)).collect()
 }
 
 /// How the workers of one app are run.
@@ -78,6 +67,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
+        ends_at_quit: fastcgi::has_processes_of_its_own(app),
         preload: app.preload,
         workers: processes(app),
         boot_timeout: app.boot_timeout,
@@ -239,6 +229,7 @@ pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
         protocol: Protocol::Http,
         concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
         health: app.health.clone(),
+        address: None,
     })
 }
 
@@ -336,7 +327,7 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
             let app = parts.links.set_app(name, policy(app));
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_files(Arc::new(AppHandler(app)), route),
+                handler: with_limit(with_files(Arc::new(AppHandler(app)), route), route, parts)?,
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -345,7 +336,7 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
                 parts.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
             Target::App {
                 name: Arc::clone(upstream.name()),
-                handler: Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
+                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, parts)?,
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -361,6 +352,18 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
         }
     })
+}
+
+/// The handler behind the rate limit that the route names.
+fn with_limit(
+    handler: Arc<dyn Handler>,
+    route: &keepwarm_config::Route,
+    parts: Parts<'_>,
+) -> Result<Arc<dyn Handler>, String> {
+    let Some(name) = &route.rate_limit else { return Ok(handler) };
+    let limiter =
+        parts.upstreams.limits().get(name).ok_or_else(|| format!("there is no rate limit {name:?}"))?;
+    Ok(Arc::new(RateLimited::new(handler, Arc::clone(limiter))))
 }
 
 /// The app's handler with the files that stand before it and behind it.

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use keepwarm_config::{App, AppKind, Program};
+use keepwarm_config::{App, AppKind, Bind, Program};
+use keepwarm_net::Endpoint;
 use keepwarm_workers::dispatch::{Protocol, ScriptRoot, ServerPolicy};
 
 use crate::adapter::Adapter;
@@ -39,6 +40,10 @@ pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
         env.push(("KEEPWARM_FPM_USER".into(), user.into()));
         env.push(("KEEPWARM_FPM_CHILDREN".into(), requests.to_string().into()));
         env.push(("KEEPWARM_FPM_TIMEOUT".into(), timeout.into()));
+        let catch = if app.watch.is_empty() { "no" } else { "yes" };
+        let finish = app.drain_timeout.as_secs().saturating_add(1).to_string();
+        env.push(("KEEPWARM_FPM_FINISH".into(), finish.into()));
+        env.push(("KEEPWARM_FPM_CATCH".into(), catch.into()));
         command.extend(app.options.iter().map(OsString::from));
     } else {
         command = ["/bin/sh", "-c", LISTEN, "sh"].map(OsString::from).into();
@@ -53,15 +58,25 @@ pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
 
 /// Whether one process is enough, because it has others for the requests: php-fpm.
 pub(crate) fn has_processes_of_its_own(app: &App) -> bool {
-    app.kind == Some(AppKind::FastCgi) && is_fpm(&program(app))
+    app.kind == Some(AppKind::FastCgi) && app.address.is_none() && is_fpm(&program(app))
 }
 
 /// How they are spoken to. `None`: the entry is no file of the file system, which was told before.
 pub(crate) fn policy(app: &App, requests: usize) -> Option<ServerPolicy> {
     let Program::Entry(entry) = &app.program else { return None };
     let root = ScriptRoot::of_entry(&app.directory.join(entry)).ok()?;
-    let concurrency = if is_fpm(&program(app)) { requests } else { 1 };
-    Some(ServerPolicy { protocol: Protocol::FastCgi(Arc::new(root)), concurrency, health: None })
+    let address = app.address.as_ref().and_then(endpoint);
+    let concurrency = if address.is_some() || is_fpm(&program(app)) { requests } else { 1 };
+    Some(ServerPolicy { protocol: Protocol::FastCgi(Arc::new(root)), concurrency, health: None, address })
+}
+
+/// Of a server that runs already. The configuration has refused names.
+fn endpoint(address: &Bind) -> Option<Endpoint> {
+    match address {
+        Bind::Tcp(address) => Some(Endpoint::Tcp(*address)),
+        Bind::Unix(path) => Some(Endpoint::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone()))),
+        Bind::Host { .. } => None,
+    }
 }
 
 fn program(app: &App) -> PathBuf {

@@ -8,6 +8,7 @@ mod control;
 mod fastcgi;
 mod find;
 mod language;
+mod rate_limits;
 mod readiness;
 mod reload;
 mod run;

@@ -74,7 +74,9 @@ pub(crate) async fn answer(view: &View, worker: &str) -> Value {
         Some(_) => refused(format!(
             "{name} (process {pid}) was asked, and printed nothing in time; what it prints later is in the log"
         )),
-        None => refused(format!("{name} (process {pid}) has just ended")),
+        None => refused(format!(
+            "{name} (process {pid}) is not asked: it has just ended, or SIGQUIT would end it, as it does a php-fpm"
+        )),
     }
 }
 

@@ -85,13 +85,14 @@ impl View {
         AppPicture {
             name: name.to_owned(),
             about: app.as_ref().and_then(|app| app.about()),
-            queue: app.map_or(0, |app| app.waiting()),
+            queue: app.as_ref().map_or(0, |app| app.waiting()),
             counts: snapshot.apps.iter().find(|app| &*app.app == name).cloned(),
             failed: snapshot
                 .failed
                 .iter()
                 .find(|failed| &*failed.app == name)
-                .map(|failed| failed.reason.clone()),
+                .map(|failed| failed.reason.clone())
+                .or_else(|| app.and_then(|app| app.trouble())),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::{
     AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need,
-    Pool, PoolSettings, RequestLine, Scheme,
+    Pool, PoolSettings, Remote, RequestLine, Scheme,
 };
 
 /// Which version of HTTP an upstream is spoken to in.
@@ -40,6 +40,8 @@ pub struct Calls {
     encrypted: AtomicBool,
     /// With [`Protocol::Auto`]: who chose HTTP/1.1, and when.
     chose_http1: Mutex<HashMap<Endpoint, Instant>>,
+    /// Who makes connections beforehand.
+    warmers: OnceLock<Vec<Remote>>,
 }
 
 /// How long a server that chose HTTP/1.1 is not asked again: it may be another one by then.
@@ -50,8 +52,14 @@ impl Calls {
     pub fn new(settings: PoolSettings, protocol: Protocol) -> Arc<Self> {
         let http1 = Pool::new(settings);
         let http2 = Http2Pool::beside(settings, (protocol == Protocol::Auto).then(|| Arc::clone(&http1)));
-        let chose_http1 = Mutex::default();
-        Arc::new(Self { http1, http2, protocol, encrypted: AtomicBool::new(false), chose_http1 })
+        Arc::new(Self {
+            http1,
+            http2,
+            protocol,
+            encrypted: AtomicBool::new(false),
+            chose_http1: Mutex::default(),
+            warmers: OnceLock::new(),
+        })
     }
 
     /// Changes the settings, for what comes from now on.
@@ -74,6 +82,35 @@ impl Calls {
     /// Which version of HTTP is spoken.
     pub fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// Has what [`PoolSettings::min_idle`] asks for made on these threads from now on. Of HTTP/2, one connection for each is made: it carries many calls.
+    pub fn warm_on(&self, threads: &[Remote]) {
+        let _ = self.warmers.set(threads.to_vec());
+    }
+
+    /// An endpoint is there that may be called.
+    pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
+        if self.http1.dials_with().0.min_idle == 0 {
+            return;
+        }
+        for thread in self.warmers.get().into_iter().flatten() {
+            let (calls, endpoint) = (Arc::clone(self), endpoint.clone());
+            thread.spawn(move || async move { calls.warm_here(&endpoint).await });
+        }
+    }
+
+    async fn warm_here(self: &Arc<Self>, endpoint: &Endpoint) {
+        if self.tries_http2(endpoint) {
+            match self.http2.acquire(endpoint, Need::Any).await {
+                Err(AcquireError::NotHttp2) if self.protocol == Protocol::Auto => {
+                    self.chose_http1().insert(endpoint.clone(), Instant::now());
+                }
+                // Where nobody answers, the calls will tell.
+                _ => return,
+            }
+        }
+        self.http1.warm(endpoint);
     }
 
     /// A connection for one request, or a place on one: see [`Pool::acquire`].
@@ -139,6 +176,11 @@ impl Calls {
         self.http1.forget(endpoint);
         self.http2.forget(endpoint);
         self.chose_http1().remove(endpoint);
+    }
+
+    /// A call was lost on a connection that was closed meanwhile: what became of it (see [`crate::PoolTotals`]).
+    pub fn count_lost(&self, retried: bool) {
+        self.http1.count_lost(retried);
     }
 
     /// The connections of HTTP/2, for those who count.

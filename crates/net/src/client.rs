@@ -7,7 +7,7 @@
 mod codec;
 
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use keepwarm_http1::{Event, Fields, ResponseHead};
 use tokio::time::Instant;
@@ -137,6 +137,7 @@ impl<C: Codec> Client<C> {
                 Err(_) => self.stop_writing(),
             }
         }
+        self.transport.forget_writable();
         Poll::Ready(())
     }
 
@@ -331,6 +332,14 @@ impl<C: Codec> Client<C> {
     /// What an idle connection has to say, without waiting.
     pub(crate) fn look(&mut self) -> Idleness {
         self.transport.look()
+    }
+
+    /// The same as far as the reactor of this thread has heard, without a system call.
+    pub(crate) fn heard_of(&mut self) -> Idleness {
+        match self.transport.poll_noise(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => Idleness::Quiet,
+            Poll::Ready(noise) => noise,
+        }
     }
 
     /// Takes it off its thread's reactor, so that another thread can use it.

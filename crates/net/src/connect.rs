@@ -1,5 +1,7 @@
 //! Making a connection: connect, and the TLS handshake, each bounded and timed.
 
+mod any;
+
 use std::io;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use tokio::time::{Instant, timeout};
 use crate::Endpoint;
 use crate::tls::{ClientTls, HandshakeFacts, Session, TlsError};
 use crate::transport::Transport;
+
+pub use any::connect_any;
 
 /// How a connection is made.
 #[derive(Debug, Clone, Copy)]

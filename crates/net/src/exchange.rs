@@ -264,6 +264,17 @@ impl Exchange<'_> {
         }
     }
 
+    /// Answers `CONNECT` with 200 and `Via`: from now on bytes are passed, as after [`Self::begin_tunnel`].
+    ///
+    /// # Errors
+    /// `via` is no value.
+    pub fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.begin_connected_tunnel(via),
+            Carrier::Http2(_) => Err(no_switch()),
+        }
+    }
+
     /// Appends the client's bytes of a tunnel to `into`: `Ok(0)` is its end.
     pub fn poll_tunnel(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
         match &mut self.carrier {

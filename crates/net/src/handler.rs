@@ -22,6 +22,11 @@ pub trait Handler: Send + Sync {
     /// the empty default.
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
 
+    /// Whether clients use it as a forward proxy: then `CONNECT` is passed to it, and clients of HTTP/1.0 are never kept (RFC 9112 §9.3).
+    fn is_forward_proxy(&self) -> bool {
+        false
+    }
+
     /// Called once when a request's answer has been written or its connection was lost.
     fn finished(&self, _request: &Request, _outcome: &Outcome) {}
 }
@@ -55,6 +60,10 @@ pub struct Request {
     pub may_hand_files: bool,
     /// The file it named.
     pub handed: Option<Box<crate::HandedFile>>,
+    /// The path and query that a CGI script named in place of its answer (RFC 3875 §6.2.2): the edge answers as if they had been asked for.
+    pub redirected: Option<Vec<u8>>,
+    /// What the client asked for, where it was such a path that was answered.
+    pub asked: Option<Box<(http::Method, Vec<u8>)>>,
     /// Set by whoever answers, for the access log: the app or the kind of route.
     pub target: Option<std::sync::Arc<str>>,
     /// The pattern of its route, as configured; none before it has one.
@@ -143,6 +152,8 @@ impl Request {
             passing: Passing::default(),
             may_hand_files: false,
             handed: None,
+            redirected: None,
+            asked: None,
             target: None,
             route: None,
             meter: None,
@@ -165,6 +176,8 @@ impl Request {
         self.passing = Passing::default();
         self.may_hand_files = false;
         self.handed = None;
+        self.redirected = None;
+        self.asked = None;
         self.target = None;
         self.route = None;
         self.meter = None;
@@ -173,6 +186,20 @@ impl Request {
         self.times = None;
         self.call = None;
         self.reason = None;
+    }
+
+    /// Makes it a request for another path of the same site (see [`Request::redirected`]), which no route has been found for yet.
+    pub fn redirect(&mut self, local: &[u8]) {
+        let asked = || Box::new((self.head.method.clone(), self.head.target().to_vec()));
+        self.asked = Some(self.asked.take().unwrap_or_else(asked));
+        self.head.redirect(local);
+        self.normal_path = None;
+        self.mount = 0;
+        self.extra_fields.clear();
+        self.answer_edits = None;
+        self.passing = Passing::default();
+        self.may_hand_files = false;
+        self.handed = None;
     }
 
     /// The path that routes match and that is forwarded: RFC 3986 §6.2.2, `%2F` and `//` untouched.
@@ -223,7 +250,7 @@ pub struct Outcome {
 }
 
 /// `http` or `https`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// In clear.
     Http,
@@ -251,20 +278,30 @@ pub struct Peer {
     /// What the connection speaks.
     pub scheme: Scheme,
     client_text: OnceLock<(String, String)>,
+    local_text: OnceLock<(String, String)>,
 }
 
 impl Peer {
     /// Names the two ends.
     pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>, scheme: Scheme) -> Self {
-        Self { client, local, scheme, client_text: OnceLock::new() }
+        Self { client, local, scheme, client_text: OnceLock::new(), local_text: OnceLock::new() }
     }
 
     /// The client's address and port as text, formatted once a connection; empty on a Unix socket.
     pub fn client_text(&self) -> (&str, &str) {
-        let (address, port) = self.client_text.get_or_init(|| match self.client {
-            Some(client) => (client.ip().to_canonical().to_string(), client.port().to_string()),
-            None => (String::new(), String::new()),
-        });
-        (address, port)
+        text_of(self.client, &self.client_text)
     }
+
+    /// The same of the listener.
+    pub fn local_text(&self) -> (&str, &str) {
+        text_of(self.local, &self.local_text)
+    }
+}
+
+fn text_of(end: Option<SocketAddr>, text: &OnceLock<(String, String)>) -> (&str, &str) {
+    let (address, port) = text.get_or_init(|| match end {
+        Some(end) => (end.ip().to_canonical().to_string(), end.port().to_string()),
+        None => (String::new(), String::new()),
+    });
+    (address, port)
 }

@@ -121,6 +121,11 @@ impl Io {
         }
     }
 
+    /// Everything was written: room is not waited for any longer.
+    pub fn forget_writable(&mut self) {
+        self.writable = None;
+    }
+
     /// One `writev`, now.
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         send(self.fd(), slices)

@@ -33,7 +33,7 @@ mod transport;
 pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, Protocol};
 pub use client::{Answer, Client, ClientError, Codec, ServerFault};
-pub use connect::{AcquireError, Dial, DialTimes};
+pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
 pub use error_answer::{answer_error, answer_refusal, sentence};
@@ -54,7 +54,7 @@ pub use pass::{
     FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, offered_protocols, pass_informational,
     request_target,
 };
-pub use pool::{Lease, Need, Pool, PoolSettings};
+pub use pool::{Lease, Need, Pool, PoolSettings, PoolState, PoolTotals};
 pub use reactor::watch;
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use runtime::{DataPlane, Remote, thread_index};

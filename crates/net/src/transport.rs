@@ -70,6 +70,14 @@ impl Transport {
         }
     }
 
+    /// All that was to be written has been: nobody waits for room any more.
+    pub(crate) fn forget_writable(&mut self) {
+        match &mut self.0 {
+            Kind::Plain(io) => io.forget_writable(),
+            Kind::Tls(session) => session.forget_writable(),
+        }
+    }
+
     /// Bytes that were taken and have not left.
     pub fn unsent(&self) -> usize {
         match &self.0 {

@@ -156,10 +156,11 @@ pub struct Balancer {
     settings: Settings,
     /// By priority, the first first. None is empty.
     levels: Vec<Level>,
+    refresh: u32,
     picks: AtomicU32,
 }
 
-/// So many picks after one another believe in the same shares of the priorities.
+/// So many picks after one another believe in the same shares of the priorities, or as many as there are endpoints: so that looking at all of them costs a pick one look.
 const REFRESH: u32 = 64;
 
 /// Whom a search takes.
@@ -183,12 +184,13 @@ impl Balancer {
         priorities.dedup();
         let levels =
             priorities.into_iter().map(|priority| Level::new(settings.method, members, priority)).collect();
-        Self { settings, levels, picks: AtomicU32::new(0) }
+        let refresh = u32::try_from(members.len()).unwrap_or(u32::MAX).max(REFRESH);
+        Self { settings, levels, refresh, picks: AtomicU32::new(0) }
     }
 
     /// The endpoint for a request; `None` when there is none, or (without panic) none that can be used. `view` tells of a member by its index, and is asked for few.
     pub fn pick(&self, view: impl Fn(usize) -> View, ask: Ask<'_>) -> Option<Pick> {
-        if self.picks.fetch_add(1, Ordering::Relaxed).is_multiple_of(REFRESH) {
+        if self.picks.fetch_add(1, Ordering::Relaxed).is_multiple_of(self.refresh) {
             self.refresh(&view);
         }
         let mut draws = Draws::new(ask.random);

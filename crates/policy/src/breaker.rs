@@ -11,6 +11,9 @@
 //!
 //! Closing forgets the failures; the length of the next opening is forgotten once the breaker has stayed closed for [`Settings::open_most`].
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
 use crate::window::Window;

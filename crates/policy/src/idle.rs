@@ -24,7 +24,7 @@
 //! [`FLOOR`] nobody's time-out is, and what dies there has died of something else.
 //!
 //! A request that **can be repeated** takes any connection while nothing is known. After a loss it finds the way back: now and then one tries a connection that has been idle for longer
-//! than what was lost. Three good ones in a row end the suspicion; one that is lost costs a second attempt, and doubles the time to the next try. So a server that was restarted is used as before within
+//! than what was lost. Some good ones in a row end the suspicion; one that is lost costs a second attempt, and doubles the time to the next try. So a server that was restarted is used as before within
 //! minutes, and only repeatable requests have tried. Where none ever comes, closes that agree end it as well, since then the server does tell.
 //!
 //! Connections are left lying beyond what may be used, up to the pool's own limit: they show when the server closes them, and are there for the tries.
@@ -47,11 +47,11 @@ const ONE_EVENT: Duration = Duration::from_millis(100);
 /// From a loss to the first try beyond it, and the longest time between two tries.
 const TRY_FIRST: Duration = Duration::from_secs(10);
 const TRY_MOST: Duration = Duration::from_secs(60 * 60);
-/// Good tries in a row that end a suspicion. This number is arbitrary.
-const GOOD: u32 = 3;
-/// Closes that agree and end it: twice as many after each that came back, for behind one address some servers may tell and others not.
-const AGREE: u32 = 3;
-const AGREE_MOST: u32 = 48;
+/// Good tries in a row, or closes that agree, that end a suspicion: twice as many when it comes back within [`RELAPSE`], for behind one address there may be servers of several
+/// kinds. These numbers are arbitrary.
+const ENOUGH: u32 = 3;
+const ENOUGH_MOST: u32 = 48;
+const RELAPSE: Duration = Duration::from_secs(60 * 60);
 
 /// What is known of when one origin closes idle connections. For each connection that was idle: [`KeepAlive::may_use`] and [`KeepAlive::handle_use`], then
 /// [`KeepAlive::handle_success`] or [`KeepAlive::handle_lost`]; or [`KeepAlive::handle_close`] when it was closed before; or [`KeepAlive::handle_kept`] when it is given up.
@@ -65,8 +65,9 @@ pub struct KeepAlive {
     proven: Duration,
     /// There was a loss that no agreeing closes have explained: only what is proven counts.
     wary: bool,
-    /// Agreeing closes that would explain the last loss.
-    agree: u32,
+    /// Good tries or agreeing closes that would explain the last loss, and when that was.
+    enough: u32,
+    lost_at: Option<Instant>,
 }
 
 /// Closes of idle connections that agree with one another.
@@ -127,7 +128,7 @@ impl KeepAlive {
             }
             Some(_) => Closed { idle, times: 1, at: now },
         });
-        if self.closed.is_some_and(|closed| closed.times >= self.agree.max(AGREE)) {
+        if self.closed.is_some_and(|closed| closed.times >= self.enough.max(ENOUGH)) {
             self.lost = None;
             self.wary = false;
         }
@@ -160,7 +161,7 @@ impl KeepAlive {
         {
             lost.good += 1;
             lost.try_at = now;
-            if lost.good >= GOOD {
+            if lost.good >= self.enough {
                 self.lost = None;
             }
         }
@@ -184,8 +185,10 @@ impl KeepAlive {
         let was_try = self.lost.is_some() && idle >= less(lost.idle);
         let wait = if was_try { (lost.wait * 2).min(TRY_MOST) } else { lost.wait };
         if self.lost.is_none() {
-            self.agree = (self.agree * 2).clamp(AGREE, AGREE_MOST);
+            let relapse = self.lost_at.is_some_and(|at| now.saturating_duration_since(at) < RELAPSE);
+            self.enough = if relapse { (self.enough * 2).min(ENOUGH_MOST) } else { ENOUGH };
         }
+        self.lost_at = Some(now);
         self.lost = Some(Lost { idle: idle.min(lost.idle), good: 0, wait, try_at: now + wait, ..lost });
         self.proven = Duration::ZERO;
         self.wary = true;

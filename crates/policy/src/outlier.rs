@@ -1,7 +1,7 @@
 //! Endpoints that are worse than the others of their upstream, and are left alone for a while (Envoy's outlier detection).
 //!
 //! Two signals. Failures in a row: noticed at once. And a success rate that is below that of the others: looked at every [`Settings::interval`], of the endpoints with enough
-//! calls in it, when there are enough of them: below their mean by so many standard deviations. A breaker has a threshold, and sees what is bad; this compares, and sees what is
+//! calls in it, when there are enough of them: below their mean by so many standard deviations, and by five points. A breaker has a threshold, and sees what is bad; this compares, and sees what is
 //! worse: when all fail alike nobody is an outlier.
 //!
 //! An ejection lasts [`Settings::ejection`] times as many as the endpoint had before, at most [`Settings::ejection_most`], and a tenth longer at random. Each interval without one takes one
@@ -9,10 +9,16 @@
 //!
 //! [`Record`] is an endpoint's, written by all threads; [`Outlier`] is the upstream's, under its lock, and asked only when a row is long enough or the interval is over.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backoff::scale;
+
+/// In millionths: below the mean by less is nothing. Among five that never fail, one that fails once in a thousand calls is two standard deviations away (Envoy ejects it).
+const LEAST_MARGIN: u64 = 50_000;
 
 /// When one is an outlier, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,7 +241,7 @@ impl Outlier {
         let mean = rates.iter().map(|(rate, _)| rate).sum::<u64>() / count;
         let variance = rates.iter().map(|(rate, _)| rate.abs_diff(mean).pow(2)).sum::<u64>() / count;
         let margin = variance.isqrt() * u64::from(self.settings.deviations) / 1000;
-        Some((mean, mean.saturating_sub(margin)))
+        Some((mean, mean.saturating_sub(margin.max(LEAST_MARGIN))))
     }
 
     fn has_room(&self, records: &[&Record], now: Instant) -> bool {

@@ -10,6 +10,9 @@
 //! A connection that had lain idle and turns out to be closed is a case of its own: it says nothing about the upstream, and costs it nothing. That attempt is repeated at once on a *new* connection, is
 //! neither counted nor paid for, and happens at most once in a call, since a new connection cannot have been idle.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
 use crate::RetryBudget;

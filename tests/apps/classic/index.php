@@ -90,6 +90,29 @@ switch ($do) {
         error_log('words for the log');
         echo 'logged';
         break;
+    case 'wait':
+        touch($_GET['file'] . '.begun');
+        for ($n = 0; $n < 3000 && !file_exists($_GET['file']); $n++) {
+            usleep(10000);
+            clearstatcache();
+        }
+        echo 'waited';
+        break;
+    case 'local':
+        // A local redirect has `Location` and nothing else.
+        ini_set('default_mimetype', '');
+        header_remove('X-Powered-By');
+        header('Location: ' . $_GET['to']);
+        http_response_code(200);
+        break;
+    case 'behind':
+        echo 'answered';
+        fastcgi_finish_request();
+        for ($until = microtime(true) + $_GET['ms'] / 1000; microtime(true) < $until;) {
+            usleep(10000);
+        }
+        file_put_contents($_GET['file'], 'done');
+        break;
     case 'die':
         posix_kill(getmypid(), 9);
         break;

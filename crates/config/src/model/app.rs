@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Bind;
 use crate::sources::Account;
 
 /// `[app.NAME]`: an application and how its workers are kept.
@@ -27,6 +28,8 @@ pub struct App {
     pub interpreter: Option<PathBuf>,
     /// Arguments for the interpreter, before the adapter's own.
     pub options: Vec<String>,
+    /// Where a server for its scripts runs already. `None`: workers of ours.
+    pub address: Option<Bind>,
     /// Worker processes.
     pub workers: Workers,
     /// Whether workers are forked from a process that has loaded the app once.
@@ -136,6 +139,7 @@ impl App {
             limits: ProcessLimits::default(),
             interpreter: None,
             options: Vec::new(),
+            address: None,
             workers: Workers::Auto,
             preload: false,
             request_timeout: Duration::from_secs(30),

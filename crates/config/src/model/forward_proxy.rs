@@ -54,3 +54,22 @@ impl ProxyTarget {
             && self.port.is_none_or(|wanted| wanted == port)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_not_the_address_it_has() {
+        let name = ProxyHost::Name(HostPattern::Exact("partner.example".to_owned()));
+        let block = ProxyHost::Block(Cidr::new("127.0.0.0".parse().unwrap(), 8).unwrap());
+        let target = |host: &ProxyHost, port| ProxyTarget { host: host.clone(), port };
+        let loopback = "127.0.0.1".parse().unwrap();
+        assert!(target(&name, None).matches_name("partner.example", 80));
+        assert!(!target(&name, None).matches_address(loopback, 80), "a name may come to lead anywhere");
+        assert!(!target(&ProxyHost::Any, None).matches_address(loopback, 80));
+        assert!(target(&block, None).matches_address(loopback, 80));
+        assert!(target(&block, None).matches_address("::ffff:127.0.0.1".parse().unwrap(), 80));
+        assert!(!target(&block, Some(81)).matches_address(loopback, 80));
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::checker::Checker;
-use crate::model::{App, AppKind, Program, Server};
+use crate::model::{App, AppKind, Program, Server, Workers};
 use crate::php::returns_app;
 use crate::raw::{Span, Table};
 use crate::sources::{Account, Found};
@@ -21,6 +21,8 @@ pub(crate) struct AppDraft {
     pub(crate) app: App,
     entry: Option<(String, Span)>,
     command: Option<Vec<String>>,
+    /// It has an `address`.
+    is_elsewhere: bool,
     env_file: BTreeMap<String, String>,
     user: Option<(Account, Span)>,
     group: Option<(u32, Span)>,
@@ -37,6 +39,7 @@ impl AppDraft {
             app,
             entry: None,
             command: None,
+            is_elsewhere: false,
             env_file: BTreeMap::new(),
             user: None,
             group: None,
@@ -47,6 +50,11 @@ impl AppDraft {
 
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        // Also where it could not be read: that is one complaint, not two.
+        self.is_elsewhere = table.entry("address").is_some();
+        if self.is_elsewhere {
+            self.app.kind = self.app.kind.or(Some(AppKind::FastCgi));
+        }
         self.check_program(table, cx);
         if let Some((entry, _)) = &self.entry {
             self.app.kind = self.app.kind.or_else(|| told(entry, &self.app.directory, cx));
@@ -55,16 +63,25 @@ impl AppDraft {
         self.check_memory(table, cx);
         self.check_capacity(table, cx);
         self.check_preload(table, cx);
+        self.check_address(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
         env.append(&mut self.app.env);
         self.app.env = env;
-        if let Some((entry, _)) = self.entry.take() {
+        if let Some((mut entry, _)) = self.entry.take() {
+            if self.is_elsewhere && self.found(&entry, cx) == Found::Directory {
+                entry = format!("{}/index.php", entry.trim_end_matches('/'));
+            }
             self.app.program = Program::Entry(entry);
         } else if let Some(command) = self.command.take() {
             self.app.kind = self.app.kind.or(Some(AppKind::Http));
             self.app.program = Program::Command(command);
         }
+    }
+
+    /// What an entry that is a path leads to.
+    fn found(&self, entry: &str, cx: &Checker<'_>) -> Found {
+        cx.sources.look(&self.app.directory.join(entry.trim_end_matches('/')).to_string_lossy())
     }
 
     /// Whom the workers run as, if that is somebody else than this process, and whether they can.
@@ -234,6 +251,57 @@ impl AppDraft {
         cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
     }
 
+    /// What runs already is not ours to start, to limit or to replace.
+    fn check_address(&self, table: &Table, cx: &mut Checker<'_>) {
+        let Some(address) = table.entry("address") else { return };
+        let name = cx.name();
+        if self.app.kind != Some(AppKind::FastCgi) {
+            let problem = cx
+                .problem(address.key_span, format!("`{name}` has an `address`, and is no classic PHP"))
+                .expected("`address` with kind \"fastcgi\" only")
+                .help("a server of HTTP that runs already is no app");
+            cx.push(problem);
+        }
+        const OURS: [&str; 17] = [
+            "interpreter",
+            "options",
+            "env",
+            "env_file",
+            "user",
+            "group",
+            "umask",
+            "limits",
+            "boot_timeout",
+            "drain_timeout",
+            "start_retries",
+            "max_requests",
+            "max_age",
+            "max_memory",
+            "kill_memory",
+            "slow_log",
+            "watch",
+        ];
+        for entry in OURS.iter().filter_map(|key| table.entry(key)) {
+            let message = format!("`{name}` has both `address` and `{}`", entry.key);
+            let problem = cx
+                .problem(entry.key_span, message)
+                .related(cx.texts.place(address.key_span), "the other one")
+                .help(
+                    "what listens there was started by somebody else: its own configuration says such things",
+                );
+            cx.push(problem);
+        }
+        if let (Some(workers), Workers::Scaled { .. }) = (table.entry("workers"), self.app.workers) {
+            let problem = cx
+                .problem(
+                    workers.key_span,
+                    format!("`{name}` has an `address`, and `workers` that follow the load"),
+                )
+                .expected("a number: how many requests the server is given at once");
+            cx.push(problem);
+        }
+    }
+
     /// What classic PHP needs: a script that is there, whose folder is the site.
     fn check_script(&self, table: &Table, cx: &mut Checker<'_>) {
         if self.app.kind != Some(AppKind::FastCgi) {
@@ -249,10 +317,11 @@ impl AppDraft {
         }
         let Some((entry, span)) = &self.entry else { return };
         let path = self.app.directory.join(entry).to_string_lossy().into_owned();
-        let fault = match entry.ends_with(".php") {
-            false => "is no PHP file".to_owned(),
-            true if cx.sources.look(&path) != Found::File => format!("does not exist ({path})"),
-            true => return,
+        let fault = match (self.found(entry, cx), entry.ends_with(".php")) {
+            (Found::Directory, _) if self.is_elsewhere => return,
+            (Found::File, true) => return,
+            (_, true) => format!("does not exist ({path})"),
+            (_, false) => "is no PHP file".to_owned(),
         };
         let problem = cx
             .problem(*span, format!("`{name}.entry` {fault}"))

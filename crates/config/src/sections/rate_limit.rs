@@ -86,7 +86,7 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         Key {
             name: "key",
             brief: "What is counted apart",
-            long: "`\"client\"`: the client's address, or what a trusted proxy says of it. `\"header:NAME\"` and `\"cookie:NAME\"`: their value; requests without it are counted together. `\"all\"`: all requests together.",
+            long: "`\"client\"`: the client's address, or what a trusted proxy says of it; of an IPv6 address the first 64 bits, which is what one subscriber has. `\"header:NAME\"` and `\"cookie:NAME\"`: their value; requests without it are counted together. `\"all\"`: all requests together.",
             default: Preset::Value("\"client\""),
             right: "key = \"header:X-Api-Key\"",
             wrong: "key = \"X-Api-Key\"",
@@ -108,7 +108,7 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         Key {
             name: "on_store_failure",
             brief: "What happens while the store is slow or down",
-            long: "`\"open\"`: this process counts by itself. `\"closed\"`: every request is refused with 429. A store that has failed is asked again in the background: requests do not wait for it each time.",
+            long: "`\"open\"`: this process counts by itself. `\"closed\"`: every request is refused with 503. A store that has failed is asked again in the background: requests do not wait for it each time.",
             default: Preset::Value("\"open\""),
             right: "on_store_failure = \"closed\"",
             wrong: "on_store_failure = \"deny\"",

@@ -70,6 +70,7 @@ impl UpstreamDraft {
         self.settle_endpoints(table, cx);
         self.settle_tls(table, cx);
         self.check_public(cx);
+        self.check_loop(cx);
         self.check_name(cx);
         self.check_numbers(table, cx);
     }

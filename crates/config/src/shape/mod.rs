@@ -38,7 +38,7 @@ pub(crate) use http::{Hosts, Methods, Paths, field_name_fault, field_value_is_va
 pub(crate) use keyed::{HASH_KEY, RATE_KEY};
 pub(crate) use kind::Kinds;
 pub(crate) use log::{AccessLogs, FORMATS};
-pub(crate) use net::{Binds, Cidrs};
+pub(crate) use net::{Binds, Cidrs, PeerAddress};
 pub(crate) use number::{Count, Flag, OrWord};
 pub(crate) use or_table::{OrTable, TableOf, looks_like_a_table, unchecked};
 pub(crate) use origin::{AUTHORITY, Origin, OriginUrl, PlacedUrl, RESOLVER, SERVER_NAME, SRV_NAME};

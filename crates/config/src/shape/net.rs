@@ -11,6 +11,40 @@ use crate::raw::{Directive, Span, Value};
 /// One address or several; each keeps its place, for the check of two alike.
 pub(crate) struct Binds;
 
+/// One address that somebody else listens on, as a number: nobody is asked for a name while requests wait.
+pub(crate) struct PeerAddress;
+
+impl Describe for PeerAddress {
+    fn expected(&self) -> String {
+        "\"IP:PORT\", \"[IPV6]:PORT\" or \"unix:/PATH\"".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "address".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::pattern("^(unix:.+|.+:[0-9]+)$")
+    }
+}
+
+impl Shape for PeerAddress {
+    type Out = Bind;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Bind> {
+        let address = bind(directive, cx)?;
+        let fault = match &address {
+            Bind::Host { .. } => "is a name",
+            Bind::Tcp(address) if address.port() == 0 => "has no port",
+            Bind::Tcp(_) | Bind::Unix(_) => return Some(address),
+        };
+        let problem =
+            cx.wrong(directive.span, fault).help("write the address as a number, as in \"127.0.0.1:9000\"");
+        cx.push(problem);
+        None
+    }
+}
+
 /// Addresses and blocks of addresses.
 pub(crate) struct Cidrs;
 

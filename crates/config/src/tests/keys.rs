@@ -90,6 +90,7 @@ fn push_app(text: &mut String, section: &str, key: &str, line: &str) {
         ("app.shop", "entry") => {}
         ("app.shop", "command") => {}
         ("app.shop", "health") => text.push_str("command = [\"node\", \"server.js\"]\n"),
+        ("app.shop", "address") => text.push_str("entry = \"public\"\n"),
         _ => text.push_str("entry = \"shop:app\"\n"),
     }
     if section == "app.shop" {

@@ -88,6 +88,7 @@ impl Sources for World {
     }
 
     fn look(&self, path: &str) -> Found {
+        let path = path.strip_prefix("./").unwrap_or(path);
         if self.directories.contains(path) {
             Found::Directory
         } else if self.files.contains_key(path) {

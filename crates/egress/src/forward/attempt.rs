@@ -53,7 +53,7 @@ impl Forward<'_, '_> {
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
         let visit = entry.state.enter(now);
         let ended = match self.connect(&entry.endpoint).await {
-            Ok(call) => self.talk(entry, visit, call).await,
+            Ok(call) => self.talk(entry, index, visit, call).await,
             Err(told) => {
                 let failed = told.is_upstreams();
                 let mut visit = visit;
@@ -62,9 +62,11 @@ impl Forward<'_, '_> {
                 Ended { outcome, failed: Some(told) }
             }
         };
+        let now = Instant::now();
         if let Some(pass) = pass {
-            self.upstream.give_back(pass, ended.outcome, Instant::now());
+            self.upstream.give_back(pass, ended.outcome, now);
         }
+        self.upstream.note_outcome(&endpoints, index, ended.outcome, now);
         match ended.failed {
             None => Verdict::Over,
             Some(told) => self.follow(told, entry, index).await,
@@ -124,10 +126,10 @@ impl Forward<'_, '_> {
         }
     }
 
-    async fn talk(&mut self, entry: &EndpointEntry, visit: Visit, call: Call) -> Ended {
+    async fn talk(&mut self, entry: &EndpointEntry, index: usize, visit: Visit, call: Call) -> Ended {
         self.connected = Some(Instant::now());
         self.record.reused = call.idle();
-        let mut talk = Talk::new(self, visit, call, &entry.authority);
+        let mut talk = Talk::new(self, visit, call, Arc::clone(&entry.authority), index);
         talk.begin();
         let end = poll_fn(|cx| talk.poll(cx)).await;
         let Talk { mut visit, call, .. } = talk;
@@ -174,11 +176,18 @@ impl Forward<'_, '_> {
             Some(decision) => decision,
             None => self.decide(&told),
         };
+        if told.cause == Cause::LostIdle {
+            let retried = !matches!(decision, Decision::GiveUp(_));
+            self.upstream.calls().http1().count_lost(retried);
+        }
         self.record.failures.push(FailedAttempt {
             endpoint: Arc::clone(entry.state.name()),
             cause: told.name,
             sentence: told.sentence.clone(),
         });
+        if told.cause == Cause::LostIdle {
+            self.upstream.calls().count_lost(!matches!(decision, Decision::GiveUp(_)));
+        }
         match decision {
             Decision::AnewConnection => {
                 (self.anew, self.lost_before) = (true, true);

@@ -34,7 +34,7 @@ pub(crate) enum HostOf<'m> {
 }
 
 /// Our name in `Via` (RFC 9110 §7.6.3).
-const VIA: (&[u8], &[u8]) = (b"via", b"1.1 keepwarm");
+pub(crate) const VIA: (&[u8], &[u8]) = (b"via", b"1.1 keepwarm");
 /// Where the route has stripped a prefix, what it was.
 const PREFIX: &[u8] = b"x-forwarded-prefix";
 

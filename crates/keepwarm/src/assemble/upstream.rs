@@ -1,9 +1,19 @@
 //! Upstreams: what `egress` is given.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
 use keepwarm_config as config;
-use keepwarm_egress::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
+use keepwarm_egress::{
+    AllowHost, Allowed, CallLimits, DnsSettings, HashKey, HealthSettings, Place, Probe, ProxyRules, Source,
+    UpstreamSettings,
+};
 use keepwarm_net::{PoolSettings, Protocol, Scheme};
-use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, retry};
+use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, health, hedge, outlier, retry};
+
+use crate::upstreams::Upstreams;
 
 /// How an upstream is called.
 pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
@@ -33,6 +43,8 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
             ..BudgetSettings::default()
         },
         breaker: upstream.breaker.as_ref().map(breaker),
+        outlier: upstream.outlier.as_ref().map(outlier),
+        hedge: upstream.hedge.as_ref().map(hedge),
         balance,
         hash_key,
         limits: CallLimits {
@@ -45,6 +57,8 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
             max_ttl: upstream.dns.max_ttl,
             resolver: upstream.dns.resolver.clone(),
         },
+        health: upstream.health.as_ref().map(health),
+        slow_start: upstream.slow_start,
     }
 }
 
@@ -60,6 +74,37 @@ pub(crate) fn protocol(upstream: &config::Upstream) -> Protocol {
         config::UpstreamProtocol::Http1 => Protocol::Http1,
         config::UpstreamProtocol::Http2 => Protocol::Http2,
     }
+}
+
+/// What a forward proxy may call.
+pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<SocketAddr>>>) -> ProxyRules {
+    let allowed = |target: &config::ProxyTarget| Allowed {
+        host: match &target.host {
+            config::ProxyHost::Any => AllowHost::Any,
+            config::ProxyHost::Name(config::HostPattern::Exact(host)) => AllowHost::Exact(host.clone()),
+            config::ProxyHost::Name(config::HostPattern::Below(suffix)) => AllowHost::Below(suffix.clone()),
+            config::ProxyHost::Block(block) => AllowHost::Block(block.address, block.prefix),
+        },
+        port: target.port,
+    };
+    ProxyRules {
+        allow: proxy.allow.iter().map(allowed).collect(),
+        connect_ports: proxy.connect_ports.clone(),
+        own,
+    }
+}
+
+/// Upstreams by the authorities that they have in URLs.
+pub(crate) fn by_authority(
+    config: &config::Config,
+    upstreams: &Upstreams,
+) -> Vec<(String, Arc<keepwarm_egress::Upstream>)> {
+    let of = |upstream: &config::Upstream| {
+        let called = upstreams.get(&upstream.name).cloned();
+        let authorities = upstream.endpoints.iter().map(|endpoint| endpoint.authority.clone());
+        authorities.filter_map(|authority| Some((authority, called.clone()?))).collect::<Vec<_>>()
+    };
+    config.upstreams.iter().flat_map(of).collect()
 }
 
 fn sources(upstream: &config::Upstream) -> Vec<Source> {
@@ -85,11 +130,13 @@ fn pool(upstream: &config::Upstream) -> PoolSettings {
     PoolSettings {
         max: max.map_or(usize::MAX, |max| max as usize),
         idle: pool.idle as usize,
+        min_idle: pool.min_idle as usize,
         max_age: pool.max_age,
         max_requests: pool.max_requests.map_or(u64::MAX, u64::from),
         idle_timeout: pool.idle_timeout,
         connect_timeout: upstream.timeouts.connect,
         handshake_timeout: upstream.timeouts.connect,
+        trusts: false,
     }
 }
 
@@ -116,6 +163,45 @@ fn breaker(breaker: &config::Breaker) -> breaker::Settings {
         open: breaker.open,
         open_most: breaker.max_open,
         probes: breaker.probes,
+    }
+}
+
+fn health(health: &config::Health) -> HealthSettings {
+    HealthSettings {
+        probe: match &health.probe {
+            config::HealthProbe::Tcp => Probe::Connect,
+            config::HealthProbe::Http { path, statuses } => Probe::Http {
+                path: path.clone(),
+                statuses: statuses.iter().map(|range| range.first..=range.last).collect(),
+            },
+        },
+        timeout: health.timeout,
+        thresholds: health::Settings { interval: health.interval, rise: health.rise, fall: health.fall },
+    }
+}
+
+fn outlier(outlier: &config::Outlier) -> outlier::Settings {
+    outlier::Settings {
+        consecutive: outlier.failures.unwrap_or(0),
+        // Rates are compared only where a deviation says what is too low.
+        interval: outlier.deviation_permille.map_or(Duration::ZERO, |_| outlier.interval),
+        minimum: outlier.min_requests,
+        hosts: outlier.min_endpoints,
+        deviations: outlier.deviation_permille.unwrap_or(0),
+        ejection: outlier.ejection,
+        ejection_most: outlier.max_ejection,
+        percent: outlier.max_ejected_percent,
+    }
+}
+
+fn hedge(hedge: &config::Hedge) -> hedge::Settings {
+    hedge::Settings {
+        after: match hedge.after {
+            config::HedgeAfter::Delay(delay) => hedge::After::Fixed(delay),
+            config::HedgeAfter::Permille(permille) => hedge::After::Quantile(permille),
+        },
+        percent: hedge.budget_percent,
+        ..hedge::Settings::default()
     }
 }
 

@@ -1,13 +1,15 @@
 //! The listening sockets of the process, by address: kept over reloads, so that no connection is lost by one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use keepwarm_config::{AccessLog, Bind, Config, Limits, Listen, Upstream, door_url};
+use arc_swap::ArcSwap;
+use keepwarm_config::{AccessLog, Bind, Config, ForwardProxy, Limits, Listen, Upstream, door_url};
 use keepwarm_edge::{Edge, Site};
-use keepwarm_egress::Door;
+use keepwarm_egress::{Door, Names, Proxy, ProxyRules, Resolver};
 use keepwarm_net::{
     Bound, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening,
 };
@@ -27,6 +29,10 @@ pub(super) struct Listeners {
     serving: BTreeMap<Bind, Serving>,
     /// Sockets that were bound before this process began.
     inherited: Inherited,
+    /// Where is listened, for forward proxies that are not to call that.
+    own: Arc<ArcSwap<Vec<SocketAddr>>>,
+    /// Looks names up for forward proxies, once there is one.
+    resolver: Option<Resolver>,
 }
 
 struct Serving {
@@ -40,6 +46,8 @@ struct Serving {
 enum Way {
     /// The routes of a listener.
     Edge(Arc<Edge>),
+    /// The same behind a forward proxy.
+    Proxy(Arc<Proxy>, Arc<Edge>),
     /// The door of an upstream.
     Door(Arc<Door>),
 }
@@ -53,11 +61,20 @@ struct Terms {
     /// Names of a door; `None`: any.
     names: Option<Vec<String>>,
     is_door: bool,
+    is_proxy: bool,
+}
+
+/// What a forward proxy calls, and by what.
+struct Calls {
+    resolver: Resolver,
+    rules: ProxyRules,
+    upstreams: Vec<(String, Arc<keepwarm_egress::Upstream>)>,
 }
 
 /// What the configuration wants of an address.
 enum Wanted {
     Site(Site),
+    Proxy(Site, Calls),
     Door(Arc<keepwarm_egress::Upstream>),
 }
 
@@ -69,6 +86,8 @@ impl Listeners {
             draining: Arc::default(),
             serving: BTreeMap::new(),
             inherited,
+            own: Arc::default(),
+            resolver: None,
         }
     }
 
@@ -113,7 +132,11 @@ impl Listeners {
         for listen in &config.listens {
             for bind in &listen.bind {
                 let site = assemble::site(config, listen, parts)?;
-                self.serve(bind, &mut opened, Wanted::Site(site), Terms::of_listener(listen))?;
+                let wanted = match &listen.forward_proxy {
+                    None => Wanted::Site(site),
+                    Some(proxy) => Wanted::Proxy(site, self.calls(config, proxy, parts.upstreams)),
+                };
+                self.serve(bind, &mut opened, wanted, Terms::of_listener(listen))?;
             }
         }
         for (bind, door, terms) in doors(config, parts.upstreams) {
@@ -124,7 +147,27 @@ impl Listeners {
                 serving.end(&bind);
             }
         }
+        self.note_own();
         Ok(())
+    }
+
+    fn calls(&mut self, config: &Config, proxy: &ForwardProxy, upstreams: &Upstreams) -> Calls {
+        let resolver = self.resolver.get_or_insert_with(|| {
+            let (resolver, driver) = Resolver::new(Names::new(&[]));
+            tokio::spawn(driver.run());
+            resolver
+        });
+        Calls {
+            resolver: resolver.clone(),
+            rules: assemble::proxy_rules(proxy, Arc::clone(&self.own)),
+            upstreams: assemble::by_authority(config, upstreams),
+        }
+    }
+
+    /// Forward proxies are not to call what is served here.
+    fn note_own(&self) {
+        let bounds = self.serving.values().flat_map(|serving| &serving.sockets.bounds);
+        self.own.store(Arc::new(bounds.filter_map(|bound| bound.address).collect()));
     }
 
     /// Serves doors that are not served yet: workers that start may call them.
@@ -139,6 +182,7 @@ impl Listeners {
                 self.serve(bind, opened, door, terms)?;
             }
         }
+        self.note_own();
         Ok(())
     }
 
@@ -322,6 +366,7 @@ impl Terms {
             access_log: listen.access_log.clone(),
             names: None,
             is_door: false,
+            is_proxy: listen.forward_proxy.is_some(),
         }
     }
 
@@ -338,6 +383,7 @@ impl Terms {
             access_log: upstream.access_log.clone(),
             names,
             is_door: true,
+            is_proxy: false,
         }
     }
 }
@@ -346,6 +392,12 @@ impl Way {
     fn of(wanted: Wanted, terms: &Terms) -> Self {
         match wanted {
             Wanted::Site(site) => Self::Edge(Arc::new(Edge::new(site))),
+            Wanted::Proxy(site, calls) => {
+                let edge = Arc::new(Edge::new(site));
+                let Calls { resolver, rules, upstreams } = calls;
+                let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams);
+                Self::Proxy(Arc::new(proxy), edge)
+            }
             Wanted::Door(upstream) => Self::Door(Arc::new(Door::new(upstream, terms.names.clone()))),
         }
     }
@@ -356,6 +408,11 @@ impl Way {
             (Self::Edge(edge), Wanted::Site(site)) => {
                 edge.replace(site);
                 Self::Edge(Arc::clone(edge))
+            }
+            (Self::Proxy(proxy, edge), Wanted::Proxy(site, calls)) => {
+                edge.replace(site);
+                proxy.replace(calls.rules, calls.upstreams);
+                Self::Proxy(Arc::clone(proxy), Arc::clone(edge))
             }
             (Self::Door(door), Wanted::Door(upstream)) => {
                 door.replace(upstream, terms.names.clone());
@@ -368,6 +425,7 @@ impl Way {
     fn handler(&self) -> Arc<dyn Handler> {
         match self {
             Self::Edge(edge) => Arc::clone(edge) as _,
+            Self::Proxy(proxy, _) => Arc::clone(proxy) as _,
             Self::Door(door) => Arc::clone(door) as _,
         }
     }

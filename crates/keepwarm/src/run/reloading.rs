@@ -33,7 +33,7 @@ impl Server {
     async fn try_reload(&mut self) -> Result<String, String> {
         let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let prepared = self.upstreams.prepare(&config)?;
+        let mut prepared = self.upstreams.prepare(&config)?;
         let admin = self.listeners.open_admin(&config, Some(&self.admin))?;
         let mut opened = self.listeners.open(&config)?;
         // Before the workers load what is watched. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
@@ -45,7 +45,7 @@ impl Server {
             self.links.set_app(&app.name, assemble::policy(app));
         }
         self.prepare(&config);
-        self.upstreams.add(&config, &prepared);
+        self.upstreams.add(&config, &mut prepared);
         self.listeners.serve_new_doors(&config, &mut opened, &self.upstreams)?;
         let report = match self.supervisor.reload(specs).await {
             Ok(report) => report,
@@ -57,7 +57,7 @@ impl Server {
             }
         };
         set_apps(&config, &self.links);
-        self.upstreams.apply(&config, &prepared);
+        self.upstreams.apply(&config, &mut prepared);
         let parts = Parts { links: &self.links, upstreams: &self.upstreams };
         self.listeners.apply(&config, opened, parts)?;
         self.door_variables = doors;

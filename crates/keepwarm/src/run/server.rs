@@ -164,7 +164,7 @@ impl Server {
     ) -> Result<Option<Self>, Failure> {
         raise_file_limit();
         let links = Arc::new(Links::new(plane.remotes()));
-        let mut upstreams = Upstreams::default();
+        let mut upstreams = Upstreams::new(plane.remotes());
         let mut listeners = Listeners::new(plane.remotes(), connections(&config), inherited);
         let mut opened_admin = Some(listeners.open_admin(&config, None)?);
         let mut opened = listeners.open(&config)?;
@@ -177,8 +177,8 @@ impl Server {
         let made = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
         let options = Options { files: made.map(absolute).collect(), ..Options::default() };
         // Before the workers: they may call while they boot.
-        let prepared = upstreams.prepare(&config)?;
-        upstreams.apply(&config, &prepared);
+        let mut prepared = upstreams.prepare(&config)?;
+        upstreams.apply(&config, &mut prepared);
         listeners.serve_new_doors(&config, &mut opened, &upstreams)?;
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, options)
             .await
@@ -300,6 +300,8 @@ impl Server {
         for app in &self.config.apps {
             let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
             let workers = match (assemble::workers(app), assemble::scaling(app)) {
+                (1, _) if app.address.is_some() => "1 request at once".to_owned(),
+                (requests, _) if app.address.is_some() => format!("{requests} requests at once"),
                 (_, Some(scaling)) => format!("{} to {} workers", scaling.min, scaling.max),
                 (1, None) => "1 worker".to_owned(),
                 (workers, None) => format!("{workers} workers"),

@@ -88,7 +88,7 @@ pub(super) fn watch(
                 Ok(None) => {}
                 Ok(Some(settings)) => match ClientTls::new(&settings) {
                     Ok(tls) => {
-                        upstream.calls().set_tls(Some(Arc::clone(&tls)));
+                        upstream.set_tls(Some(Arc::clone(&tls)));
                         used = tls;
                         tracing::info!(upstream = %upstream.name(), "new connections use the changed certificates");
                     }

@@ -160,6 +160,16 @@ impl Stream {
         Ok(())
     }
 
+    /// `200` to `CONNECT`: what follows is the tunnel's, without a field that frames (RFC 9110 §9.3.6).
+    pub(crate) fn accept_connect(&mut self, fields: &Fields) -> Result<(), BadField> {
+        scan_app_fields(fields.iter())?;
+        let decided = plan(self.state.facts, self.answer_facts(200, AnswerLength::Absent, false, false));
+        encode_response_head(&mut self.storage.out.head, 200, &decided, fields.iter(), None);
+        self.state.status = 200;
+        self.state.answer = Answer::Switched;
+        Ok(())
+    }
+
     pub(crate) fn data(&mut self, bytes: &[u8]) {
         let out = &mut self.storage.out.body;
         match &mut self.state.answer {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keepwarm_http1::{Fields, Plan, RequestDecoder, RequestFacts};
+use keepwarm_http1::{Fields, Listener, Plan, RequestDecoder, RequestFacts};
 use keepwarm_policy::MinRate;
 use keepwarm_telemetry::meters::ListenerCells;
 use tokio::time::Instant;
@@ -119,7 +119,11 @@ impl State {
 
 impl Stream {
     pub(super) fn new(io: Io, peer: Peer, context: Arc<ListenerContext>) -> Self {
-        let decoder = RequestDecoder::new(context.limits.syntax);
+        let listener = match context.handler.is_forward_proxy() {
+            true => Listener::ForwardProxy,
+            false => Listener::Origin,
+        };
+        let decoder = RequestDecoder::with_listener(context.limits.syntax, listener);
         let request = Request::new(Rc::new(peer));
         let state = State::new(RequestFacts::of(&request.head), &context.limits);
         Self {

@@ -23,7 +23,7 @@ use super::link::Link;
 use super::stream::Http2Call;
 use super::wire::Wire;
 use super::{driver, settings};
-use crate::{AcquireError, Client, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, thread_index};
+use crate::{AcquireError, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, thread_index};
 
 /// The connections to one upstream. Shared by all threads.
 #[derive(Debug)]
@@ -342,11 +342,11 @@ async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result
     };
     let PoolSettings { connect_timeout, handshake_timeout, .. } = settings;
     let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
-    let (transport, _times) = dial.run().await?;
+    let (transport, times) = dial.run().await?;
     // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
     if tls.is_some() && transport.alpn() != Some(b"h2") {
         if let Some(http1) = &pool.http1 {
-            http1.adopt(endpoint, Client::new(transport));
+            http1.keep(endpoint, transport, &times);
         }
         return Err(AcquireError::NotHttp2);
     }

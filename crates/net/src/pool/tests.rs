@@ -14,6 +14,8 @@ use tokio::task::LocalSet;
 
 use super::*;
 use crate::{Answer, ClientError, Http1, RequestLine};
+use std::future::poll_fn;
+use std::task::Poll;
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -263,7 +265,39 @@ async fn what_the_server_states_bounds_the_idle_time() {
         let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
         ask(&mut lease).await.unwrap();
         lease.finish();
-        assert_eq!(pool.idle_limit(), Some(Duration::from_secs(4)));
+        assert_eq!(pool.idle_limit(&endpoint), Some(Duration::from_secs(4)));
+    })
+    .await;
+}
+
+/// A server that closes without telling: the first request that is lost teaches when.
+#[tokio::test]
+async fn a_request_that_is_lost_bounds_the_idle_time() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool(PoolSettings::default());
+        let server = tokio::task::spawn_local(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_head(&mut stream).await;
+            stream.write_all(HELLO.as_bytes()).await.unwrap();
+            // The second is answered by a reset, for its bytes are not read.
+            stream.peek(&mut [0]).await.unwrap();
+        });
+        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut lease).await.unwrap();
+        lease.finish();
+        // Shorter ones are nobody's time-out.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let idle = lease.idle().unwrap();
+        assert!(matches!(ask(&mut lease).await, Err(ClientError::Unanswered(_))));
+        assert_eq!(pool.idle_limit(&endpoint), None);
+        drop(lease);
+        assert_eq!(pool.idle_limit(&endpoint), Some(idle * 4 / 5));
+        pool.count_lost(true);
+        let totals = pool.totals();
+        assert_eq!((totals.lost_retried, totals.lost_failed, totals.reused), (1, 0, 1));
+        server.await.unwrap();
     })
     .await;
 }

@@ -156,6 +156,10 @@ impl Session {
         self.io.poll_writable(cx)
     }
 
+    pub(crate) fn forget_writable(&mut self) {
+        self.io.forget_writable();
+    }
+
     /// Encrypted bytes that the socket has not taken.
     pub(crate) fn unsent(&self) -> usize {
         self.channel.outgoing.len()
@@ -217,7 +221,8 @@ impl Session {
 impl Drop for Session {
     /// A clean close says so. Not behind half of a record: that would be no record.
     fn drop(&mut self) {
-        if self.channel.outgoing.is_empty() {
+        let listens = matches!(self.channel.end(), None | Some(End::Closed));
+        if listens && self.channel.outgoing.is_empty() {
             self.channel.shut();
             let _ = self.write_outgoing();
         }

@@ -15,7 +15,7 @@ use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions};
 
 use crate::client::Client;
-use crate::pool::tests::{HELLO, ask, begin, run};
+use crate::pool::tests::{HELLO, ask, begin, run, until};
 use crate::{Answer, Dial, Endpoint, Http1, Need, Pool, PoolSettings, RequestLine};
 use kit::{Authority, V12, V13, answering, close_notify, read_head, server, start};
 
@@ -244,4 +244,45 @@ fn an_encrypted_connection_moves_to_the_thread_that_takes_it() {
     }
     assert_eq!(server.connections(), 1);
     plane.stop();
+}
+
+/// Nobody waits for a handshake that is not needed any more; and it is not wasted.
+#[tokio::test]
+async fn a_connection_that_comes_back_is_used_before_one_that_is_being_made() {
+    run(async {
+        let authority = Authority::new();
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let wait = std::sync::Mutex::new(Some(wait));
+        let first = std::sync::atomic::AtomicBool::new(true);
+        let server = start(server(&authority.identity("a.test"), V13), move |stream| {
+            if !first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+                let wait = wait.lock().unwrap().take();
+                wait.unwrap().recv().unwrap();
+            }
+            answering(HELLO)(stream);
+        });
+        let pool: Arc<Pool<Http1>> = Pool::new(PoolSettings::default());
+        pool.set_tls(Some(authority.client("a.test")));
+        let mut first = pool.acquire(&server.endpoint, Need::Any).await.unwrap();
+        assert!(first.dialled().unwrap().handshake.is_some());
+        ask(&mut first).await.unwrap();
+        let second = {
+            let (pool, endpoint) = (Arc::clone(&pool), server.endpoint.clone());
+            tokio::task::spawn_local(async move { pool.acquire(&endpoint, Need::Any).await.unwrap() })
+        };
+        until(|| pool.state(None).dialling == 1).await;
+        first.finish();
+        let mut second = second.await.unwrap();
+        assert!(second.idle().is_some() && second.dialled().is_none());
+        ask(&mut second).await.unwrap();
+        second.finish();
+        go.send(()).unwrap();
+        until(|| pool.count(&server.endpoint) == (2, 2)).await;
+        let totals = pool.totals();
+        assert_eq!((totals.dialled, totals.reused, totals.handshakes_avoided), (2, 1, 1));
+        assert_eq!(totals.handshakes_full + totals.handshakes_resumed, 2);
+        assert!(totals.certificate_bytes_avoided > 200 && totals.handshake_time > Duration::ZERO);
+        assert_eq!(server.connections(), 2);
+    })
+    .await;
 }

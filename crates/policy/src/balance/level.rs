@@ -21,6 +21,8 @@ pub(super) struct Level {
     /// Sum of the weights.
     total: u64,
     table: Table,
+    /// Thousandths of the weight, when it was looked at last.
+    usable: AtomicU32,
     /// Thousandths of all load.
     share: AtomicU32,
     panics: AtomicBool,
@@ -65,6 +67,7 @@ impl Level {
             total: weights.iter().copied().map(u64::from).sum(),
             members: sorted.into_iter().map(|(_, entry)| entry).collect(),
             table,
+            usable: AtomicU32::new(0),
             share: AtomicU32::new(0),
             panics: AtomicBool::new(false),
         }
@@ -83,8 +86,8 @@ impl Level {
         self.panics.store(panics, Ordering::Relaxed);
     }
 
-    /// In thousandths of the weight; at least 1 when any can be used.
-    pub(super) fn usable(&self, view: impl Fn(usize) -> View) -> u32 {
+    /// Looks at all of them.
+    pub(super) fn look(&self, view: impl Fn(usize) -> View) {
         let usable: u64 = self
             .members
             .iter()
@@ -92,7 +95,13 @@ impl Level {
             .map(|entry| u64::from(entry.weight))
             .sum();
         let part = u32::try_from(usable * 1000 / self.total.max(1)).unwrap_or(1000);
-        if usable > 0 { part.max(1) } else { 0 }
+        // One of very many is something.
+        self.usable.store(part.max(u32::from(usable > 0)), Ordering::Relaxed);
+    }
+
+    /// What could be used when they were looked at, in thousandths of the weight.
+    pub(super) fn usable(&self) -> u32 {
+        self.usable.load(Ordering::Relaxed)
     }
 
     /// The index of a member that `admit` lets pass.

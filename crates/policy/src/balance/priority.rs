@@ -27,19 +27,19 @@ pub(super) fn choose(levels: &[Level], random: u64) -> usize {
 
 /// Computes all shares anew.
 pub(super) fn refresh(settings: &Settings, levels: &[Level], view: impl Fn(usize) -> View) {
-    let bears = |level: &Level| level.usable(&view) * settings.overprovision / 100;
-    let total: u32 = levels.iter().map(|level| bears(level).min(WHOLE)).fold(0, u32::saturating_add);
+    let bears = |level: &Level| (level.usable() * settings.overprovision / 100).min(WHOLE);
+    levels.iter().for_each(|level| level.look(&view));
+    let total: u32 = levels.iter().map(bears).fold(0, u32::saturating_add);
     let mut left = WHOLE;
     for (at, level) in levels.iter().enumerate() {
-        let bears = bears(level).min(WHOLE);
         let share = match total {
             0 if at == 0 => WHOLE,
             0 => 0,
-            short if short < WHOLE => bears * WHOLE / short,
-            _ => bears.min(left),
+            short if short < WHOLE => bears(level) * WHOLE / short,
+            _ => bears(level).min(left),
         };
         left = left.saturating_sub(share);
-        let panics = total < WHOLE && level.usable(&view) < settings.panic * (WHOLE / 100);
+        let panics = total < WHOLE && level.usable() < settings.panic.saturating_mul(WHOLE / 100);
         level.set(share, panics);
     }
 }

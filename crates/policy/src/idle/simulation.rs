@@ -50,6 +50,8 @@ struct Case {
     changes: Option<u64>,
     /// The origin ends after so many calls, and another takes its place.
     ends: Option<(u64, End)>,
+    /// Every second connection comes to another server, with this time-out.
+    other: Option<Duration>,
 }
 
 /// How an origin ends.
@@ -64,7 +66,7 @@ enum End {
 impl Case {
     fn new(style: Style, pauses: Pauses, timeout: Duration, repeatable: u64) -> Self {
         let (round_trip, calls) = (Duration::from_millis(1), 2_000);
-        Self { style, pauses, timeout, repeatable, round_trip, calls, changes: None, ends: None }
+        Self { style, pauses, timeout, repeatable, round_trip, calls, changes: None, ends: None, other: None }
     }
 }
 
@@ -237,6 +239,10 @@ impl World {
 
     fn dial(&mut self, id: u64) {
         self.outcome.dialled += 1;
+        if let Some(other) = self.case.other {
+            let second = self.outcome.dialled.is_multiple_of(2);
+            self.timeout = if second { other } else { self.case.timeout };
+        }
         self.answer(id);
     }
 
@@ -333,12 +339,23 @@ fn a_caller_and_an_origin_that_never_tells_come_to_terms() {
     }
 }
 
+/// Two servers behind one address that never tell, one with a shorter time-out: what is good at one is lost at the other. That it cannot be known is found out soon.
+#[test]
+fn servers_of_two_kinds_behind_one_address_cost_few_calls() {
+    for repeatable in [90, 50, 10] {
+        let case = Case::new(Style::Reset, Pauses::Exponential, Duration::from_secs(5), repeatable);
+        let case = Case { calls: 20_000, other: Some(Duration::from_secs(60)), ..case };
+        let outcome = run(case, repeatable);
+        assert!(outcome.failed.len() < 20, "{case:?}: {outcome:?}");
+    }
+}
+
 /// Origins that become others: nothing fails after the first close of each.
 #[test]
 fn another_time_out_is_learnt_like_the_first() {
     for (style, least) in STYLES.into_iter().zip([85, 80, 90]) {
         let mut sum = Sum::default();
-        for seed in 0..100 {
+        for seed in 0..40 {
             let mut draws = Draws::new(seed);
             let timeout = time_out(&mut draws);
             let mut case =
@@ -349,7 +366,7 @@ fn another_time_out_is_learnt_like_the_first() {
         assert!(sum.percent() >= least, "{style:?}: {} %", sum.percent());
         // Callers who can repeat nothing.
         let mut sum = Sum::default();
-        for seed in 0..100 {
+        for seed in 0..40 {
             let timeout = time_out(&mut Draws::new(seed));
             sum.add(Case { changes: Some(500), ..Case::new(style, Pauses::Powers, timeout, 0) }, seed);
         }
@@ -370,7 +387,7 @@ fn the_end_of_an_origin_does_not_ruin_pooling_for_long() {
     ] {
         for repeatable in [100, 50, 10, 0] {
             let mut sum = Sum::default();
-            for seed in 0..50 {
+            for seed in 0..16 {
                 let timeout = time_out(&mut Draws::new(seed));
                 let case = Case::new(style, Pauses::Exponential, timeout, repeatable);
                 sum.add(Case { ends: Some((300, end)), ..case }, seed);

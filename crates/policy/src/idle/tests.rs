@@ -131,7 +131,7 @@ fn tries_of_repeatable_requests_end_a_suspicion_and_lost_ones_make_them_rare() {
     }
     assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600, 3600]);
     now += TRY_MOST;
-    for _ in 0..GOOD {
+    for _ in 0..ENOUGH {
         assert!(keep.may_use(5 * SECOND, true, now) && !keep.may_use(3 * SECOND, false, now));
         keep.handle_use(5 * SECOND, now);
         keep.handle_success(5 * SECOND, now);

@@ -66,6 +66,16 @@ impl CgiHead {
         }
     }
 
+    /// Forgets it: the next answer begins, in the same storage.
+    pub fn restart(&mut self) {
+        self.bytes.clear();
+        self.searched = 0;
+        self.line = 0;
+        self.status = None;
+        self.location = None;
+        self.fields.clear();
+    }
+
     /// Whether any byte of it has come.
     #[must_use]
     pub fn has_begun(&self) -> bool {

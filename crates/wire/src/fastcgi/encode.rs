@@ -70,11 +70,12 @@ impl<'o> ParamsWriter<'o> {
         }
     }
 
-    /// One name and a value in two parts.
-    pub fn pair_of(&mut self, name: &[u8], front: &[u8], back: &[u8]) {
+    /// One name and a value in parts.
+    pub fn pair_of(&mut self, name: &[u8], parts: &[&[u8]]) {
         push_length(self.out, name.len());
-        push_length(self.out, front.len() + back.len());
-        [name, front, back].iter().for_each(|part| self.out.extend_from_slice(part));
+        push_length(self.out, parts.iter().map(|part| part.len()).sum());
+        self.out.extend_from_slice(name);
+        parts.iter().for_each(|part| self.out.extend_from_slice(part));
         while self.content() > MAX_CONTENT {
             self.split();
         }

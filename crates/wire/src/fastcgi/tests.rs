@@ -227,7 +227,7 @@ fn a_request_is_a_begin_two_streams_and_their_ends() {
     encode_begin(&mut out, 300);
     let mut params = ParamsWriter::begin(&mut out, 300);
     params.pair(b"A", b"");
-    params.pair_of(b"SCRIPT_FILENAME", b"/srv", b"/x.php");
+    params.pair_of(b"SCRIPT_FILENAME", &[b"/srv", b"/x.php"]);
     params.pair(&[b'N'; 128], &[b'V'; 127]);
     params.finish();
     encode_stdin(&mut out, 300, b"");

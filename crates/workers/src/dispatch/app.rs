@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use keepwarm_net::{Exchange, Handler, Http1, Refusal};
+use keepwarm_net::{Exchange, Handler, Http1, Refusal, Remote};
 use keepwarm_policy::RetryBudget;
 use keepwarm_policy::scale::Load;
 
@@ -18,7 +18,7 @@ use super::fastcgi;
 use super::link::Link;
 use super::quarantine::{Quarantine, RouteKey};
 use super::queue::{Job, Queue, Retired};
-use super::relay::{self, Protocol, ServerPolicy, Servers};
+use super::relay::{self, Protocol, ServerPolicy, Servers, Standing};
 use crate::supervisor::WorkerKey;
 
 /// The generation that takes requests as soon as it is ready.
@@ -80,6 +80,8 @@ pub struct App {
     next_server: Mutex<Option<Option<ServerPolicy>>>,
     /// What its workers say about themselves.
     about: Mutex<Option<String>>,
+    /// In place of workers: a server that runs already.
+    standing: Mutex<Option<Standing>>,
 }
 
 #[derive(Debug)]
@@ -117,7 +119,32 @@ impl App {
             servers,
             next_server: Mutex::default(),
             about: Mutex::default(),
+            standing: Mutex::default(),
         })
+    }
+
+    /// Gives its requests to the server that the policy names, if that runs already, and to no other such one.
+    pub(super) fn stand(self: &Arc<Self>, remote: &Remote) {
+        let policy = self.policy();
+        let named =
+            policy.server.as_ref().and_then(|server| Some((server.address.as_ref()?, server.concurrency)));
+        let places = named.map_or(1, |(_, places)| places);
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        if standing.as_ref().is_some_and(|standing| standing.is(named.map(|(at, _)| at), places)) {
+            return;
+        }
+        // The new one first: at every moment somebody takes requests.
+        let new = named.map(|(endpoint, places)| Standing::begin(self, endpoint, places, remote));
+        let old = std::mem::replace(&mut *standing, new);
+        drop(standing);
+        if let Some(old) = old {
+            old.end();
+        }
+    }
+
+    /// Why nobody answers at the address of its server, if that runs by itself and nobody does.
+    pub fn trouble(&self) -> Option<String> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.trouble()
     }
 
     /// How requests are treated.

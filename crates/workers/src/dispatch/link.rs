@@ -283,7 +283,12 @@ impl Link {
     /// Sends DRAIN: the worker finishes and exits. A server is ended by the supervisor.
     pub(super) fn drain(&self) {
         if let Some(server) = &self.server {
-            server.forget(self.app.upgrade().as_ref());
+            let app = self.app.upgrade();
+            server.forget(app.as_ref());
+            if let Some(app) = app.filter(|_| server.is_standing()) {
+                // No process ends with it.
+                app.remove_condemned(&self.key);
+            }
             return self.report(LinkEvent::Drained { worker: self.key.clone() });
         }
         let mut frame = Vec::new();

@@ -31,7 +31,7 @@ impl Links {
     /// The app of this name, which is made if there is none yet. Its requests are treated by `policy` from now on.
     pub fn set_app(&self, name: &str, policy: AppPolicy) -> Arc<App> {
         let mut apps = self.apps();
-        match apps.get(name) {
+        let app = match apps.get(name) {
             Some(app) => {
                 app.set_policy(policy);
                 Arc::clone(app)
@@ -41,7 +41,12 @@ impl Links {
                 apps.insert(Arc::clone(&app.name), Arc::clone(&app));
                 app
             }
+        };
+        drop(apps);
+        if let Some(remote) = self.remotes.first() {
+            app.stand(remote);
         }
+        app
     }
 
     /// Workers of this app that are started from now on, for a reload, are spoken to like this.

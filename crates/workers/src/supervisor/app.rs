@@ -63,6 +63,8 @@ pub(super) enum Action {
 pub(super) enum StopSignal {
     /// SIGQUIT, at which adapters print the stack of what they are doing.
     Quit,
+    /// SIGQUIT, at which it finishes what it works on, and ends ([`AppSpec::ends_at_quit`]).
+    Finish,
     /// SIGTERM.
     Term,
     /// SIGKILL, to the whole process group.
@@ -101,6 +103,7 @@ pub(super) struct Generation {
     start_retries: u32,
     recycling: Recycling,
     hang_timeout: Option<Duration>,
+    ends_at_quit: bool,
     /// So many are started at once beside a generation that serves.
     quiet_starts: usize,
     /// What starts later beside a generation that serves is in a hurry.
@@ -133,6 +136,7 @@ impl Generation {
             start_retries: spec.start_retries,
             recycling: spec.recycling,
             hang_timeout: spec.hang_timeout,
+            ends_at_quit: spec.ends_at_quit,
             // Half of the processors stay with those that serve.
             quiet_starts: (around.cores / 2).max(1),
             quiet_until: now + priority::LONGEST,

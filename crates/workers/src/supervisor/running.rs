@@ -339,10 +339,13 @@ impl Running {
         });
     }
 
-    /// Has a worker print the stack of what it is doing into the log; gives what it prints from now on.
+    /// Has a worker print the stack of what it is doing into the log; gives what it prints from now on. `None`: it is not there, or the question would end it.
     pub(super) fn ask_for_stack(&mut self, id: WorkerId) -> Option<UnboundedReceiver<Vec<u8>>> {
         let process = self.processes.get(&id)?;
         process.spawned.as_ref()?;
+        if self.spec.ends_at_quit {
+            return None;
+        }
         let printed = process.kept.listen();
         self.signal(id, StopSignal::Quit);
         Some(printed)
@@ -403,7 +406,7 @@ impl Process {
 impl StopSignal {
     fn number(self) -> Signal {
         match self {
-            Self::Quit => Signal::QUIT,
+            Self::Quit | Self::Finish => Signal::QUIT,
             Self::Term => Signal::TERM,
             Self::Kill => Signal::KILL,
         }
@@ -411,7 +414,7 @@ impl StopSignal {
 
     fn name(self) -> &'static str {
         match self {
-            Self::Quit => "SIGQUIT",
+            Self::Quit | Self::Finish => "SIGQUIT",
             Self::Term => "SIGTERM",
             Self::Kill => "SIGKILL",
         }

@@ -25,6 +25,9 @@ pub struct AppSpec {
     pub process: ProcessSettings,
     /// How it is spoken to.
     pub contact: Contact,
+    /// SIGQUIT has it finish what it still works on, and end: php-fpm, whose scripts may go on behind their answers. Others end at SIGTERM, and show their
+    /// stacks at SIGQUIT.
+    pub ends_at_quit: bool,
     /// The command loads the app once and forks the workers (`spec/wire.md` §9).
     pub preload: bool,
     /// How many processes; at least one is started.
@@ -79,6 +82,7 @@ impl AppSpec {
             env: Vec::new(),
             process: ProcessSettings::default(),
             contact: Contact::Wire,
+            ends_at_quit: false,
             preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),

@@ -15,7 +15,7 @@ pub enum Balance {
     Maglev(HashKey),
 }
 
-/// `hash`: the key that goes to the same endpoint. A call without it is spread as by `least_request`.
+/// `hash`: the key that goes to the same endpoint. A call without it goes to one at random.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HashKey {
     /// A field of the request, lower case.

@@ -6,8 +6,8 @@ use super::AppDraft;
 use crate::key::{Key, Preset, Reload, Section, Set, Sub};
 use crate::sections::process::PROCESS_LIMITS;
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, LocalPath, Mask, OrWord, Runnable,
-    Size, Strings, Time, Users, WorkerCount,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, LocalPath, Mask, OrWord,
+    PeerAddress, Runnable, Size, Strings, Time, Users, WorkerCount,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -163,6 +163,17 @@ pub(crate) static APP: Section<AppDraft> = Section {
                 Strings { one: "an argument", many: "arguments", may_be_empty: true, fault: |_| None },
                 |draft: &mut AppDraft, options| draft.app.options = options,
             ),
+        },
+        Key {
+            name: "address",
+            brief: "Where a php-fpm listens that runs already",
+            long: "For classic PHP (kind `\"fastcgi\"`, which it then is): Keepwarm starts nothing, and gives requests to that server. `entry` is the site's front controller, or its folder; the server must see it at the same path. `workers` says how many requests it is given at once: no more than it has processes (`pm.max_children`), each of which a connection of ours may keep. While nobody listens there the answer is 503.",
+            default: Preset::Words("none: Keepwarm starts what runs the app"),
+            right: "address = \"127.0.0.1:9000\"",
+            wrong: "address = \"localhost:9000\"",
+            reload: Reload::Live,
+            since: "0.2.0",
+            value: &Set(PeerAddress, |draft: &mut AppDraft, address| draft.app.address = Some(address)),
         },
         Key {
             name: "workers",

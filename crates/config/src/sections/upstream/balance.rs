@@ -104,7 +104,7 @@ static BALANCE_TABLE: Section<BalanceDraft> = Section {
         Key {
             name: "hash",
             brief: "What goes to the same endpoint each time",
-            long: "Calls without it are spread as by `least_request`.",
+            long: "A call without it goes to one at random.",
             default: Preset::Words("none; the two hashes need it"),
             right: "hash = \"cookie:session\"",
             wrong: "hash = \"session\"",

@@ -4,6 +4,7 @@ use super::{EndpointDraft, UpstreamDraft};
 use crate::checker::Checker;
 use crate::model::{Bind, EndpointAddress, UpstreamEndpoint};
 use crate::raw::Table;
+use crate::shape::Origin;
 
 /// Keys that say something of TLS.
 const TLS_KEYS: [&str; 6] = ["ca", "ca_system", "cert", "key", "min_tls", "server_name"];
@@ -208,6 +209,26 @@ impl UpstreamDraft {
         }
     }
 
+    /// A call that comes back to its door goes round until a limit stops it.
+    pub(super) fn check_loop(&self, cx: &mut Checker<'_>) {
+        let is_own = |origin: &Origin| self.bind.iter().find(|(bind, _)| is_door(&origin.address, bind));
+        let of_url = self.url.iter().map(|(origin, span)| (origin, *span));
+        let of_list =
+            self.endpoints.iter().filter_map(|endpoint| Some((endpoint.origin.as_ref()?, endpoint.span)));
+        for (origin, span) in of_url.chain(of_list).filter(|_| self.upstream.dns.srv.is_none()) {
+            let Some((bind, door)) = is_own(origin) else { continue };
+            let problem = cx
+                .problem(
+                    span,
+                    format!("`{}` is its own door: a call would come back again and again", cx.name()),
+                )
+                .key("upstream.NAME.url")
+                .related(cx.texts.place(*door), format!("`{bind}`"))
+                .expected("in `url` where the service is, in `bind` another address, for the app");
+            cx.push(problem);
+        }
+    }
+
     /// Its name is part of a variable's.
     pub(super) fn check_name(&self, cx: &mut Checker<'_>) {
         let name = self.upstream.name.as_str();
@@ -239,6 +260,63 @@ impl UpstreamDraft {
                 .key(format!("upstream.NAME.{section}.{low}"))
                 .expected(format!("a `{low}` of at most `{high}`"));
             cx.push(problem);
+        }
+    }
+}
+
+/// Whether a connection to `address` arrives at `bind`, as far as that can be known without looking names up.
+fn is_door(address: &EndpointAddress, bind: &Bind) -> bool {
+    match (address, bind) {
+        (EndpointAddress::Ip(address), Bind::Tcp(bind)) => {
+            let (ip, own) = (address.ip().to_canonical(), bind.ip().to_canonical());
+            let arrives =
+                ip == own || (own.is_unspecified() && ip.is_loopback() && ip.is_ipv4() == own.is_ipv4());
+            arrives && address.port() == bind.port()
+        }
+        (EndpointAddress::Ip(address), Bind::Host { host, port }) => {
+            host == "localhost" && address.ip().is_loopback() && address.port() == *port
+        }
+        (EndpointAddress::Name { host, port }, Bind::Tcp(bind)) => {
+            let here = bind.ip().is_loopback() || bind.ip().is_unspecified();
+            host == "localhost" && here && bind.port() == *port
+        }
+        (EndpointAddress::Name { host, port }, Bind::Host { host: own, port: bound }) => {
+            host == own && port == bound
+        }
+        (EndpointAddress::Unix(path), Bind::Unix(bind)) => path == bind,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_at_a_door() {
+        let tcp = |text: &str| Bind::Tcp(text.parse().unwrap());
+        let ip = |text: &str| EndpointAddress::Ip(text.parse().unwrap());
+        let host = |host: &str, port| Bind::Host { host: host.to_owned(), port };
+        let name = |host: &str, port| EndpointAddress::Name { host: host.to_owned(), port };
+        for (address, bind) in [
+            (ip("127.0.0.1:80"), tcp("127.0.0.1:80")),
+            (ip("[::ffff:127.0.0.1]:80"), tcp("127.0.0.1:80")),
+            (ip("127.0.0.1:80"), tcp("0.0.0.0:80")),
+            (ip("127.0.0.1:80"), host("localhost", 80)),
+            (name("localhost", 80), tcp("127.0.0.1:80")),
+            (name("door", 80), host("door", 80)),
+            (EndpointAddress::Unix("/a".into()), Bind::Unix("/a".into())),
+        ] {
+            assert!(is_door(&address, &bind), "{address} {bind}");
+        }
+        for (address, bind) in [
+            (ip("127.0.0.1:81"), tcp("127.0.0.1:80")),
+            (ip("10.0.0.1:80"), tcp("0.0.0.0:80")),
+            (ip("[::1]:80"), tcp("0.0.0.0:80")),
+            (name("search", 80), tcp("127.0.0.1:80")),
+            (EndpointAddress::Unix("/a".into()), tcp("127.0.0.1:80")),
+        ] {
+            assert!(!is_door(&address, &bind), "{address} {bind}");
         }
     }
 }

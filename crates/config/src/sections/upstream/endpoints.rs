@@ -42,7 +42,7 @@ static ENDPOINT: Section<EndpointDraft> = Section {
         Key {
             name: "priority",
             brief: "0 is asked first, higher ones only for what those before cannot take",
-            long: "As the healthy share of the endpoints of one priority falls below what serves all calls (with 1.4 times as many as needed counted as enough), those of the next take over the rest.",
+            long: "Once less than about 72 % of the endpoints of one priority can be used, the next one takes a share that grows with what is missing. Precedent: Envoy.",
             default: Preset::Value("0"),
             right: "priority = 0",
             wrong: "priority = \"backup\"",

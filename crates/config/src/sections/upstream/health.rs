@@ -152,7 +152,7 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
         Key {
             name: "interval",
             brief: "From one check of an endpoint to the next",
-            long: "With jitter, so that endpoints are not all checked at once.",
+            long: "With jitter, so that endpoints are not all checked at once. A result that differs from those before is looked at again after a quarter of it.",
             default: Preset::Value("\"5s\""),
             right: "interval = \"10s\"",
             wrong: "interval = 5",

@@ -246,7 +246,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "hedge",
             brief: "A second attempt beside a first one that is slow; the faster answer counts",
-            long: "Of idempotent methods without a body only. A time after which it is made, a percentile of how long calls took lately, or a table. It shortens the longest calls, and the upstream works for both.",
+            long: "Of idempotent methods only, and to another endpoint where there is one. A time after which it is made, a percentile of how long calls took lately, or a table. It shortens the longest calls, and the upstream works for both.",
             default: Preset::Value("\"off\""),
             right: "hedge = \"p95\"",
             wrong: "hedge = true",
@@ -281,7 +281,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "health",
             brief: "Checks of each endpoint, apart from the calls",
-            long: "A path that is asked for, `\"tcp\"` for whether a connection can be made, or a table. An endpoint that fails gets no calls. While more than half of all fail, they are all used: then it is rather the checks that are wrong.",
+            long: "A path that is asked for, `\"tcp\"` for whether a connection can be made, or a table. An endpoint that fails gets no calls. While more than half of a priority fail, all of it is used: then it is rather the checks that are wrong.",
             default: Preset::Words("none"),
             right: "health = \"/healthz\"",
             wrong: "health = \"healthz\"",

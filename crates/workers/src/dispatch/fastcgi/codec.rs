@@ -48,7 +48,7 @@ impl FastCgi {
     ) {
         // None only on a connection that is of no use, and that shows in its first answer.
         self.id = self.connection.begin().unwrap_or(1);
-        self.head = CgiHead::new(CgiLimits::default());
+        self.head.restart();
         self.state = State::Head;
         self.words.clear();
         encode_begin(out, self.id);
@@ -63,12 +63,20 @@ impl FastCgi {
         }
     }
 
+    /// The path that the answer names in its place.
+    pub(super) fn named_path(&self) -> Option<Vec<u8>> {
+        match self.head.answer() {
+            CgiAnswer::Local(local) => Some(local.to_vec()),
+            CgiAnswer::Client(_) => None,
+        }
+    }
+
     /// Takes bytes of STDOUT while the head comes. `Some`: so many of them belong to it, which is whole.
     fn take_head(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<Option<usize>, ServerFault> {
         let Some(used) = self.head.push(bytes).map_err(of_head)? else { return Ok(None) };
         let status = match self.head.answer() {
             CgiAnswer::Client(status) => status,
-            // RFC 3875 §6.2.2 has the server answer in the client's stead. No server for PHP says so, and a client that follows gets the same.
+            // Followed here ([`Self::named_path`]); where that cannot be, a client that follows gets the same.
             CgiAnswer::Local(_) => 302,
         };
         head.status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);

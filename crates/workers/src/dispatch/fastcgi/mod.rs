@@ -1,9 +1,10 @@
 //! Classic PHP: scripts that are run for one request each, by servers that speak FastCGI.
 //!
-//! * `script`: which script answers a path.  `params`: the request as a script sees it.
+//! * `script`: which script answers a path.  `known`: which did lately.  `params`: the request as a script sees it.
 //! * `codec`: FastCGI as a protocol of `net`'s pools. The rest is [`super::relay`]'s.
 
 mod codec;
+mod known;
 mod params;
 mod script;
 
@@ -23,7 +24,7 @@ use script::{Resolved, Script};
 /// Which script of which site a request is for.
 pub(super) struct Aim {
     root: Arc<ScriptRoot>,
-    script: Script,
+    script: Arc<Script>,
 }
 
 /// Serves one request.
@@ -75,6 +76,10 @@ impl Dialect for FastCgi {
             RequestBody::None | RequestBody::Chunked => None,
         };
         self.begin(out, request, (&aim.root, &aim.script), length);
+    }
+
+    fn local_redirect(&self) -> Option<Vec<u8>> {
+        self.named_path()
     }
 }
 

@@ -30,18 +30,16 @@ fn encode_script(params: &mut ParamsWriter<'_>, request: &Request, root: &Script
     let mut scratch = Vec::new();
     let mount = request.path().get(..request.mount).unwrap_or_default();
     // `/blog/index.php`, behind the route's prefix.
-    let mut name = percent_decode(mount, &mut scratch).to_vec();
-    name.push(b'/');
-    name.extend_from_slice(&script.name);
-    let file = [b"/", script.name.as_slice()].concat();
+    let name: [&[u8]; 3] = [percent_decode(mount, &mut scratch), b"/", &script.name];
+    let [before, slash, file] = name;
 
-    params.pair_of(b"SCRIPT_FILENAME", folder, &file);
-    params.pair(b"SCRIPT_NAME", &name);
+    params.pair_of(b"SCRIPT_FILENAME", &[folder, slash, file]);
+    params.pair_of(b"SCRIPT_NAME", &name);
     params.pair(b"DOCUMENT_ROOT", folder);
-    params.pair_of(b"DOCUMENT_URI", &name, &script.path_info);
+    params.pair_of(b"DOCUMENT_URI", &[before, slash, file, &script.path_info]);
     if !script.path_info.is_empty() {
         params.pair(b"PATH_INFO", &script.path_info);
-        params.pair_of(b"PATH_TRANSLATED", folder, &script.path_info);
+        params.pair_of(b"PATH_TRANSLATED", &[folder, &script.path_info]);
     }
 }
 
@@ -51,7 +49,7 @@ fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, length: Opti
     params.pair(b"REQUEST_METHOD", head.method.as_str().as_bytes());
     match query {
         // The path as routes match it, and the query as it came.
-        Some(query) => params.pair_of(b"REQUEST_URI", request.path(), &[b"?", query].concat()),
+        Some(query) => params.pair_of(b"REQUEST_URI", &[request.path(), b"?", query]),
         None => params.pair(b"REQUEST_URI", request.path()),
     }
     params.pair(b"QUERY_STRING", query.unwrap_or_default());
@@ -87,9 +85,7 @@ fn encode_ends(params: &mut ParamsWriter<'_>, request: &Request) {
     params.pair(b"REMOTE_PORT", client_port.as_bytes());
 
     let (name, port) = split_authority(request.head.authority());
-    let local = request.peer.local;
-    let address = local.map(|local| local.ip().to_canonical().to_string()).unwrap_or_default();
-    let local_port = local.map(|local| local.port().to_string());
+    let (address, local_port) = request.peer.local_text();
     params.pair(b"SERVER_ADDR", address.as_bytes());
     let name = match (name.is_empty(), address.is_empty()) {
         (false, _) => name,
@@ -101,10 +97,10 @@ fn encode_ends(params: &mut ParamsWriter<'_>, request: &Request) {
         Scheme::Http => "80",
         Scheme::Https => "443",
     };
-    let port = match (port.is_empty(), request.head.authority().is_empty(), &local_port) {
-        (false, ..) => port,
-        (true, true, Some(local)) => local.as_bytes(),
-        (true, ..) => default.as_bytes(),
+    let port = match (port.is_empty(), request.head.authority().is_empty() && !local_port.is_empty()) {
+        (false, _) => port,
+        (true, true) => local_port.as_bytes(),
+        (true, false) => default.as_bytes(),
     };
     params.pair(b"SERVER_PORT", port);
 }

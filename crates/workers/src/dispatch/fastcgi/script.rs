@@ -5,14 +5,18 @@
 //! 2. A folder with an `index.php`: that one. Without its slash the client is sent to the address with it.
 //! 3. Everything else: the site's entry, the *front controller*, which finds the path in `REQUEST_URI`.
 //!
-//! Files are looked up as [`keepwarm_net::Folder`] does: no link and no `..` leads out of the root.
+//! Files are looked up as [`keepwarm_net::Folder`] does: no link and no `..` leads out of the root. What was found is believed for a moment (`known`).
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use std::sync::Arc;
+
 use keepwarm_http1::percent_decode;
-use keepwarm_net::{Folder, Found, file_name};
+use keepwarm_net::{Folder, Found, file_name, now};
+
+use super::known::Known;
 
 /// What a folder's address runs.
 const INDEX: &[u8] = b"index.php";
@@ -20,12 +24,22 @@ const INDEX: &[u8] = b"index.php";
 const ENDING: &[u8] = b".php";
 
 /// A site of scripts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct ScriptRoot {
     folder: Folder,
     /// The entry, relative to the root.
     entry: Vec<u8>,
+    known: Known,
 }
+
+impl PartialEq for ScriptRoot {
+    /// Of the same folder and entry; what was seen there does not matter.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.folder, &self.entry) == (&other.folder, &other.entry)
+    }
+}
+
+impl Eq for ScriptRoot {}
 
 /// A script and how it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,9 +51,9 @@ pub(super) struct Script {
 }
 
 /// What a path leads to.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Resolved {
-    Script(Script),
+    Script(Arc<Script>),
     /// A folder, asked for without its slash.
     NeedsSlash,
 }
@@ -53,7 +67,8 @@ impl ScriptRoot {
         let entry = std::path::absolute(entry)?;
         match (entry.parent(), entry.file_name()) {
             (Some(folder), Some(name)) => {
-                Ok(Self { folder: Folder::new(folder), entry: name.as_bytes().to_vec() })
+                let entry = name.as_bytes().to_vec();
+                Ok(Self { folder: Folder::new(folder), entry, known: Known::default() })
             }
             _ => Err(io::Error::other("the entry is no file")),
         }
@@ -73,19 +88,28 @@ impl ScriptRoot {
 
     /// What answers a normalised path, without the prefix of its route.
     pub(super) async fn resolve(&self, path: &[u8]) -> io::Result<Resolved> {
+        if let Some(resolved) = self.known.find(path, now()) {
+            return Ok(resolved);
+        }
+        let resolved = self.look(path).await?;
+        self.known.note(path, &resolved, now());
+        Ok(resolved)
+    }
+
+    async fn look(&self, path: &[u8]) -> io::Result<Resolved> {
         for end in script_ends(path) {
             let (front, rest) = path.split_at_checked(end).unwrap_or((path, b""));
             let Some(name) = file_name(front) else { break };
             if let Found::File(_) = self.folder.open(&name).await? {
                 let mut scratch = Vec::new();
                 let path_info = percent_decode(rest, &mut scratch).to_vec();
-                return Ok(Resolved::Script(Script { name, path_info }));
+                return Ok(Resolved::script(name, path_info));
             }
         }
         if let Some(found) = self.index_of(path).await? {
             return Ok(found);
         }
-        Ok(Resolved::Script(Script { name: self.entry.clone(), path_info: Vec::new() }))
+        Ok(Resolved::script(self.entry.clone(), Vec::new()))
     }
 
     async fn index_of(&self, path: &[u8]) -> io::Result<Option<Resolved>> {
@@ -96,10 +120,16 @@ impl ScriptRoot {
         }
         name.extend_from_slice(INDEX);
         Ok(match self.folder.open(&name).await? {
-            Found::File(_) if whole => Some(Resolved::Script(Script { name, path_info: Vec::new() })),
+            Found::File(_) if whole => Some(Resolved::script(name, Vec::new())),
             Found::File(_) => Some(Resolved::NeedsSlash),
             Found::Folder | Found::Nothing | Found::Denied => None,
         })
+    }
+}
+
+impl Resolved {
+    fn script(name: Vec<u8>, path_info: Vec<u8>) -> Self {
+        Self::Script(Arc::new(Script { name, path_info }))
     }
 }
 
@@ -203,9 +233,26 @@ mod tests {
             let expected =
                 Script { name: name.as_bytes().to_vec(), path_info: path_info.as_bytes().to_vec() };
             let resolved = root.resolve(path.as_bytes()).await.unwrap();
-            assert_eq!(resolved, Resolved::Script(expected), "{path}");
+            assert_eq!(resolved, Resolved::Script(Arc::new(expected)), "{path}");
         }
         assert_eq!(root.resolve(b"/blog").await.unwrap(), Resolved::NeedsSlash);
+    }
+
+    /// Looked up again once a second: what has come, gone or been exchanged is noticed then.
+    #[tokio::test(start_paused = true)]
+    async fn a_script_that_has_come_or_gone_is_noticed_after_a_second() {
+        let temp = Temp::new();
+        let root = ScriptRoot::of_entry(&temp.0.join("root/index.php")).unwrap();
+        let file = temp.0.join("root/new.php");
+        let script = |name: &str| Resolved::script(name.as_bytes().to_vec(), Vec::new());
+        assert_eq!(root.resolve(b"/new.php").await.unwrap(), script("index.php"));
+        std::fs::write(&file, "<?php").unwrap();
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        assert_eq!(root.resolve(b"/new.php").await.unwrap(), script("new.php"));
+        std::fs::remove_file(&file).unwrap();
+        symlink("../outside.php", &file).unwrap();
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        assert_eq!(root.resolve(b"/new.php").await.unwrap(), script("index.php"));
     }
 
     #[test]

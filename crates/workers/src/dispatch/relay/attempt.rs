@@ -28,11 +28,22 @@ impl<C: Dialect> Relay<'_, '_, C> {
             self.fail_later(503, "app_changed", "The application is being replaced.", 1);
             return Verdict::Over;
         };
-        match C::pool(self.app).acquire(endpoint, self.need()).await {
+        let standing = link.server.as_ref().filter(|server| server.is_standing());
+        match C::pool(self.app).acquire(endpoint, self.need(standing.is_none())).await {
             Ok(lease) => {
+                if let Some(server) = standing {
+                    server.is_there(self.app);
+                }
                 let mut talk = Talk::new(self, place, lease);
                 talk.begin();
                 poll_fn(|cx| talk.poll(cx)).await
+            }
+            Err(error) if let Some(server) = standing => {
+                drop(place);
+                server.is_away(self.app, &error);
+                let sentence = format!("The application's server at {endpoint} takes no connection.");
+                self.fail_later(503, "not_connected", &sentence, 1);
+                Verdict::Over
             }
             Err(error) => {
                 drop(place);

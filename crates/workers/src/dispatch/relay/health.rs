@@ -58,7 +58,8 @@ pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
 
 /// Asks at both addresses until there is an answer. `None`: it has gone.
 async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
-    let places = [Endpoint::Unix(server.addresses.unix.clone()), Endpoint::Tcp(server.addresses.tcp)];
+    let addresses = server.addresses.as_ref()?;
+    let places = [Endpoint::Unix(addresses.unix.clone()), Endpoint::Tcp(addresses.tcp)];
     let (mut pause, begun) = (FIRST_PAUSE, Instant::now());
     let mut hinted = false;
     while !link.lock().dead {
@@ -73,7 +74,7 @@ async fn boot(link: &Link, app: &App, server: &Server) -> Option<Endpoint> {
         if begun.elapsed() >= HINT_AFTER && !std::mem::replace(&mut hinted, true) {
             let why = told.unwrap_or_else(|| "nobody listens there".to_owned());
             tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid,
-                port = server.addresses.tcp.port(), socket = %server.addresses.unix.display(), %why,
+                port = addresses.tcp.port(), socket = %addresses.unix.display(), %why,
                 "the worker does not answer yet: it is to listen on 127.0.0.1 at the port in PORT, or at the path in KEEPWARM_SOCKET");
         }
         // Its end is noticed at once.
@@ -130,6 +131,8 @@ impl Link {
     pub(super) fn suspect(&self, culprit: &About) {
         let policy = self.app.upgrade().and_then(|app| app.policy().server.clone());
         match (&self.server, policy) {
+            // It is not ours to end.
+            (Some(server), _) if server.is_standing() => {}
             // It ends scripts that take too long by itself.
             (Some(_), Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency: 2.., .. })) => {}
             (Some(server), Some(ServerPolicy { concurrency: 2.., .. })) => {

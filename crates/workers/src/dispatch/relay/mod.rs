@@ -7,7 +7,7 @@
 //! ```
 //!
 //! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `talk`: the two messages between client and server.
-//! * `tunnel`: what becomes of them after `101`.  `leftover`: an answer that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
+//! * `standing`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `leftover`: an answer that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
 //!
 //! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
 //! does the talking.
@@ -17,6 +17,7 @@ mod health;
 mod http;
 mod leftover;
 mod place;
+mod standing;
 mod talk;
 mod tunnel;
 
@@ -41,6 +42,7 @@ use super::link::Link;
 use super::quarantine::Trial;
 pub(super) use health::attend;
 pub(super) use place::{Server, ServerLink};
+pub(super) use standing::Standing;
 
 /// How the workers of an app are spoken to that are servers by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct ServerPolicy {
     pub concurrency: usize,
     /// The path that is asked for to see whether one is well; `None`: any answer to any question will do.
     pub health: Option<String>,
+    /// Where it listens, if it runs already and is nobody's worker.
+    pub address: Option<Endpoint>,
 }
 
 /// A protocol that workers may serve.
@@ -66,7 +70,7 @@ pub enum Protocol {
 pub(super) trait Dialect: Codec + Sized {
     /// Its servers are not made to wait for clients: requests are read whole before, and answers taken faster than they are sent.
     const BLOCKING: bool;
-    /// An idle connection is closed by nobody but a process that ends: any kept one will do for any request.
+    /// Its workers close no idle connection but by ending: any kept one will do for any request.
     const CLOSES_NEVER: bool;
     /// What a request is for, beyond what its head says.
     type Aim;
@@ -82,6 +86,11 @@ pub(super) trait Dialect: Codec + Sized {
         opening: &Opening<'_>,
         aim: &Self::Aim,
     );
+
+    /// The path that is to be answered for in place of this answer, whose head has come (RFC 3875 §6.2.2).
+    fn local_redirect(&self) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// What a request's head says beyond what the client said.
@@ -123,7 +132,9 @@ impl Servers {
     pub(super) fn set_policy(&self, policy: Option<&ServerPolicy>) {
         if let Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency, .. }) = policy {
             let max = (*concurrency).max(1);
-            self.fastcgi.set_settings(PoolSettings { idle: max, max, ..PoolSettings::default() });
+            let settings =
+                PoolSettings { idle: max, max, trusts: FastCgi::CLOSES_NEVER, ..PoolSettings::default() };
+            self.fastcgi.set_settings(settings);
         }
     }
 
@@ -147,6 +158,9 @@ pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>
     let mut relay = Relay::<C>::new(app, exchange, aim);
     if let Some(time) = app.quarantine.refuses(&relay.call.about) {
         return relay.refuse_quarantined(time);
+    }
+    if !relay.wait_until_wanted().await {
+        return;
     }
     if let Err(error) = relay.collect().await {
         return relay.refuse_body(error);
@@ -219,16 +233,34 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         }
     }
 
+    /// A client that waits for `100 Continue` before it sends a body that is to be read whole gets it when a worker is free to take the request (`http-rules`
+    /// §2): not to send ten megabytes for a 503. The place is given back while the body comes, since no client holds a worker by being slow (§7), and the request
+    /// is not turned away any more. `false`: it was answered, or its client has gone.
+    async fn wait_until_wanted(&mut self) -> bool {
+        if !C::BLOCKING || !self.exchange.awaits_continue() || !self.reads_whole() {
+            return true;
+        }
+        let Some(place) = self.wait_for_place().await else { return false };
+        drop(place);
+        drop(self.call.take_frame());
+        true
+    }
+
+    /// Whether the body is read to its end before a worker is asked for.
+    fn reads_whole(&self) -> bool {
+        let request = self.exchange.request();
+        // What is to be told its length before has to be measured.
+        let unmeasured = C::BLOCKING && request.head.body == RequestBody::Chunked;
+        request.passing.buffer_request.unwrap_or(C::BLOCKING) || unmeasured
+    }
+
     /// Reads what a worker should not have to wait for.
     async fn collect(&mut self) -> Result<(), BodyError> {
         if self.exchange.body_done() {
             self.source = Source::Frame(Vec::new());
             return Ok(());
         }
-        let request = self.exchange.request();
-        // What is to be told its length before has to be measured.
-        let unmeasured = C::BLOCKING && request.head.body == RequestBody::Chunked;
-        let whole = request.passing.buffer_request.unwrap_or(C::BLOCKING) || unmeasured;
+        let (whole, request) = (self.reads_whole(), self.exchange.request());
         let small = matches!(request.head.body, RequestBody::Length(length) if length <= READ_FIRST);
         if self.exchange.awaits_continue() && !C::BLOCKING {
             return Ok(());
@@ -236,6 +268,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         if whole || (small && request.passing.buffer_request != Some(false)) {
             self.source = read_whole(self.app, self.exchange).await?;
         }
+        self.since = Instant::now();
         Ok(())
     }
 
@@ -248,10 +281,10 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         }
     }
 
-    /// A request that can be sent again takes any kept connection, another only one that is hardly closed.
-    fn need(&self) -> Need {
-        let repeatable =
-            C::CLOSES_NEVER || self.exchange.request().head.method.is_idempotent() && self.source.is_whole();
+    /// A request that can be sent again takes any kept connection, another only one that is hardly closed. `ours`: the server is a worker.
+    fn need(&self, ours: bool) -> Need {
+        let repeatable = (C::CLOSES_NEVER && ours)
+            || self.exchange.request().head.method.is_idempotent() && self.source.is_whole();
         match (self.anew, repeatable) {
             (true, _) => Need::New,
             (false, true) => Need::Any,

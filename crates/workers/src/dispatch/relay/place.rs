@@ -22,7 +22,8 @@ use crate::supervisor::{Addresses, LinkEvent, Requests, Verdict, WorkerLink};
 /// A worker that listens by itself.
 #[derive(Debug)]
 pub(in crate::dispatch) struct Server {
-    pub(super) addresses: Addresses,
+    /// Those that it was told; none of one that runs already.
+    pub(super) addresses: Option<Addresses>,
     /// Where it answers, once it does.
     endpoint: OnceLock<Endpoint>,
     /// Something asks for a look at its health, or it has gone.
@@ -33,6 +34,10 @@ pub(in crate::dispatch) struct Server {
     pub(super) suspected: Mutex<Option<About>>,
     /// The requests that were lost with their connections, until it is known whether their process has died.
     lost: Mutex<Vec<(Instant, About)>>,
+    /// Nobody listens there, since it was last tried. Only of one that runs already.
+    pub(super) away: AtomicBool,
+    /// It was tried without a request.
+    pub(super) looked: AtomicBool,
 }
 
 /// A connection that was lost so long before its process was reaped has nothing to do with that.
@@ -40,14 +45,32 @@ const LOST_WITH_IT: Duration = Duration::from_secs(2);
 
 impl Server {
     pub(in crate::dispatch) fn new(addresses: Addresses) -> Self {
+        Self { addresses: Some(addresses), ..Self::nowhere() }
+    }
+
+    /// One that runs already, at this address.
+    pub(super) fn standing(endpoint: Endpoint) -> Self {
+        let server = Self::nowhere();
+        server.found_at(endpoint);
+        server
+    }
+
+    fn nowhere() -> Self {
         Self {
-            addresses,
+            addresses: None,
             endpoint: OnceLock::new(),
             look: Notify::new(),
             owes_answer: AtomicBool::new(false),
             suspected: Mutex::default(),
             lost: Mutex::default(),
+            away: AtomicBool::new(false),
+            looked: AtomicBool::new(false),
         }
+    }
+
+    /// Whether it is nobody's worker.
+    pub(in crate::dispatch) fn is_standing(&self) -> bool {
+        self.addresses.is_none()
     }
 
     pub(super) fn endpoint(&self) -> Option<&Endpoint> {

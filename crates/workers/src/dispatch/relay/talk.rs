@@ -54,7 +54,7 @@ enum Step {
     Failed(ClientError),
     /// The answer was replaced by one of ours, or cut.
     Refused,
-    /// The answer is a file, which somebody else sends.
+    /// The answer is a file, or that of another path: somebody else gives it.
     Handed,
 }
 
@@ -78,7 +78,8 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     pub(super) fn begin(&mut self) {
         let Some(lease) = &mut self.lease else { return };
         let relay = &mut *self.relay;
-        let asks = relay.exchange.awaits_continue() && matches!(relay.source, Source::Client);
+        // A script cannot be asked: the worker is free, and reading is what sends the `100`.
+        let asks = !C::BLOCKING && relay.exchange.awaits_continue() && matches!(relay.source, Source::Client);
         let expects = asks && !relay.app.servers.expectation().is_ignored(Instant::now().into_std());
         if asks && !expects {
             // Known to be ignored: answered for the server, at once.
@@ -215,6 +216,13 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let Some(lease) = &mut self.lease else { return Step::Waiting };
         let relay = &mut *self.relay;
+        // A body that is still to come would be that other request's. Then it is the client that is sent there.
+        if relay.exchange.body_done()
+            && let Some(local) = lease.codec().local_redirect()
+        {
+            relay.exchange.request_mut().redirected = Some(local);
+            return Step::Handed;
+        }
         let head = lease.head();
         tell_mended(relay.app, head);
         if lease.head_came_in_pieces() {

@@ -36,15 +36,21 @@ impl Generation {
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Quit, why: reason.to_owned() });
     }
 
-    /// A retired worker has finished, and does not end by itself.
+    /// A retired worker has finished, as far as we can see, and does not end by itself.
     pub(in crate::supervisor) fn handle_drained(&mut self, id: WorkerId, now: Instant) {
         let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.state == WorkerState::Draining)
         else {
             return;
         };
-        worker.enter(WorkerState::Stopping, Some(now + KILL_AFTER), now);
+        let soon = now + KILL_AFTER;
+        let (signal, deadline) = match self.ends_at_quit {
+            // What it does behind its answers may take as long as the answers might have.
+            true => (StopSignal::Finish, worker.deadline.map_or(soon, |deadline| deadline.max(soon))),
+            false => (StopSignal::Term, soon),
+        };
+        worker.enter(WorkerState::Stopping, Some(deadline), now);
         let why = "has finished".to_owned();
-        self.actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
+        self.actions.push_back(Action::Signal { id, signal, why });
     }
 
     /// It has said where it stands, or has had the time for it.

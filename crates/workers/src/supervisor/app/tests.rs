@@ -4,6 +4,7 @@ use super::*;
 use crate::supervisor::Reason;
 use crate::supervisor::stack::STACK_TIME;
 
+mod finish;
 mod random;
 mod recycle;
 mod size;

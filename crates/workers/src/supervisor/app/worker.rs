@@ -151,7 +151,11 @@ impl Worker {
                 actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
             }
             // It has its deadline already, or was killed.
-            WorkerState::Stopping | WorkerState::Dead => {}
+            WorkerState::Stopping => {
+                let latest = deadline.max(now + KILL_AFTER);
+                self.deadline = self.deadline.map(|old| old.min(latest));
+            }
+            WorkerState::Dead => {}
         }
         self.fate = Fate::Planned;
     }

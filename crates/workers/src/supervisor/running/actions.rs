@@ -81,7 +81,7 @@ impl Running {
                 }
                 self.signal(id, signal);
             }
-            StopSignal::Kill => self.signal(id, signal),
+            StopSignal::Finish | StopSignal::Kill => self.signal(id, signal),
         }
     }
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use crate::clients::{Outcome, Seen};
+use super::{Expected, Outcome, Seen};
 
 /// All that is known when everything is over.
-pub(crate) struct Evidence {
+pub struct Evidence {
     seen: Vec<Seen>,
+    rules: Rules,
     /// Of the application's book, by the request's name: how often it was begun, and how often its answer was made.
     book: HashMap<u64, (usize, usize)>,
     /// The lines of the access log, by the request's name.
@@ -24,22 +25,53 @@ struct Access {
     id: String,
 }
 
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// One sentence for each rule that was broken.
-    pub(crate) faults: Vec<String>,
-    pub(crate) answered: usize,
-    pub(crate) summary: String,
+    pub faults: Vec<String>,
+    pub answered: usize,
+    pub summary: String,
 }
 
 /// Why a request may be refused, or lose its worker: `docs/operate/requests.md`.
 const REFUSED: [&str; 4] = ["queue_full", "queue_timeout", "route_quarantined", "worker_refused"];
-const LOST: [&str; 3] = ["worker_died", "worker_timed_out", "worker_memory"];
 const LATE: [&str; 1] = ["request_timeout"];
 /// Bytes of a body that are read and thrown away after an early answer; what comes behind them can cost the client the answer (`spec/http.md` §1).
 const LINGERED: usize = 64 * 1024;
 
+/// What else may become of a request, and why, by the kind of its application: reasons as they stand in the access log.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// It lost its worker.
+    pub lost: &'static [&'static str],
+    /// Its application failed in the middle of the answer.
+    pub failed: &'static [&'static str],
+    /// Whether a record says that a request which may have been begun was given to a worker once more.
+    pub given_again: fn(&str) -> bool,
+}
+
+impl Rules {
+    /// Of an application behind the worker wire.
+    pub const WIRE: Self = Self {
+        lost: &["worker_died", "worker_timed_out", "worker_memory"],
+        failed: &["app_error"],
+        given_again: |record| {
+            record.contains("given to another worker") && record.contains("its worker died")
+        },
+    };
+
+    /// Of an application that is a server by itself, or runs behind one (HTTP, FastCGI).
+    pub const SERVER: Self = Self {
+        lost: &["worker_died", "closed_unanswered", "truncated"],
+        failed: &["truncated"],
+        given_again: |record| {
+            record.contains("given to a worker once more")
+                && ["closed_unanswered", "closed_idle", "worker_died"].iter().any(|why| record.contains(why))
+        },
+    };
+}
+
 impl Evidence {
-    pub(crate) fn read(folder: &Path, seen: Vec<Seen>) -> Self {
+    pub fn read(folder: &Path, seen: Vec<Seen>, rules: Rules) -> Self {
         let text = |name: &str| {
             let bytes = std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
             String::from_utf8_lossy(&bytes).into_owned()
@@ -64,10 +96,10 @@ impl Evidence {
                 records.entry(id.to_owned()).or_default().push(line.to_owned());
             }
         }
-        Self { seen, book, access, records }
+        Self { seen, rules, book, access, records }
     }
 
-    pub(crate) fn judge(&self) -> Verdict {
+    pub fn judge(&self) -> Verdict {
         let faults = self.seen.iter().filter_map(|seen| {
             let fault = self.fault(seen)?;
             let asked = &seen.asked;
@@ -98,13 +130,11 @@ impl Evidence {
             return Some(format!("it was begun {begun} times, {most} at most was allowed"));
         }
         match &seen.outcome {
-            Outcome::Right if made == 0 || !self.said(seen, "200") => {
-                Some("nobody made this answer".to_owned())
-            }
+            Outcome::Right if !self.was_made(seen, made) => Some("nobody made this answer".to_owned()),
             Outcome::Right | Outcome::Left => None,
             Outcome::Status(503) if begun > given_again => Some("it was begun, and refused".to_owned()),
             Outcome::Status(503) => self.needs_reason(seen, "503", &REFUSED),
-            Outcome::Status(502) => self.needs_reason(seen, "502", &LOST),
+            Outcome::Status(502) => self.needs_reason(seen, "502", self.rules.lost),
             Outcome::Status(504) => self.needs_reason(seen, "504", &LATE),
             Outcome::Status(_) => Some("no rule allows this answer".to_owned()),
             Outcome::Cut => self.was_cut(seen),
@@ -122,7 +152,17 @@ impl Evidence {
     }
 
     fn was_cut(&self, seen: &Seen) -> Option<String> {
-        self.needs_reason(seen, "200", &[&LOST[..], &LATE].concat())
+        let failed = match seen.asked.expected {
+            Expected::Cut => self.rules.failed,
+            Expected::Answer(..) => &[],
+        };
+        self.needs_reason(seen, "200", &[self.rules.lost, &LATE, failed].concat())
+    }
+
+    /// The application says that it has made this answer, but for one to a failure.
+    fn was_made(&self, seen: &Seen, made: usize) -> bool {
+        let Expected::Answer(status, _) = seen.asked.expected else { return false };
+        (made > 0 || status >= 500) && self.said(seen, &status.to_string())
     }
 
     /// It has this status in the access log, for one of these reasons, which stands in the log, too.
@@ -134,7 +174,11 @@ impl Evidence {
             return Some(format!("{} is no reason for {status}", access.reason));
         }
         let records = self.records.get(&access.id);
-        let told = |record: &String| record.contains(&access.reason) || record.contains("request timed out");
+        let told = |record: &String| {
+            [access.reason.as_str(), "request timed out", "the application failed"]
+                .iter()
+                .any(|words| record.contains(words))
+        };
         match records.is_some_and(|records| records.iter().any(told)) {
             true => None,
             false => Some("the log does not say why".to_owned()),
@@ -143,8 +187,8 @@ impl Evidence {
 
     /// Its answer was sent before its body had come, and the body was too long to be waited for.
     fn was_refused_early(&self, seen: &Seen) -> bool {
-        seen.asked.body_length() > LINGERED
-            && [("503", &REFUSED[..]), ("502", &LOST[..]), ("504", &LATE[..])]
+        seen.asked.body_length > LINGERED
+            && [("503", &REFUSED[..]), ("502", self.rules.lost), ("504", &LATE[..])]
                 .into_iter()
                 .any(|(status, allowed)| self.needs_reason(seen, status, allowed).is_none())
     }
@@ -164,10 +208,7 @@ impl Evidence {
     /// How often the log says that it was given to another worker because its own had died.
     fn given_again(&self, seen: &Seen) -> usize {
         let records = self.access(seen).and_then(|access| self.records.get(&access.id));
-        let again = |record: &&String| {
-            record.contains("given to another worker") && record.contains("its worker died")
-        };
-        records.map_or(0, |records| records.iter().filter(again).count())
+        records.map_or(0, |records| records.iter().filter(|record| (self.rules.given_again)(record)).count())
     }
 
     fn summary(&self) -> String {

@@ -1,0 +1,255 @@
+//! Classic PHP beyond what a script sees: servers that run already, answers of another path, `Expect`, the end of a php-fpm.
+
+use std::fs;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use keepwarm_tests::classic::{Fpm, config, config_at, php_fpm, start, start_config};
+use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::{Server, get};
+use rustix::process::Signal;
+
+/// A bound for what a busy machine may need.
+const LONG: Duration = Duration::from_secs(30);
+
+fn both() -> [String; 2] {
+    ["php-cgi".to_owned(), php_fpm()]
+}
+
+/// A request whose script ends when the file is there. Comes back when the script has begun.
+fn hold(server: &Server, name: &str) -> (keepwarm_tests::Client, std::path::PathBuf) {
+    let file = server.folder().join(name);
+    let mut held = server.client().patient(LONG);
+    held.send(get(&format!("/?do=wait&file={}", file.display())));
+    let begun = server.folder().join(format!("{name}.begun"));
+    wait_until("the script has begun", LONG, || begun.exists());
+    (held, file)
+}
+
+const EXPECTING: &str = "POST /?do=input HTTP/1.1\r\nHost: a\r\nContent-Type: text/x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+
+#[test]
+fn a_100_is_sent_when_a_worker_is_free_to_take_the_request() {
+    for interpreter in both() {
+        let server = start(&interpreter, 1);
+        let (mut held, file) = hold(&server, "first");
+        let mut client = server.client().patient(LONG);
+        client.send(EXPECTING);
+        client.expect_silence(Duration::from_millis(60));
+        fs::write(&file, "").expect("written");
+        assert_eq!(held.response("GET").text(), "waited", "{interpreter}");
+        assert_eq!(client.response("POST").status, 100, "{interpreter}");
+        // While the body comes, the only worker is everybody's.
+        assert_eq!(server.client().patient(LONG).ask(get("/?do=pong")).text(), "pong", "{interpreter}");
+        client.send("hello");
+        let answer = client.response("POST");
+        assert_eq!((answer.status, &answer.json()["length"]), (200, &5.into()), "{interpreter}");
+        client.expect_kept("/?do=pong");
+    }
+}
+
+#[test]
+fn an_expecting_client_is_refused_before_its_body_and_once_told_to_go_on_it_is_served() {
+    let server = start_config(&config(&php_fpm(), 1).replace("workers = 1", "workers = 1\nqueue = 0"));
+    let mut told = server.client().patient(LONG);
+    told.send(EXPECTING);
+    assert_eq!(told.response("POST").status, 100);
+    let (mut held, file) = hold(&server, "first");
+    let mut refused = server.client().patient(LONG);
+    refused.send(EXPECTING);
+    let answer = refused.response("POST");
+    assert_eq!(answer.status, 503, "{refused}");
+    assert!(answer.says_close(), "{refused}");
+    refused.expect_eof();
+    // The queue has no room, but this one has been promised its answer.
+    told.send("hello");
+    told.expect_silence(Duration::from_millis(60));
+    fs::write(&file, "").expect("written");
+    assert_eq!(held.response("GET").text(), "waited");
+    assert_eq!(told.response("POST").json()["length"], 5);
+}
+
+/// RFC 3875 §6.2.2.
+#[test]
+fn a_local_redirect_is_answered_in_place() {
+    for interpreter in both() {
+        let server = start(&interpreter, 1);
+        let to = |path: &str| format!("/?do=local&to={}", path.replace('&', "%26").replace('#', "%23"));
+        let mut client = server.client().patient(LONG);
+        for (path, expected) in [
+            ("/?do=pong", "pong"),
+            ("/info.php/x/y", "/info.php /x/y"),
+            ("/blog/../info.php", "/info.php -"),
+            ("/any/where?do=pong#behind", "pong"),
+            // What is a file of the site is one here, too.
+            ("/style.css", "body { color: black }\n"),
+            // Not out of the site, whoever asks.
+            ("/../outside.php", "pong"),
+        ] {
+            let answer = client.ask(get(&to(path)));
+            assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{interpreter} {path}");
+            assert_eq!(answer.field("location"), None, "{interpreter} {path}");
+        }
+        // A form's answer is fetched, as other servers do: by GET, and without the form.
+        let form = format!(
+            "POST {} HTTP/1.1\r\nHost: a\r\nContent-Type: text/x\r\nContent-Length: 2\r\n\r\nab",
+            to("/?do=server&x=1")
+        );
+        let seen = client.ask(form).json();
+        for (name, expected) in [
+            ("REQUEST_METHOD", "GET"),
+            ("REQUEST_URI", "/?do=server&x=1"),
+            ("CONTENT_LENGTH", ""),
+            ("CONTENT_TYPE", ""),
+            ("HTTP_HOST", "a"),
+        ] {
+            assert_eq!(seen[name], expected, "{interpreter} {name}");
+        }
+        let head = client.ask(format!("HEAD {} HTTP/1.1\r\nHost: a\r\n\r\n", to("/?do=pong")));
+        assert_eq!((head.status, head.body.len()), (200, 0), "{interpreter}");
+        // The log has what the client asked for.
+        server.wait_for_log("/?do=local&to=/style.css", LONG);
+    }
+}
+
+#[test]
+fn a_local_redirect_without_end_is_a_502_and_the_site_goes_on() {
+    let server = start("php-cgi", 1);
+    let loops = "/?do=local&to=/round.php";
+    fs::write(
+        server.folder().join("site/round.php"),
+        "<?php ini_set('default_mimetype', ''); header_remove('X-Powered-By'); header('Location: /round.php'); http_response_code(200);",
+    )
+    .expect("written");
+    let answer = server.client().patient(LONG).ask(get(loops));
+    assert_eq!(answer.status, 502);
+    server.wait_for_log("it has named ten others before", LONG);
+    assert_eq!(server.ask(get("/?do=local&to=/%25zz")).status, 502, "no path");
+    assert_eq!(server.ask(get("/?do=pong")).text(), "pong");
+}
+
+#[test]
+fn a_reload_lets_a_php_fpm_finish_what_scripts_do_behind_their_answers() {
+    let server = start(&php_fpm(), 1);
+    let file = server.folder().join("done");
+    let master = process::descendants(server.pid())
+        .into_iter()
+        .find(|&pid| process::command(pid).contains("master process"))
+        .expect("a php-fpm");
+    let mut client = server.client().patient(LONG);
+    // Longer than a worker that has finished gets before it is killed.
+    assert_eq!(client.ask(get(&format!("/?do=behind&ms=4000&file={}", file.display()))).text(), "answered");
+    server.signal(Signal::HUP);
+    server.wait_for_log("the worker has finished: SIGQUIT", LONG);
+    wait_until("the script has done its work", LONG, || file.exists());
+    wait_until("the old php-fpm has ended", LONG, || !process::alive(master));
+    assert_eq!(client.ask(get("/?do=pong")).text(), "pong");
+}
+
+#[test]
+fn a_php_fpm_that_runs_already_is_given_the_requests() {
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port")
+        .port();
+    let folder = std::env::temp_dir().join(format!("keepwarm-fpm-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    let fpm = Fpm::start(&folder, &format!("127.0.0.1:{port}"), 2);
+    let server = start_config(&config_at(&format!("127.0.0.1:{port}"), 2));
+    for (path, text) in [
+        ("/", "pong"),
+        ("/info.php/a", "/info.php /a"),
+        ("/blog/", "/blog/index.php -"),
+        ("/style.css", "body { color: black }\n"),
+        ("/out.php", "pong"),
+        ("/upload.jpg/x.php", "pong"),
+    ] {
+        assert_eq!(server.client().patient(LONG).ask(get(path)).text(), text, "{path}");
+    }
+    let php = |pid: &u32| process::command(*pid).contains("php");
+    assert!(!process::descendants(server.pid()).iter().any(php), "it starts none of its own");
+    // A connection for each of its processes, and no more: others would wait there unheard.
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let mut client = server.client().patient(LONG);
+                for _ in 0..20 {
+                    assert_eq!(client.ask(get("/?do=pong")).text(), "pong");
+                }
+            });
+        }
+    });
+    // A reload neither starts nor ends anything there.
+    let mark = server.mark();
+    server.signal(Signal::HUP);
+    server.wait_for_log_after(mark, "reloaded in", LONG);
+    assert_eq!(server.client().patient(LONG).ask(get("/?do=pong")).text(), "pong");
+    drop(fpm);
+    let _ = fs::remove_dir_all(folder);
+}
+
+#[test]
+fn while_a_php_fpm_is_away_the_answer_is_503_and_it_is_used_as_soon_as_it_returns() {
+    let server = start_config(&config_at("unix:@DIR@/fpm.sock", 1));
+    let socket = server.folder().join("fpm.sock");
+    let socket = socket.to_str().expect("UTF-8");
+    server.wait_for_log("the app's server takes no connection", LONG);
+    let post = || {
+        server.client().patient(LONG).ask("POST /?do=pong HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
+    };
+    for _ in 0..3 {
+        let away = post();
+        assert_eq!((away.status, away.field("retry-after")), (503, Some("1")));
+        assert!(away.text().contains("takes no connection"), "{}", away.text());
+        let mark = server.mark();
+        let fpm = Fpm::start(server.folder(), socket, 1);
+        // At once: the first request after its return, one that could not be repeated.
+        assert_eq!(post().text(), "pong");
+        server.wait_for_log_after(mark, "takes connections again", LONG);
+        assert_eq!(post().text(), "pong");
+        drop(fpm);
+        // php-fpm removes its socket, or it refuses.
+        let mark = server.mark();
+        assert_eq!(post().status, 503);
+        server.wait_for_log_after(mark, "takes no connection", LONG);
+    }
+}
+
+#[test]
+fn a_reload_changes_between_a_php_fpm_that_runs_already_and_one_of_ours_without_loss() {
+    let ours = config(&php_fpm(), 2);
+    let server = start_config(&ours);
+    let socket = server.folder().join("fpm.sock");
+    let _fpm = Fpm::start(server.folder(), socket.to_str().expect("UTF-8"), 2);
+    let theirs = config_at("unix:@DIR@/fpm.sock", 2);
+    let (stop, served) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = server.client().patient(LONG);
+                while !stop.load(Ordering::Relaxed) {
+                    let answer =
+                        client.ask("POST /?do=pong HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+                    assert_eq!((answer.status, answer.text().as_str()), (200, "pong"));
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let has_own = || {
+            process::descendants(server.pid()).iter().any(|&pid| process::command(pid).contains("php-fpm"))
+        };
+        for (config, own) in [(&theirs, false), (&ours, true), (&theirs, false)] {
+            let goal = served.load(Ordering::Relaxed) + 50;
+            wait_until("requests are answered", LONG, || served.load(Ordering::Relaxed) >= goal);
+            let mark = server.mark();
+            server.configure(config);
+            server.signal(Signal::HUP);
+            server.wait_for_log_after(mark, "reloaded in", LONG);
+            wait_until("the other one serves", LONG, || has_own() == own);
+        }
+        let goal = served.load(Ordering::Relaxed) + 50;
+        wait_until("requests are answered", LONG, || served.load(Ordering::Relaxed) >= goal);
+        stop.store(true, Ordering::Relaxed);
+    });
+}
