@@ -122,8 +122,8 @@ struct Inner<C> {
 /// A connection that is in use. Dropped, it is closed.
 #[derive(Debug)]
 pub struct Lease<C: Codec> {
-    /// None only once it was put back.
-    client: Option<Client<C>>,
+    /// None only once it was put back. In a box: it goes from hand to hand.
+    client: Option<Box<Client<C>>>,
     pool: Arc<Pool<C>>,
     endpoint: Endpoint,
     /// How long it had been idle; `None`: it is new.
@@ -171,7 +171,7 @@ impl<C: Codec> Pool<C> {
             Err(_) => return Err(AcquireError::Timeout),
         };
         std::mem::forget(permit);
-        Ok(self.lease(endpoint, Client::new(io), None))
+        Ok(self.lease(endpoint, Box::new(Client::new(io)), None))
     }
 
     /// A kept connection, if there is one that will do.
@@ -205,7 +205,7 @@ impl<C: Codec> Pool<C> {
                 let thread = idle.thread;
                 let client = match thread == thread_index() {
                     true => Ok(idle.client),
-                    false => idle.client.leave_thread(),
+                    false => idle.client.leave_thread().map(Box::new),
                 };
                 if let Ok(client) = client {
                     return Some(self.lease(endpoint, client, Some(idled)));
@@ -265,12 +265,17 @@ impl<C: Codec> Pool<C> {
         self.lock().keep_alive.limit(Instant::now().into_std())
     }
 
-    fn lease(self: &Arc<Self>, endpoint: &Endpoint, client: Client<C>, idle: Option<Duration>) -> Lease<C> {
+    fn lease(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        client: Box<Client<C>>,
+        idle: Option<Duration>,
+    ) -> Lease<C> {
         Lease { client: Some(client), pool: Arc::clone(self), endpoint: endpoint.clone(), idle }
     }
 
     /// Takes a connection back.
-    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Client<C>) {
+    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Box<Client<C>>) {
         let (now, thread) = (Instant::now(), thread_index());
         client.rest();
         let mut inner = self.lock();

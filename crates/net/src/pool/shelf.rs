@@ -23,7 +23,7 @@ pub(super) struct Shelf<C> {
 /// An idle connection.
 #[derive(Debug)]
 pub(super) struct Idle<C> {
-    pub(super) client: Client<C>,
+    pub(super) client: Box<Client<C>>,
     /// On whose reactor it is.
     pub(super) thread: usize,
     pub(super) since: Instant,
@@ -51,7 +51,7 @@ impl<C> Shelf<C> {
     }
 
     /// Keeps a connection; gives the one that is to be closed for it, if there are `most` already.
-    pub(super) fn put(&mut self, idle: Idle<C>, most: usize) -> Option<Client<C>> {
+    pub(super) fn put(&mut self, idle: Idle<C>, most: usize) -> Option<Box<Client<C>>> {
         self.idle.push(idle);
         self.wake_waiting();
         (self.idle.len() > most).then(|| self.idle.remove(0).client)

@@ -120,9 +120,35 @@ async fn a_connection_is_used_again_and_the_newest_first() {
 
 #[tokio::test]
 async fn a_close_of_an_idle_connection_is_learnt_at_once() {
+    closed_while_idle(PoolSettings::default()).await;
+}
+
+/// Trust is in what the reactor has heard, and it has heard that.
+#[tokio::test]
+async fn a_close_is_learnt_from_servers_that_are_trusted_too() {
+    closed_while_idle(PoolSettings { trusts: true, ..PoolSettings::default() }).await;
+}
+
+#[tokio::test]
+async fn a_trusted_connection_is_used_again_at_once() {
     run(async {
         let (listener, endpoint) = listen().await;
-        let pool = pool(PoolSettings::default());
+        let connections = serve(listener, HELLO);
+        let pool = pool(PoolSettings { trusts: true, ..PoolSettings::default() });
+        for _ in 0..50 {
+            let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            assert_eq!(ask(&mut lease).await.unwrap(), (200, b"hello".to_vec()));
+            lease.finish();
+        }
+        assert_eq!((connections.get(), pool.count(&endpoint)), (1, (1, 1)));
+    })
+    .await;
+}
+
+async fn closed_while_idle(settings: PoolSettings) {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool(settings);
         let server = tokio::task::spawn_local(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             read_head(&mut stream).await;
