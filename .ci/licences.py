@@ -31,7 +31,7 @@ PLATFORMS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
 
 def main():
     faults = []
-    for manifest in ["Cargo.toml", "fuzz/Cargo.toml", "bench/micro/Cargo.toml"]:
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml", "bench/micro/Cargo.toml", "bench/relay/Cargo.toml"]:
         if manifest == "Cargo.toml":
             faults += licences(metadata(manifest))
             faults += duplicates(metadata(manifest, PLATFORMS))

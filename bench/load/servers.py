@@ -184,6 +184,19 @@ def processes_below(root):
         tree |= found
 
 
+def wait_for_port(port, process):
+    """Until somebody listens there; or `process`, which is to, has ended."""
+    deadline = time.monotonic() + START_TIMEOUT
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=2).close()
+            return
+        except OSError as error:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"nobody listens at port {port}") from error
+            time.sleep(0.05)
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -201,6 +201,11 @@ impl Client {
         }
     }
 
+    /// Waits at most this long until something comes or the connection ends, and leaves it unread.
+    pub fn wait_for_something(&mut self, time: Duration) {
+        let _ = self.fill(Instant::now() + time);
+    }
+
     /// Everything until the end of the connection, and whether that was an orderly one.
     #[track_caller]
     pub fn read_to_end(&mut self) -> (Vec<u8>, bool) {

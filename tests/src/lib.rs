@@ -10,6 +10,8 @@ mod client;
 pub mod content;
 pub mod load;
 pub mod marked;
+pub mod oracle;
+pub mod origin;
 pub mod process;
 mod response;
 mod server;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::process;
+use crate::{Server, process};
 
 /// A mark that a server's processes have in common. Those that are left are killed when this is dropped.
 pub struct Mark(String);
@@ -63,4 +64,49 @@ pub fn files(folder: &Path) -> Vec<String> {
     }
     found.sort();
     found
+}
+
+/// What a process has open, by what it leads to, numbers left out.
+pub fn descriptors(pid: u32) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+        let to = std::fs::read_link(entry.path()).unwrap_or_default().to_string_lossy().into_owned();
+        let kind = to.split(['[', ':']).next().unwrap_or_default().to_owned();
+        *found.entry(kind).or_default() += 1;
+    }
+    found
+}
+
+/// Everything of a server that could grow, but for memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Footprint {
+    pub descriptors: BTreeMap<String, usize>,
+    pub threads: usize,
+    pub processes: usize,
+    pub files: Vec<String>,
+}
+
+impl Footprint {
+    pub fn of(server: &Server, mark: &Mark) -> Self {
+        Self {
+            descriptors: descriptors(server.pid()),
+            threads: std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads").count(),
+            processes: mark.processes().len(),
+            files: files(server.folder()),
+        }
+    }
+
+    /// Waits until it is this again: a count in between two steps is none.
+    #[track_caller]
+    pub fn wait_for(&self, server: &Server, mark: &Mark, bound: Duration) {
+        let deadline = Instant::now() + bound;
+        loop {
+            let now = Self::of(server, mark);
+            if now == *self {
+                return;
+            }
+            assert!(Instant::now() < deadline, "before {self:#?}\nafter {now:#?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
 }

@@ -1,9 +1,9 @@
-//! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 15).
+//! Workers come and go, and what is counted before is counted after: descriptors, threads, processes, files. `SOAK_RECYCLES` says how many (default 15),
+//! `SOAK_FORKED` how many that are forks of a template (default 60).
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use keepwarm_tests::marked::{Mark, files};
+use keepwarm_tests::marked::{Footprint, Mark};
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
@@ -29,62 +29,18 @@ start_retries = 1000
 env = { COUNT_FILE = "@DIR@/count" }
 "#;
 
-/// Everything that could grow.
-#[derive(Debug, PartialEq, Eq)]
-struct Count {
-    /// By what they lead to, numbers left out.
-    descriptors: BTreeMap<String, usize>,
-    threads: usize,
-    processes: usize,
-    files: Vec<String>,
-}
-
-fn count(server: &Server, mark: &Mark) -> Count {
-    let mut descriptors = BTreeMap::new();
-    for entry in std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("descriptors").flatten() {
-        let to = std::fs::read_link(entry.path()).unwrap_or_default().to_string_lossy().into_owned();
-        let kind = to.split(['[', ':']).next().unwrap_or_default().to_owned();
-        *descriptors.entry(kind).or_default() += 1;
-    }
-    Count {
-        descriptors,
-        threads: std::fs::read_dir(format!("/proc/{}/task", server.pid())).expect("threads").count(),
-        processes: mark.processes().len(),
-        files: files(server.folder()),
-    }
-}
-
-/// Waits until what there is, is this, and stays so for a moment: a count in between two steps is none.
-#[track_caller]
-fn settle(server: &Server, mark: &Mark, wanted: &Count) {
-    let deadline = Instant::now() + LONG;
-    loop {
-        let now = count(server, mark);
-        if now == *wanted {
-            return;
-        }
-        assert!(Instant::now() < deadline, "before {wanted:#?}\nafter {now:#?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+/// Every worker is replaced after each request or two.
+const FORKED: &str = "preload = true\nmax_requests = 2\n";
 
 #[test]
 fn nothing_is_left_behind_by_workers_that_come_and_go() {
-    let recycles: usize =
-        std::env::var("SOAK_RECYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(15);
+    let recycles = wanted("SOAK_RECYCLES", 15);
     let mark = Mark::new();
-    let server = Server::start_with(CONFIG, |command| {
-        mark.put_on(command);
-        let temporary = command.get_current_dir().expect("a folder").join("tmp");
-        std::fs::create_dir(&temporary).expect("a folder");
-        command.env("TMPDIR", temporary);
-    })
-    .warm("/pong");
-    // Once through everything, so that what is made at first use and kept has been made.
+    let server = start(CONFIG, &mark);
+    // Once through everything, so that what is made at first use and kept has been made; what is left are Keepwarm, its guardian and the workers.
     reload(&server);
     kill_one(&server);
-    let before = count(&server, &mark);
-    assert_eq!(before.processes, WORKERS + 2, "Keepwarm, its guardian and the workers");
+    let before = rested(&server, &mark, WORKERS + 2);
     let mut gone = 0;
     while gone < recycles {
         reload(&server);
@@ -92,7 +48,58 @@ fn nothing_is_left_behind_by_workers_that_come_and_go() {
         gone += WORKERS + 1;
         assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
     }
-    settle(&server, &mark, &before);
+    before.wait_for(&server, &mark, LONG);
+}
+
+/// With the template there is one process more.
+#[test]
+fn nothing_is_left_behind_by_forks_that_come_and_go() {
+    let recycles = wanted("SOAK_FORKED", 60);
+    let mark = Mark::new();
+    let server = start(&format!("{CONFIG}{FORKED}"), &mark);
+    let ended = || logged(&server, "the worker has ended");
+    let replace = |wanted: usize| {
+        while ended() < wanted {
+            let mut client = server.client().patient(LONG);
+            (0..WORKERS * 4).for_each(|_| assert_eq!(client.ask(get("/pong")).text(), "pong"));
+        }
+    };
+    replace(WORKERS);
+    let before = rested(&server, &mark, WORKERS + 3);
+    let mut gone = ended();
+    let last = gone + recycles;
+    while gone < last {
+        gone = last.min(gone + 50);
+        replace(gone);
+    }
+    before.wait_for(&server, &mark, LONG);
+}
+
+/// What there is once nothing changes any more, with so many processes.
+#[track_caller]
+fn rested(server: &Server, mark: &Mark, processes: usize) -> Footprint {
+    let (mut last, mut same) = (Footprint::of(server, mark), 0);
+    wait_until("rest", LONG, || {
+        let now = Footprint::of(server, mark);
+        same = if now == last && now.processes == processes { same + 1 } else { 0 };
+        last = now;
+        same == 25
+    });
+    last
+}
+
+fn wanted(variable: &str, default: usize) -> usize {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn start(config: &str, mark: &Mark) -> Server {
+    Server::start_with(config, |command| {
+        mark.put_on(command);
+        let temporary = command.get_current_dir().expect("a folder").join("tmp");
+        std::fs::create_dir(&temporary).expect("a folder");
+        command.env("TMPDIR", temporary);
+    })
+    .warm("/pong")
 }
 
 /// How often this stands in the log.

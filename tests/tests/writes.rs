@@ -5,8 +5,13 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use keepwarm_tests::{ASGI, Server, WSGI, get, python, tools};
+use keepwarm_tests::content::post;
+use keepwarm_tests::marked;
+use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::{ASGI, Client, Server, WSGI, get, python, tools};
 use rustix::process::Signal;
+
+const LONG: Duration = Duration::from_secs(30);
 
 const FIXED: &str = r#"
 [listen.main]
@@ -255,4 +260,28 @@ fn a_large_answer_arrives_whole() {
             );
         }
     }
+}
+
+/// Watched on, it would wake its thread each time the worker reads.
+#[test]
+fn a_wire_that_was_full_once_is_watched_for_room_no_longer() {
+    let server = Server::start(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
+         [app.app]\nentry = \"hard_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
+         threads = 4\nenv = { DIR = \"@DIR@\" }\n",
+    );
+    let sockets = || marked::descriptors(server.pid()).get("socket").copied();
+    let mut clients: Vec<Client> = (0..4).map(|_| server.client().patient(LONG)).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.ask(get("/who")).status, 200, "{client}"));
+    let before = sockets();
+    // More than a socket holds, to a worker that stands still.
+    let worker = server.workers()[0];
+    process::signal(worker, Signal::STOP);
+    for client in &mut clients {
+        client.send(post("/who", "text/plain", &[b'x'; 300_000]));
+    }
+    wait_until("the wire is full", LONG, || sockets() > before);
+    process::signal(worker, Signal::CONT);
+    clients.iter_mut().for_each(|client| assert_eq!(client.response("POST").status, 200, "{client}"));
+    wait_until("no more sockets than before", LONG, || sockets() == before);
 }

@@ -4,8 +4,6 @@ import unittest
 
 from tests.driver import Worker, pairs, unblock
 
-REFUSED = 6
-
 
 class Ahead(unittest.TestCase):
     def setUp(self):
@@ -53,12 +51,12 @@ class Ahead(unittest.TestCase):
         for stream, _ in sent:
             self.assertEqual(self.worker.answer(stream).body, b"hello")
 
-    def test_a_process_that_ends_gives_back_what_waits(self):
+    def test_a_process_that_ends_answers_what_waits(self):
         first, second, third = self.together("/leave", "/", "/")
-        self.worker.answer(first)
+        self.assertEqual(self.worker.answer(first).reset[0], 3)
         for stream in (second, third):
-            self.assertEqual(self.worker.answer(stream).reset[0], REFUSED)
-        self.assertEqual(self.worker.process.wait(10), 7)
+            self.assertEqual(self.worker.answer(stream).body, b"hello")
+        self.assertEqual(self.worker.drain(), 7)
 
 
 if __name__ == "__main__":

@@ -229,6 +229,11 @@ module Driver
       wait
     end
 
+    # Ends the wire, as Keepwarm does that dies.
+    def hang_up
+      @mine.close
+    end
+
     # The exit status.
     def wait
       Driver.eventually { @status ||= Process.wait2(@pid, Process::WNOHANG)&.last }

@@ -25,7 +25,7 @@ class MixedTest < Minitest::Test
       Worker.with("app.rb") do |worker|
         worker.get("/") if turn.odd?
         assert_equal 3, worker.get(%w[/exit /abort][turn % 2]).reset[0]
-        refute_equal 0, worker.wait
+        refute_equal 0, worker.drain
       end
     end
   end

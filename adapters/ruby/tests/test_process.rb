@@ -126,26 +126,35 @@ class ProcessTest < Minitest::Test
     end
   end
 
-  def test_exit_ends_the_worker_after_a_500
+  # It asks for a replacement, and goes on until it is there.
+  def leaves(path, status, words)
     with do |worker|
-      assert_equal 3, worker.get("/exit").reset[0]
-      assert_equal 7, worker.wait
-      assert_includes worker.log, "(SystemExit)"
+      answer = worker.get(path)
+      assert_equal 3, answer.reset[0]
+      assert_equal :DRAIN, (worker.held.shift || worker.read).name
+      assert_equal "hello", worker.get("/").body
+      assert_equal status, worker.drain
+      assert_includes worker.log, words
+      answer
     end
+  end
+
+  def test_exit_ends_the_worker_after_a_500
+    leaves("/exit", 7, "(SystemExit)")
   end
 
   def test_abort_too
-    with do |worker|
-      assert_equal 3, worker.get("/abort").reset[0]
-      assert_equal 1, worker.wait
-      assert_includes worker.log, "no more of this"
-    end
+    leaves("/abort", 1, "no more of this")
   end
 
   def test_what_was_made_before_exit_is_delivered
+    assert_equal "what was made before", leaves("/exit-late", 7, "(SystemExit)").body
+  end
+
+  def test_exit_counts_even_when_keepwarm_has_gone
     with do |worker|
-      answer = worker.get("/exit-late")
-      assert_equal ["what was made before", 3], [answer.body, answer.reset[0]]
+      assert_equal 3, worker.get("/exit").reset[0]
+      worker.hang_up
       assert_equal 7, worker.wait
     end
   end
@@ -158,10 +167,11 @@ class ProcessTest < Minitest::Test
     end
   end
 
+  # The main thread that is killed is an `exit` (Thread#kill).
   def test_a_thread_that_ends_itself_leaves_no_request_open
     with do |worker|
       assert_equal 3, worker.get("/kill-thread").reset[0]
-      worker.wait
+      assert_equal 0, worker.drain
     end
   end
 
@@ -292,12 +302,12 @@ class AheadTest < Minitest::Test
     end
   end
 
-  def test_a_process_that_ends_gives_back_what_waits
+  def test_a_process_that_ends_answers_what_waits
     Worker.with("app.rb") do |worker|
       first, *others = together(worker, "/exit", "/", "/")
-      worker.answer(first)
-      others.each { |stream| assert_equal 6, worker.answer(stream).reset[0] }
-      assert_equal 7, worker.wait
+      assert_equal 3, worker.answer(first).reset[0]
+      others.each { |stream| assert_equal "hello", worker.answer(stream).body }
+      assert_equal 7, worker.drain
     end
   end
 end

@@ -1,46 +1,78 @@
 //! What no section can know of the others: routes and their apps, addresses, what is never reached.
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::checker::Checker;
-use crate::model::{Action, Admin, App, AppKind, Bind, Config, Listen, PathPattern, Program, Route};
-use crate::nearest::{nearest, or_list};
-use crate::raw::{Span, Table};
+use crate::model::{Action, Admin, App, AppKind, Config, Listen, PathPattern, Program, Route, Upstream};
+use crate::raw::{Span, Table, Value};
 use crate::report::Problem;
-use crate::sections::{AdminDraft, ListenDraft, Root, RouteDraft};
+use crate::sections::{ListenDraft, Root, RouteDraft, UpstreamDraft};
+
+mod addresses;
+mod names;
 
 /// The configuration, good only if `cx` has no problem afterwards. `file` is what to name when something is missing.
 pub(crate) fn finish(root: Root, table: &Table, file: Option<&str>, cx: &mut Checker<'_>) -> Config {
-    let Root { server, admin, listens, apps, .. } = root;
-    if table.entry("listen").is_none() {
-        let mut problem = Problem::new("nothing listens: there is no [listen.NAME]")
-            .key("listen")
-            .expected("at least one listener, for example [listen.public] with bind = \"127.0.0.1:8080\"");
-        if let Some(file) = file {
-            problem = problem.at(Span::nowhere(file));
-        }
-        cx.push(problem);
-    }
-    check_addresses(&listens, admin.as_ref(), cx);
-    let apps: Vec<(App, Span)> = apps.into_iter().map(|draft| (draft.app, draft.span)).collect();
-    let listens: Vec<Listen> = listens.into_iter().map(|listen| settle(listen, &apps, cx)).collect();
-    warn_of_unused(&listens, &apps, cx);
+    let Root { server, admin, listens, apps, upstreams, rate_limits, .. } = root;
+    check_something_listens(table, file, cx);
+    addresses::check(&listens, admin.as_ref(), &upstreams, cx);
+    names::check_variables(&upstreams, cx);
+    let known = Known {
+        apps: apps.iter().map(|draft| (draft.app.name.clone(), draft.span)).collect(),
+        upstreams: upstreams.iter().map(|draft| (draft.upstream.name.clone(), draft.span)).collect(),
+        rate_limits: rate_limits.iter().map(|draft| (draft.limit.name.clone(), draft.span)).collect(),
+    };
+    let apps: Vec<App> = apps.into_iter().map(|draft| draft.app).collect();
+    let listens: Vec<Listen> = listens.into_iter().map(|listen| settle(listen, &apps, &known, cx)).collect();
+    let upstreams: Vec<Upstream> =
+        upstreams.into_iter().map(|draft| settle_upstream(draft, &known, cx)).collect();
     let admin = admin.map(|draft| Admin {
         bind: draft.bind.into_iter().map(|(bind, _)| bind).collect(),
         token: draft.token,
     });
-    Config { server, admin, listens, apps: apps.into_iter().map(|(app, _)| app).collect() }
+    let rate_limits = rate_limits.into_iter().map(|draft| draft.limit).collect();
+    let config = Config { server, admin, listens, apps, upstreams, rate_limits };
+    names::warn_of_unused(&config, &known, cx);
+    config
 }
 
-fn settle(draft: ListenDraft, apps: &[(App, Span)], cx: &mut Checker<'_>) -> Listen {
+/// The names of sections, each with its place.
+struct Known {
+    apps: Vec<(String, Span)>,
+    upstreams: Vec<(String, Span)>,
+    rate_limits: Vec<(String, Span)>,
+}
+
+/// A listener, or a door.
+fn check_something_listens(table: &Table, file: Option<&str>, cx: &mut Checker<'_>) {
+    let upstreams = match table.entry("upstream").map(|entry| &entry.value.value) {
+        Some(Value::Table(upstreams)) => upstreams.entries.as_slice(),
+        _ => &[],
+    };
+    let is_door = |value: &Value| matches!(value, Value::Table(upstream) if upstream.entry("bind").is_some());
+    if table.entry("listen").is_some() || upstreams.iter().any(|upstream| is_door(&upstream.value.value)) {
+        return;
+    }
+    let mut problem = Problem::new("nothing listens: there is no [listen.NAME]")
+        .key("listen")
+        .expected("at least one listener, for example [listen.public] with bind = \"127.0.0.1:8080\"");
+    if !upstreams.is_empty() {
+        problem = problem.help("or give an [upstream.NAME] a door: bind = \"127.0.0.1:6102\"");
+    }
+    if let Some(file) = file {
+        problem = problem.at(Span::nowhere(file));
+    }
+    cx.push(problem);
+}
+
+fn settle(draft: ListenDraft, apps: &[App], known: &Known, cx: &mut Checker<'_>) -> Listen {
     warn_of_unreachable(&draft, cx);
     let body = draft.limits.body;
     let mut routes: Vec<Route> =
-        draft.routes.into_iter().filter_map(|route| settle_route(route, body, apps, cx)).collect();
-    if draft.has_no_route {
+        draft.routes.into_iter().filter_map(|route| settle_route(route, body, known, cx)).collect();
+    if draft.has_no_route && draft.forward_proxy.is_none() {
         match apps {
-            [(app, _)] => routes.push(Route {
+            [app] => routes.push(Route {
                 try_files: script_folder(app),
                 ..Route::to(Action::App(app.name.clone()), body)
             }),
@@ -59,7 +91,18 @@ fn settle(draft: ListenDraft, apps: &[(App, Span)], cx: &mut Checker<'_>) -> Lis
         limits: draft.limits,
         access_log: draft.access_log,
         routes,
+        forward_proxy: draft.forward_proxy,
     }
+}
+
+fn settle_upstream(draft: UpstreamDraft, known: &Known, cx: &mut Checker<'_>) -> Upstream {
+    let rate_limit = draft.rate_limit.map(|(name, span)| {
+        let key = format!("upstream.{}.rate_limit", draft.upstream.name);
+        names::check(&name, span, &key, "upstream.NAME.rate_limit", "rate_limit", &known.rate_limits, cx);
+        name
+    });
+    let bind = draft.bind.into_iter().map(|(bind, _)| bind).collect();
+    Upstream { bind, rate_limit, ..draft.upstream }
 }
 
 /// A site of classic PHP is scripts and files in one folder, and nobody has said otherwise.
@@ -73,22 +116,30 @@ fn script_folder(app: &App) -> Option<PathBuf> {
 }
 
 /// `None` when something about it is wrong, which has been said.
-fn settle_route(
-    draft: RouteDraft,
-    body: Option<u64>,
-    apps: &[(App, Span)],
-    cx: &mut Checker<'_>,
-) -> Option<Route> {
-    let action = match (draft.app, draft.files, draft.respond, draft.redirect) {
-        (Some((name, span)), None, None, None) => {
-            check_app(&name, span, &draft.name, apps, cx);
+fn settle_route(draft: RouteDraft, body: Option<u64>, known: &Known, cx: &mut Checker<'_>) -> Option<Route> {
+    let rate_limit = draft.rate_limit.map(|(name, span)| {
+        let key = format!("{}.rate_limit", draft.name);
+        names::check(&name, span, &key, "listen.NAME.route.rate_limit", "rate_limit", &known.rate_limits, cx);
+        name
+    });
+    let action = match (draft.app, draft.upstream, draft.files, draft.respond, draft.redirect) {
+        (Some((name, span)), None, None, None, None) => {
+            let key = format!("{}.app", draft.name);
+            names::check(&name, span, &key, "listen.NAME.route.app", "app", &known.apps, cx);
             Action::App(name)
         }
-        (None, Some(folder), None, None) => Action::Files(folder),
-        (None, None, Some(respond), None) => Action::Respond(respond),
-        (None, None, None, Some(redirect)) => Action::Redirect(redirect),
+        (None, Some((name, span)), None, None, None) => {
+            let key = format!("{}.upstream", draft.name);
+            names::check(&name, span, &key, "listen.NAME.route.upstream", "upstream", &known.upstreams, cx);
+            Action::Upstream(name)
+        }
+        (None, None, Some(folder), None, None) => Action::Files(folder),
+        (None, None, None, Some(respond), None) => Action::Respond(respond),
+        (None, None, None, None, Some(redirect)) => Action::Redirect(redirect),
         _ => return None,
     };
+    // A body for an upstream is passed on as it comes: nothing of it is held here.
+    let body = body.filter(|_| !matches!(action, Action::Upstream(_)));
     Some(Route {
         hosts: draft.hosts,
         path: draft.path,
@@ -105,72 +156,8 @@ fn settle_route(
         abort_on_half_close: draft.abort_on_half_close,
         try_files: draft.try_files,
         send_files: draft.send_files,
+        rate_limit,
     })
-}
-
-fn check_app(name: &str, span: Span, route: &str, apps: &[(App, Span)], cx: &mut Checker<'_>) {
-    if apps.iter().any(|(app, _)| app.name == name) {
-        return;
-    }
-    let names: Vec<&str> = apps.iter().map(|(app, _)| app.name.as_str()).collect();
-    let near = nearest(name, names.iter().copied());
-    let expected = match names.is_empty() {
-        true => "an [app.NAME] section; there is none".to_owned(),
-        false => format!("the name of an [app.NAME]: {}", or_list(&names)),
-    };
-    let mut problem = Problem::new(format!("`{route}.app` is `{name}`, and there is no `[app.{name}]`"))
-        .key("listen.NAME.route.app")
-        .at(cx.texts.place(span))
-        .expected(expected);
-    if !near.is_empty() {
-        problem = problem.help(format!("did you mean {}?", or_list(&near)));
-    }
-    cx.push(problem);
-}
-
-/// No two listeners on one address: with `SO_REUSEPORT` the kernel would let both in, and deal connections out among
-/// them.
-fn check_addresses(listens: &[ListenDraft], admin: Option<&AdminDraft>, cx: &mut Checker<'_>) {
-    let of = |name: String, binds: &'_ [(Bind, Span)]| -> Vec<(String, Bind, Span)> {
-        binds.iter().map(|(bind, span)| (name.clone(), bind.clone(), *span)).collect()
-    };
-    let mut all: Vec<(String, Bind, Span)> =
-        listens.iter().flat_map(|listen| of(format!("listen.{}", listen.name), &listen.bind)).collect();
-    all.extend(admin.into_iter().flat_map(|admin| of("admin".to_owned(), &admin.bind)));
-    for (index, (name, bind, span)) in all.iter().enumerate() {
-        let earlier = all.iter().take(index).find(|(_, other, _)| clash(bind, other));
-        let Some((other_name, other, other_span)) = earlier else { continue };
-        let shared = if bind == other { "is the address of" } else { "overlaps with an address of" };
-        let problem = Problem::new(format!("`{bind}` of `{name}` {shared} `{other_name}`"))
-            .key(if name == "admin" { "admin.bind" } else { "listen.NAME.bind" })
-            .at(cx.texts.place(*span))
-            .related(cx.texts.place(*other_span), format!("`{other}`"))
-            .expected("an address of its own for each listener");
-        cx.push(problem);
-    }
-}
-
-fn clash(a: &Bind, b: &Bind) -> bool {
-    match (a, b) {
-        (Bind::Unix(a), Bind::Unix(b)) => a == b,
-        (Bind::Tcp(a), Bind::Tcp(b)) => clash_tcp(*a, *b),
-        (Bind::Host { host: a, port }, Bind::Host { host: b, port: other }) => {
-            a == b && port == other && *port != 0
-        }
-        (Bind::Host { host, port }, Bind::Tcp(tcp)) | (Bind::Tcp(tcp), Bind::Host { host, port }) => {
-            // A name is resolved later; this one is known, and a wildcard takes in whatever any name resolves to.
-            let known = host == "localhost" && tcp.ip().is_loopback();
-            (known || tcp.ip().is_unspecified()) && *port == tcp.port() && *port != 0
-        }
-        _ => false,
-    }
-}
-
-fn clash_tcp(a: SocketAddr, b: SocketAddr) -> bool {
-    let (ip, other) = (a.ip().to_canonical(), b.ip().to_canonical());
-    let same_family = matches!((ip, other), (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)));
-    let meet = ip == other || ip.is_unspecified() || other.is_unspecified();
-    same_family && meet && a.port() == b.port() && a.port() != 0
 }
 
 /// A route behind one that takes all it could take.
@@ -201,56 +188,4 @@ fn takes_all_of(first: &RouteDraft, later: &RouteDraft) -> bool {
         (first, later) => first == later,
     };
     hosts && methods && paths
-}
-
-fn warn_of_unused(listens: &[Listen], apps: &[(App, Span)], cx: &mut Checker<'_>) {
-    let used: Vec<&str> = listens
-        .iter()
-        .flat_map(|listen| &listen.routes)
-        .filter_map(|route| match &route.action {
-            Action::App(name) => Some(name.as_str()),
-            _ => None,
-        })
-        .collect();
-    for (app, span) in apps.iter().filter(|(app, _)| !used.contains(&app.name.as_str())) {
-        let problem =
-            Problem::new(format!("no route leads to `app.{}`: it is started, and gets no request", app.name))
-                .key("listen.NAME.route.app")
-                .at(cx.texts.place(*span))
-                .help(format!("add a [[listen.NAME.route]] with app = \"{}\", or remove the app", app.name));
-        cx.warn(problem);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_that_meet() {
-        let tcp = |text: &str| Bind::Tcp(text.parse().unwrap());
-        let host = |host: &str, port| Bind::Host { host: host.to_owned(), port };
-        for (a, b) in [
-            (tcp("0.0.0.0:80"), tcp("127.0.0.1:80")),
-            (tcp("127.0.0.1:80"), tcp("127.0.0.1:80")),
-            (tcp("[::]:80"), tcp("[::1]:80")),
-            (tcp("[::ffff:127.0.0.1]:80"), tcp("127.0.0.1:80")),
-            (host("localhost", 80), tcp("[::1]:80")),
-            (host("example", 80), tcp("0.0.0.0:80")),
-            (host("example", 80), host("example", 80)),
-        ] {
-            assert!(clash(&a, &b) && clash(&b, &a), "{a} {b}");
-        }
-        for (a, b) in [
-            (tcp("0.0.0.0:80"), tcp("127.0.0.1:81")),
-            (tcp("127.0.0.2:80"), tcp("127.0.0.1:80")),
-            (tcp("[::]:80"), tcp("0.0.0.0:80")),
-            (tcp("127.0.0.1:0"), tcp("127.0.0.1:0")),
-            (host("localhost", 0), tcp("127.0.0.1:0")),
-            (host("a", 80), host("b", 80)),
-            (Bind::Unix("/a".into()), Bind::Unix("/b".into())),
-        ] {
-            assert!(!clash(&a, &b) && !clash(&b, &a), "{a} {b}");
-        }
-    }
 }

@@ -59,13 +59,21 @@ pub(crate) fn nearest_elsewhere(word: &str) -> Option<(&'static str, String)> {
     match homes.as_slice() {
         [one] => Some((key, one.clone())),
         [one, two] => Some((key, format!("{one} or {two}"))),
+        [one, two, three] => Some((key, format!("{one}, {two} or {three}"))),
         _ => None,
     }
 }
 
+/// Lists of tables.
+const LISTS: [&str; 2] = [".route", ".endpoints"];
+
 /// `[app.NAME]`, `[[listen.NAME.route]]`
 pub(crate) fn header(section: &str) -> String {
-    if section.ends_with(".route") { format!("[[{section}]]") } else { format!("[{section}]") }
+    if LISTS.iter().any(|list| section.ends_with(list)) {
+        format!("[[{section}]]")
+    } else {
+        format!("[{section}]")
+    }
 }
 
 /// The limits of a listener are those of the server once more.
@@ -78,7 +86,8 @@ pub(crate) fn is_repeated(path: &str) -> bool {
 pub(crate) fn variable(info: &Info) -> Option<String> {
     // What may be a table and may be a value can be set as the value.
     let is_value = info.children.is_empty() || info.type_name != "table";
-    let reached = is_value && info.path.contains('.') && !info.path.contains(".route");
+    let inside = LISTS.iter().any(|list| info.path.contains(&format!("{list}.")));
+    let reached = is_value && info.path.contains('.') && !inside;
     reached.then(|| format!("KEEPWARM_{}", info.path.to_ascii_uppercase().replace('.', "__")))
 }
 
@@ -218,6 +227,11 @@ mod tests {
         {
             assert_eq!(explain(asked).as_deref(), Ok(wanted.as_str()), "{asked}");
         }
+        let wanted_of_pool = explain("upstream.NAME.pool.max").unwrap();
+        for asked in ["upstream.pool.max", "upstream.search.pool.max", "KEEPWARM_UPSTREAM__SEARCH__POOL__MAX"]
+        {
+            assert_eq!(explain(asked).as_deref(), Ok(wanted_of_pool.as_str()), "{asked}");
+        }
         assert!(wanted.contains("workers = 4") && wanted.contains("KEEPWARM_APP__NAME__WORKERS"), "{wanted}");
     }
 
@@ -248,6 +262,6 @@ mod tests {
         );
         assert!(explain("zzzzzz").unwrap_err().contains("the sections are `include`"));
         assert!(explain("").is_err());
-        assert!(explain("upstream").unwrap().contains("does not serve it yet"));
+        assert!(explain("proxy_protocol").unwrap().contains("does not serve it yet"));
     }
 }

@@ -51,8 +51,15 @@ pub(crate) fn settle(
 ) -> Result<(Config, Vec<Warning>), Report> {
     apply_overrides(&mut table, &cx.env, &mut cx.texts, &mut cx.problems);
     let directory = if cx.base.is_empty() { PathBuf::from(".") } else { PathBuf::from(&cx.base) };
-    let mut root =
-        Root { server: Server::default(), admin: None, listens: Vec::new(), apps: Vec::new(), directory };
+    let mut root = Root {
+        server: Server::default(),
+        admin: None,
+        listens: Vec::new(),
+        apps: Vec::new(),
+        upstreams: Vec::new(),
+        rate_limits: Vec::new(),
+        directory,
+    };
     ROOT.read(&mut root, &table, &mut cx);
     let config = check::finish(root, &table, file, &mut cx);
     if cx.problems.is_empty() {

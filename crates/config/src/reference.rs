@@ -13,18 +13,12 @@ pub fn reference_markdown() -> String {
         out.push_str("\n## Before any section\n");
         key(&mut out, include);
     }
-    // As people write a file: the process, then who listens, then the apps.
-    for name in ["server", "listen", "app"] {
+    // As people write a file: the process, then who listens, then the apps and what they call.
+    for name in ["server", "admin", "listen", "app", "upstream", "rate_limit"] {
         if let Some(info) = top.iter().find(|info| info.name == name) {
             section(&mut out, info);
         }
     }
-    let later: Vec<String> =
-        top.iter().filter(|info| !info.served).map(|info| format!("`[{}]`", info.path)).collect();
-    out.push_str(&format!(
-        "\n## Not served yet\n\nThe names {} are kept for sections of later versions; a file that has one is refused.\n",
-        later.join(", ")
-    ));
     out
 }
 
@@ -46,7 +40,8 @@ KEY` says in a terminal what this page says.
 
 * **Times** are strings with a unit: `"250ms"`, `"30s"`, `"5m"`, `"1h"`.
 * **Sizes** are strings with a unit, `"512B"`, `"8KiB"`, `"10MiB"`, `"1GiB"`, or a plain number of bytes.
-* **Rates** are sizes per second: `"500B"` or `"500B/s"`.
+* **Rates** are sizes per second: `"500B"` or `"500B/s"`; rates of requests name their time: `"100/s"`, `"6000/m"`, `"10/h"`.
+* **Shares** are whole per cent: `"20%"`.
 * **Lists** of strings may be a single string.
 * **Relative paths** count from the directory of the main configuration file.
 * **Placeholders** in strings: `${VARIABLE}`, `${VARIABLE:-default}` (also for an empty variable) and `${file:/path}`, whose
@@ -54,7 +49,7 @@ KEY` says in a terminal what this page says.
 * **Variables** go over the file: `KEEPWARM_SERVER__THREADS=2`, `KEEPWARM_APP__SHOP__WORKERS=4`; in upper case, with `__`
   between the steps and `_` for a `-` in a NAME. A list or a table is written as TOML; routes are set as one list. Names inside `env` keep their case.
 * **Everything is checked before anything starts or reloads**: unknown keys, types, units, bounds, files that must be there,
-  addresses that two listeners share, routes to apps that do not exist. All faults are reported at once.
+  addresses that two listeners share, routes to apps and upstreams that do not exist. All faults are reported at once.
 * **Reload** says what `keepwarm reload` (SIGHUP) does with a changed value: *live* counts from the next connection or request
   on, *recycle* replaces the app's workers, *restart* is taken up only by a new start.
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::{RequestBody, normalize_path};
-use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error};
+use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error, answer_refusal, sentence};
 
 use crate::access::measure;
 use crate::forwarding::{LOCAL, judge, set_fields};
@@ -44,7 +44,7 @@ impl Handler for Edge {
     }
 
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
+        answer_refusal(exchange, refusal);
     }
 
     fn finished(&self, request: &Request, outcome: &Outcome) {
@@ -222,12 +222,6 @@ fn refused(route: &Route, request: &Request) -> Option<(u16, &'static str, &'sta
         }
         _ => None,
     }
-}
-
-/// The text of a fault as a sentence.
-fn sentence(fault: &str) -> String {
-    let mut chars = fault.trim_end_matches('.').chars();
-    chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
 /// The future of an answer that is complete already.

@@ -1,2 +1,45 @@
 //! The back door: an application calls a door on this machine, and its call goes on over a connection that is kept, shared by all workers and threads, to the
 //! service behind it.
+
+mod discovery;
+mod door;
+mod endpoints;
+mod forward;
+mod gate;
+mod guard;
+mod health;
+mod origin;
+mod proxy;
+mod rate_limit;
+mod settings;
+mod told;
+mod upstream;
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+
+pub use discovery::{Discovery, DiscoveryStatus, LookupFailure, Names};
+pub use door::{Door, UpstreamRoute};
+pub use endpoints::{EndpointEntry, EndpointSet, EndpointState, Found};
+pub use health::{CheckFailure, HealthSettings, Probe, attend};
+pub use origin::Origin;
+pub use proxy::{AllowHost, Allowed, Proxy, ProxyRules, Resolver, ResolverDriver};
+pub use rate_limit::{
+    Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
+    StoreFailure, StoreSettings,
+};
+pub use settings::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
+pub use upstream::Upstream;
+
+/// Randomness for decisions: not for secrets.
+pub(crate) fn random() -> u64 {
+    thread_local! {
+        static TURN: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
+    }
+    // Weyl's sequence, through SplitMix64's finaliser.
+    let turn = TURN.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
+    TURN.set(turn);
+    let mixed = (turn ^ (turn >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}

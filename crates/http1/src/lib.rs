@@ -15,6 +15,7 @@ mod encode;
 mod fault;
 mod field_lines;
 mod fields;
+mod from_http2;
 mod head;
 mod hop_by_hop;
 mod limits;
@@ -33,6 +34,7 @@ pub use encode::{
 };
 pub use fault::{Fault, FaultKind, Peer};
 pub use fields::Fields;
+pub use from_http2::Http2Head;
 pub use head::{
     ConnectionWish, Mended, Refusal, RequestBody, RequestHead, ResponseBody, ResponseHead, TargetForm,
     Version,

@@ -70,7 +70,7 @@ pub(crate) fn parse_version(bytes: &[u8]) -> Result<Version, FaultKind> {
 }
 
 /// Tells the form of a target and its parts (RFC 9112 §3.2).
-fn parse_target(method: &Method, target: &[u8]) -> Result<(TargetForm, TargetParts), FaultKind> {
+pub(crate) fn parse_target(method: &Method, target: &[u8]) -> Result<(TargetForm, TargetParts), FaultKind> {
     if !target.iter().fold(true, |good, &b| good & is_target_byte(b)) {
         return Err(FaultKind::BadTarget);
     }

@@ -1,5 +1,7 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
+mod upstream;
+
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use keepwarm_edge::{
     AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
     Route, SendFiles, Site, Target, TryFiles,
 };
+use keepwarm_egress::{RateLimited, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
@@ -18,28 +21,54 @@ use keepwarm_workers::supervisor::{
     AppSpec, Contact, Credentials, Limit, ProcessSettings, Recycling, Scaling,
 };
 
+use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
+
+pub(crate) use upstream::{by_authority, protocol, proxy_rules, scheme, upstream};
+
+/// Variables that tell workers where doors are, and what they say.
+pub(crate) type DoorVariables = Vec<(String, String)>;
 
 /// How the workers of all apps are run.
 ///
 /// # Errors
 /// An adapter could not be put in its place.
-pub(crate) fn specs(config: &Config) -> io::Result<Vec<AppSpec>> {
+pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<AppSpec>> {
+    refuse_unserved(config)?;
     // What runs already is not started.
-    config.apps.iter().filter(|app| app.address.is_none()).map(spec).collect()
+    config.apps.iter().filter(|app| app.address.is_none()).map(|app| spec(app, doors)).collect()
+}
+
+/// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
+fn refuse_unserved(config: &Config) -> io::Result<()> {
+    let limited = |listen: &&Listen| {
+        let is_limited = |route: &keepwarm_config::Route| {
+            let answers = matches!(route.action, Action::App(_) | Action::Upstream(_));
+            route.rate_limit.is_some() && !answers
+        };
+        listen.routes.iter().any(is_limited)
+    };
+    let Some(listen) = config.listens.iter().find(limited) else { return Ok(()) };
+    let what = format!(
+        "listen.{}: a `rate_limit` on a route that leads neither to an app nor to an upstream",
+        listen.name
+    );
+    Err(io::Error::other(format!("{what} is not served by this version yet")))
 }
 
 /// How the workers of one app are run.
 ///
 /// # Errors
 /// Its adapter could not be put in its place.
-pub(crate) fn spec(app: &App) -> io::Result<AppSpec> {
+pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     let mut env: Vec<(OsString, OsString)> = Vec::new();
     if let Some(user) = &app.run_as {
         let name = OsString::from(&user.name);
         env.push(("HOME".into(), user.home.clone().into()));
         env.extend([("USER".into(), name.clone()), ("LOGNAME".into(), name)]);
     }
+    // The app's own settings win.
+    env.extend(doors.iter().map(|(name, url)| (name.into(), url.into())));
     env.extend(app.env.iter().map(|(name, value)| (name.into(), value.into())));
     let start = language::start(app)?;
     env.extend(start.env);
@@ -253,13 +282,20 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
     }
 }
 
+/// The running parts that routes lead to.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts<'p> {
+    pub(crate) links: &'p Links,
+    pub(crate) upstreams: &'p Upstreams,
+}
+
 /// What a listener does with requests.
 ///
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
-pub(crate) fn site(config: &Config, listen: &Listen, links: &Links) -> Result<Site, String> {
+pub(crate) fn site(config: &Config, listen: &Listen, parts: Parts<'_>) -> Result<Site, String> {
     let routes =
-        listen.routes.iter().map(|route| self::route(config, route, links)).collect::<Result<_, _>>()?;
+        listen.routes.iter().map(|route| self::route(config, route, parts)).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
     Ok(match access_log(listen)? {
         Some(log) => site.with_access_log(log),
@@ -267,7 +303,7 @@ pub(crate) fn site(config: &Config, listen: &Listen, links: &Links) -> Result<Si
     })
 }
 
-fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Result<Route, String> {
+fn route(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Route, String> {
     let rules = &route.headers;
     let edits = match rules.remove.is_empty() && rules.set.is_empty() {
         true => None,
@@ -296,18 +332,27 @@ fn route(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Resu
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
         },
-        ..Route::to(target(config, route, links)?)
+        ..Route::to(target(config, route, parts)?)
     })
 }
 
-fn target(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Result<Target, String> {
+fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Target, String> {
     Ok(match &route.action {
         Action::App(name) => {
             let app = config.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
-            let app = links.set_app(name, policy(app));
+            let app = parts.links.set_app(name, policy(app));
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_files(Arc::new(AppHandler(app)), route),
+                handler: with_limit(with_files(Arc::new(AppHandler(app)), route), route, parts)?,
+                forwarded: ForwardedFields::Always,
+            }
+        }
+        Action::Upstream(name) => {
+            let upstream =
+                parts.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
+            Target::App {
+                name: Arc::clone(upstream.name()),
+                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, parts)?,
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -323,6 +368,18 @@ fn target(config: &Config, route: &keepwarm_config::Route, links: &Links) -> Res
             Target::Redirect(Redirect::new(redirect.status, to).map_err(|bad| bad.to_string())?)
         }
     })
+}
+
+/// The handler behind the rate limit that the route names.
+fn with_limit(
+    handler: Arc<dyn Handler>,
+    route: &keepwarm_config::Route,
+    parts: Parts<'_>,
+) -> Result<Arc<dyn Handler>, String> {
+    let Some(name) = &route.rate_limit else { return Ok(handler) };
+    let limiter =
+        parts.upstreams.limits().get(name).ok_or_else(|| format!("there is no rate limit {name:?}"))?;
+    Ok(Arc::new(RateLimited::new(handler, Arc::clone(limiter))))
 }
 
 /// The app's handler with the files that stand before it and behind it.

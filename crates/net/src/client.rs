@@ -4,109 +4,24 @@
 //! [`Client::poll_flush`], in one write; the answer comes event by event from [`Client::poll_answer`]. Both are polled at any time, in any order: a server may
 //! answer before it has read the request.
 
+mod codec;
+
 use std::io;
 use std::task::{Context, Poll, Waker, ready};
 
-use keepwarm_http1::{Decoded, Event, Fields, ResponseHead};
+use keepwarm_http1::{Event, Fields, ResponseHead};
 use tokio::time::Instant;
 
 use crate::out::Out;
-use crate::{Io, ReadBuffer, now};
+use crate::transport::Transport;
+use crate::{ReadBuffer, now};
+pub use codec::{ClientError, Codec, ServerFault};
 
 /// Read at a time; while a large body comes, more.
 const READ: usize = 16 * 1024;
 const READ_LARGE: usize = 64 * 1024;
 /// Buffers above this many bytes are not kept with an idle connection.
 const KEEP: usize = 16 * 1024;
-
-/// The client's side of a protocol that carries one request at a time on a connection: bytes in, events out. How a request begins is
-/// the protocol's own (see [`Client::begin`]).
-pub trait Codec: Send + 'static {
-    /// For a new connection.
-    fn new() -> Self;
-
-    /// Appends a part of the request's body, framed. `bytes` is not empty.
-    fn encode_body(&mut self, bytes: &[u8], out: &mut Vec<u8>);
-
-    /// Appends what ends the request's body.
-    fn encode_end(&mut self, trailers: &Fields, out: &mut Vec<u8>);
-
-    /// The next event of the answer, as [`keepwarm_http1::ResponseDecoder::decode`] gives it: `Informational*`, `Head`, `Data*`, `Trailers?`, `End`. The head is filled in
-    /// with `Informational` and `Head`.
-    ///
-    /// # Errors
-    /// The server's. The connection is of no further use.
-    fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, ServerFault>;
-
-    /// The server has closed: `Some(End)` if that ends the answer, `None` if it was not to come yet.
-    ///
-    /// # Errors
-    /// The answer is cut short by it.
-    fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault>;
-
-    /// The trailers, after [`Event::Trailers`].
-    fn trailers(&self) -> &Fields;
-
-    /// Whether another request may follow on this connection, once the answer has ended.
-    fn keeps_connection(&self) -> bool;
-
-    /// Whether the connection has become a tunnel.
-    fn is_tunnel(&self) -> bool {
-        false
-    }
-
-    /// Seconds after which the server says it closes an idle connection.
-    fn keep_alive_timeout(&self) -> Option<u64> {
-        None
-    }
-
-    /// Takes what the server said beside its answer, for the log (FastCGI's STDERR).
-    fn take_words(&mut self) -> Vec<u8> {
-        Vec::new()
-    }
-}
-
-/// What a server did wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerFault {
-    /// A stable name, for counters and logs.
-    pub name: &'static str,
-    /// What, as a sentence that goes on from "the server".
-    pub sentence: String,
-}
-
-/// Why an answer will not be complete.
-#[derive(Debug)]
-pub enum ClientError {
-    /// The connection ended before a byte of the answer. Whether a byte of the request was sent: [`Client::has_sent`].
-    Unanswered(Option<io::Error>),
-    /// The server broke the rules, or broke off.
-    Fault(ServerFault),
-}
-
-impl std::fmt::Display for ClientError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unanswered(None) => {
-                f.write_str("the server closed the connection before the first byte of its answer")
-            }
-            Self::Unanswered(Some(error)) => {
-                write!(f, "the connection was lost before the first byte of the answer: {error}")
-            }
-            Self::Fault(fault) => write!(f, "the server {}", fault.sentence),
-        }
-    }
-}
-
-impl ClientError {
-    /// A stable name, for counters and logs.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Unanswered(_) => "closed_unanswered",
-            Self::Fault(fault) => fault.name,
-        }
-    }
-}
 
 /// A part of an answer.
 #[derive(Debug)]
@@ -126,7 +41,7 @@ pub enum Answer<'a> {
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Client<C> {
-    io: Io,
+    transport: Transport,
     codec: C,
     read: ReadBuffer,
     out: Out,
@@ -140,7 +55,7 @@ pub struct Client<C> {
 /// What is known of the request that is under way.
 #[derive(Debug, Default, Clone, Copy)]
 struct Exchange {
-    /// Bytes of it that the socket took.
+    /// Bytes of it that the socket took, encrypted or not. What TLS says for itself does not count.
     sent: u64,
     /// The socket takes no more.
     write_failed: bool,
@@ -148,6 +63,8 @@ struct Exchange {
     request_ended: bool,
     /// A byte of the answer came.
     heard: bool,
+    /// The connection ended before.
+    unanswered: bool,
     answer_ended: bool,
     /// The server has shut its side.
     eof: bool,
@@ -161,10 +78,10 @@ struct Exchange {
 }
 
 impl<C: Codec> Client<C> {
-    /// Of a connected socket (see [`crate::Endpoint::connect`]).
-    pub fn new(io: Io) -> Self {
+    /// Of a connected socket, or an encrypted connection (see [`crate::Dial`]).
+    pub fn new(transport: impl Into<Transport>) -> Self {
         Self {
-            io,
+            transport: transport.into(),
             codec: C::new(),
             read: ReadBuffer::default(),
             out: Out::default(),
@@ -198,34 +115,36 @@ impl<C: Codec> Client<C> {
 
     /// Bytes given and not yet taken by the socket.
     pub fn unsent(&self) -> usize {
-        self.out.len()
+        self.out.len() + self.transport.unsent()
     }
 
     /// Writes what was given. Ready when the socket has it all, or takes no more: what became of the request then shows in its answer.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while !self.out.is_empty() {
+        while !self.out.is_empty() || self.transport.unsent() > 0 {
             let (slices, count) = self.out.slices();
-            match self.io.write(slices.get(..count).unwrap_or_default()) {
-                Ok(sent @ 1..) => {
-                    self.exchange.sent += sent as u64;
-                    self.out.advance(sent);
+            match self.transport.write(slices.get(..count).unwrap_or_default()) {
+                Ok(written) => {
+                    self.exchange.sent += written.left as u64;
+                    self.out.advance(written.taken);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if ready!(self.io.poll_writable(cx)).is_err() {
+                    if ready!(self.transport.poll_writable(cx)).is_err() {
                         self.stop_writing();
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // It may have answered before it closed: the read tells.
-                Ok(_) | Err(_) => self.stop_writing(),
+                Err(_) => self.stop_writing(),
             }
         }
+        self.transport.forget_writable();
         Poll::Ready(())
     }
 
     fn stop_writing(&mut self) {
         self.exchange.write_failed = true;
         self.out.clear();
+        self.transport.forget_unsent();
     }
 
     /// The next part of the answer. After [`Answer::End`] and after an error there is none.
@@ -285,22 +204,29 @@ impl<C: Codec> Client<C> {
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let room = if self.exchange.large { READ_LARGE } else { READ };
-        let got = ready!(self.io.poll_read(cx, self.read.storage(room)));
+        let got = ready!(self.transport.poll_read(cx, self.read.storage(room)));
         self.exchange.large = got.as_ref().is_ok_and(|got| *got >= READ);
         Poll::Ready(got)
     }
 
     /// The stream of answers is over, by a close or (`lost`) by an error.
     fn handle_eof(&mut self, lost: Option<io::Error>) -> Result<Event, ClientError> {
+        let unannounced = lost.as_ref().is_some_and(|lost| lost.kind() == io::ErrorKind::UnexpectedEof);
         if !self.exchange.heard {
-            return Err(ClientError::Unanswered(lost));
+            self.exchange.unanswered = true;
+            return Err(ClientError::Unanswered(lost.filter(|_| !unannounced)));
         }
         let cut = || {
-            let sentence = "broke off in the middle of its answer".to_owned();
-            ClientError::Fault(ServerFault { name: "truncated", sentence })
+            let sentence = match unannounced {
+                true => {
+                    "broke off in the middle of its answer: the connection was closed without TLS's close_notify"
+                }
+                false => "broke off in the middle of its answer",
+            };
+            ClientError::Fault(ServerFault { name: "truncated", sentence: sentence.to_owned() })
         };
         if lost.is_some() {
-            // A reset never ends an answer, not even one that a close would end.
+            // A reset never ends an answer, not even one that a close would end. Nor does a FIN under TLS, which anybody on the way can send (RFC 9112 §9.8).
             return Err(cut());
         }
         match self.codec.handle_eof().map_err(ClientError::Fault)? {
@@ -332,9 +258,9 @@ impl<C: Codec> Client<C> {
         }
     }
 
-    /// Sends FIN into a tunnel.
-    pub fn shutdown_write(&self) {
-        self.io.shutdown_write();
+    /// Ends our side of a tunnel: FIN, and under TLS close_notify before it.
+    pub fn shutdown_write(&mut self) {
+        self.transport.shutdown_write();
     }
 
     /// The head that came last.
@@ -375,7 +301,7 @@ impl<C: Codec> Client<C> {
     /// Whether another request may follow: both messages are complete, both sides want it, and no byte waits that nobody asked for.
     pub fn is_reusable(&self) -> bool {
         let Exchange { request_ended, answer_ended, eof, write_failed, given_out, .. } = self.exchange;
-        let whole = request_ended && answer_ended && self.out.is_empty();
+        let whole = request_ended && answer_ended && self.out.is_empty() && self.transport.is_open();
         let clean = given_out == 0 && self.read.is_empty();
         whole && clean && !eof && !write_failed && !self.codec.is_tunnel() && self.codec.keeps_connection()
     }
@@ -385,30 +311,40 @@ impl<C: Codec> Client<C> {
         self.read.reset(KEEP);
         self.out.clear();
         self.out.shrink(KEEP);
+        self.transport.rest();
+    }
+
+    /// Whether the connection ended before a byte of the answer to the last request.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.exchange.unanswered
+    }
+
+    /// What carries it.
+    pub fn transport(&self) -> &Transport {
+        &self.transport
     }
 
     /// Waits until the server says something nobody asked for, most likely that it closes.
     pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
-        self.io.poll_noise(cx)
+        self.transport.poll_noise(cx)
     }
 
     /// What an idle connection has to say, without waiting.
-    pub(crate) fn look(&self) -> Idleness {
-        self.io.look()
+    pub(crate) fn look(&mut self) -> Idleness {
+        self.transport.look()
     }
 
     /// The same as far as the reactor of this thread has heard, without a system call.
     pub(crate) fn heard_of(&mut self) -> Idleness {
-        match self.io.poll_noise(&mut Context::from_waker(Waker::noop())) {
+        match self.transport.poll_noise(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => Idleness::Quiet,
             Poll::Ready(noise) => noise,
         }
     }
 
     /// Takes it off its thread's reactor, so that another thread can use it.
-    pub(crate) fn leave_thread(self) -> io::Result<Self> {
-        let Self { io, .. } = self;
-        Ok(Self { io: io.leave_thread()?, ..self })
+    pub(crate) fn leave_thread(&mut self) {
+        self.transport.leave_thread();
     }
 }
 

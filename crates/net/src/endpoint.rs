@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::Io;
 
@@ -39,7 +40,7 @@ impl Endpoint {
         }
     }
 
-    fn begin(&self) -> io::Result<Begun> {
+    pub(crate) fn begin(&self) -> io::Result<Begun> {
         let (domain, address) = match self {
             Self::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
             Self::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
@@ -66,7 +67,8 @@ impl fmt::Display for Endpoint {
     }
 }
 
-enum Begun {
+/// What beginning to connect came to.
+pub(crate) enum Begun {
     Connected(OwnedFd),
     UnderWay(OwnedFd),
     /// The queue of a Unix socket.
@@ -79,9 +81,14 @@ fn is(error: &io::Error, errno: rustix::io::Errno) -> bool {
 
 /// Waits until the handshake is over, one way or the other.
 async fn wait(fd: OwnedFd) -> io::Result<OwnedFd> {
-    let watch = crate::watch(fd, Interest::WRITABLE).map_err(|(_, error)| error)?;
+    let watch = under_way(fd)?;
     watch.writable().await?.retain_ready();
     let fd = watch.into_inner();
     rustix::net::sockopt::socket_error(&fd)??;
     Ok(fd)
+}
+
+/// Becomes writable when the handshake is over.
+pub(crate) fn under_way(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    crate::watch(fd, Interest::WRITABLE).map_err(|(_, error)| error)
 }

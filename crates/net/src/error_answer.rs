@@ -10,7 +10,7 @@ use http::StatusCode;
 use keepwarm_telemetry::{RequestId, counters, escape};
 
 use self::format::Format;
-use crate::Exchange;
+use crate::{Exchange, Refusal};
 
 /// Answers a request with an error, whole: `status`, its reason phrase, the sentence `detail` and the request's id, as JSON (the members of RFC 9457),
 /// HTML or text by the client's `Accept`. `reason` is the stable name of why, for the log, the counter and the access record; `fields` go into the head.
@@ -46,6 +46,17 @@ pub fn answer_error(
     }
     exchange.data(&body);
     exchange.end();
+}
+
+/// Answers what is no request, or came too slowly (see [`crate::Handler::refuse`]).
+pub fn answer_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
+    answer_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);
+}
+
+/// The text of a fault as a sentence.
+pub fn sentence(fault: &str) -> String {
+    let mut chars = fault.trim_end_matches('.').chars();
+    chars.next().map_or_else(String::new, |first| format!("{}{}.", first.to_uppercase(), chars.as_str()))
 }
 
 /// One line in the log and one more in the counter: 5xx are for a person to look at, 4xx are the client's.

@@ -134,6 +134,19 @@ impl Exchange<'_> {
         self.stream.head(status, length, close, fields)
     }
 
+    /// The head of an upstream's answer: as [`Self::head`], but a length it gives with 304 is that of the 200 it stands for (RFC 9110 §8.6), and is passed on.
+    ///
+    /// # Errors
+    /// As [`Self::head`].
+    pub fn pass_head<'a>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<AppFields, BadField> {
+        self.stream.state.from_upstream = true;
+        self.stream.head(status, None, false, fields)
+    }
+
     /// Bytes of the body. What is beyond the announced length, or of an answer without a body, is dropped.
     pub fn data(&mut self, bytes: &[u8]) {
         self.stream.data(bytes);
@@ -204,6 +217,14 @@ impl Exchange<'_> {
     /// A field that is no field.
     pub fn begin_tunnel(&mut self, protocol: &[u8], fields: &keepwarm_http1::Fields) -> Result<(), BadField> {
         self.stream.begin_tunnel(protocol, fields)
+    }
+
+    /// Answers `CONNECT` with 200 and `Via`: from now on bytes are passed, as after [`Self::begin_tunnel`].
+    ///
+    /// # Errors
+    /// `via` is no value.
+    pub fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
+        self.stream.begin_connected_tunnel(via)
     }
 
     /// Appends the client's bytes of a tunnel to `into`: `Ok(0)` is its end.

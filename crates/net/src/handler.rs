@@ -22,6 +22,11 @@ pub trait Handler: Send + Sync {
     /// the empty default.
     fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal);
 
+    /// Whether clients use it as a forward proxy: then `CONNECT` is passed to it, and clients of HTTP/1.0 are never kept (RFC 9112 §9.3).
+    fn is_forward_proxy(&self) -> bool {
+        false
+    }
+
     /// Called once when a request's answer has been written or its connection was lost.
     fn finished(&self, _request: &Request, _outcome: &Outcome) {}
 }
@@ -71,6 +76,8 @@ pub struct Request {
     pub stalls: Stalls,
     /// Set by an app's handler: where the time went.
     pub times: Option<Times>,
+    /// Set when it was carried to an upstream: what became of that.
+    pub call: Option<Box<crate::CallRecord>>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
 }
@@ -153,6 +160,7 @@ impl Request {
             continued: false,
             stalls: Stalls::default(),
             times: None,
+            call: None,
             reason: None,
         }
     }
@@ -176,6 +184,7 @@ impl Request {
         self.continued = false;
         self.stalls = Stalls::default();
         self.times = None;
+        self.call = None;
         self.reason = None;
     }
 
@@ -241,7 +250,7 @@ pub struct Outcome {
 }
 
 /// `http` or `https`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// In clear.
     Http,

@@ -121,6 +121,11 @@ impl Io {
         }
     }
 
+    /// Everything was written: room is not waited for any longer.
+    pub fn forget_writable(&mut self) {
+        self.writable = None;
+    }
+
     /// One `writev`, now.
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         send(self.fd(), slices)
@@ -146,8 +151,12 @@ impl Io {
         look(self.fd())
     }
 
-    /// Waits until an idle connection has something to say.
-    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
+    /// Waits until an idle connection has something to say; `look` tells what.
+    pub(crate) fn poll_noise(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut look: impl FnMut(&OwnedFd) -> Idleness,
+    ) -> Poll<Idleness> {
         let Ok(fd) = self.registered() else { return Poll::Ready(Idleness::Closed) };
         loop {
             let Ok(mut guard) = ready!(fd.poll_read_ready(cx)) else { return Poll::Ready(Idleness::Closed) };
@@ -160,13 +169,13 @@ impl Io {
     }
 
     /// Takes it off the reactor of its thread, so that another thread can use it.
-    pub(crate) fn leave_thread(self) -> io::Result<Self> {
-        let fd = match self.state {
-            State::Fresh(fd) => fd,
-            State::Registered(fd) => fd.into_inner(),
-            State::Moving => return Err(io::ErrorKind::NotConnected.into()),
+    pub(crate) fn leave_thread(&mut self) {
+        self.hangup = None;
+        self.writable = None;
+        self.state = match std::mem::replace(&mut self.state, State::Moving) {
+            State::Registered(fd) => State::Fresh(fd.into_inner()),
+            state => state,
         };
-        Ok(Self { interest: self.interest, ..Self::new(fd) })
     }
 
     /// Sends FIN; what was written before is still delivered.
@@ -212,12 +221,13 @@ impl Io {
     }
 }
 
-fn receive(fd: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
+/// Appends what has arrived to `into`, at most its spare capacity (which must not be 0), now.
+pub(crate) fn receive(fd: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
     let (_, got) = rustix::net::recv(fd, rustix::buffer::spare_capacity(into), RecvFlags::empty())?;
     Ok(got)
 }
 
-fn look(fd: &impl AsFd) -> Idleness {
+pub(crate) fn look(fd: &impl AsFd) -> Idleness {
     let mut byte = [0_u8; 1];
     match rustix::net::recv(fd, byte.as_mut_slice(), RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Idleness::Quiet,

@@ -3,148 +3,106 @@
 //! * **Which.** The newest idle connection of the caller's own thread first (it is warm, and the old ones may end), then one of another thread, then a new one.
 //!   A socket stays on the reactor of its thread, and using it from another would cost two wake-ups a message: one that is taken by another thread moves
 //!   there.
+//! * **While one is being made** another may come back: whichever is first is used, and the other is for the next. So there are never more connections than
+//!   requests have been in flight at once, and nobody waits for a handshake that is not needed any more.
 //! * **Watching.** A task on each thread that has idle connections is woken when one of them says something, which is nearly always that it closes: so a close is
-//!   learnt at once, and from closes the origin's idle time-out ([`KeepAlive`]). A connection that is in use wakes nobody but its user.
+//!   learnt at once, and from closes the endpoint's idle time-out ([`KeepAlive`]). A connection that is in use wakes nobody but its user.
 //! * **The race between watcher and taker.** Idle connections are on a shelf under the pool's lock. Whoever takes one off, watcher or taker, does so under that
 //!   lock, and owns it from then on. The taker looks once more whether it is quiet ([`super::client::Idleness`]), for the close may have come since.
 //! * A [`Lease`] that is dropped closes its connection; [`Lease::finish`] puts it back if it can be used again.
 
+mod dial;
+mod lease;
+mod settings;
 mod shelf;
 #[cfg(test)]
-mod tests;
+mod stress;
+#[cfg(test)]
+pub(crate) mod tests;
+mod totals;
 mod watcher;
 
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::io;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use keepwarm_policy::KeepAlive;
 use tokio::time::Instant;
 
 use crate::client::{Client, Codec, Idleness};
+use crate::connect::{AcquireError, DialTimes};
+use crate::tls::ClientTls;
+use crate::transport::Transport;
 use crate::{Endpoint, thread_index};
+use dial::Seat;
+pub use lease::Lease;
+pub use settings::{Need, PoolSettings};
 use shelf::{Idle, Shelf};
-
-/// How many connections are kept, and how long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PoolSettings {
-    /// Connections to one endpoint at once, idle and in use; more wait. The server's own limit is the reason to lower it.
-    pub max: usize,
-    /// Idle connections to one endpoint; one more is closed.
-    pub idle: usize,
-    /// A connection is not used again beyond this age, so that load moves on to new addresses and memory that grew with it is given back.
-    pub max_age: Duration,
-    /// Nor after so many requests.
-    pub max_requests: u64,
-    /// An idle connection is closed after this time; earlier when the origin is known to.
-    pub idle_timeout: Duration,
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
-    /// The servers close no idle connection but by ending. What was used a moment ago is then used again without asking the kernel whether it is still open: what the
-    /// reactor has heard is enough.
-    pub trusts: bool,
-}
-
-impl Default for PoolSettings {
-    fn default() -> Self {
-        const HOUR: Duration = Duration::from_secs(3600);
-        Self {
-            max: usize::MAX,
-            idle: 64,
-            max_age: HOUR,
-            max_requests: 10_000,
-            idle_timeout: Duration::from_secs(60),
-            connect_timeout: Duration::from_secs(5),
-            trusts: false,
-        }
-    }
-}
-
-/// What a request needs of its connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
-    /// Any will do: the request can be sent again should the connection turn out to be closed.
-    Any,
-    /// One that is almost certainly open: the request cannot be sent again (see [`KeepAlive::may_use`]).
-    Fresh,
-    /// A new one.
-    New,
-}
-
-/// See [`PoolSettings::trusts`]. A busy reactor hears of everything several times in it.
-const MOMENT: Duration = Duration::from_millis(1);
-
-/// Why there is no connection.
-#[derive(Debug)]
-pub enum AcquireError {
-    /// The system's error.
-    Connect(io::Error),
-    /// The server did not answer the connect in time.
-    Timeout,
-}
-
-impl AcquireError {
-    /// Nobody listens there.
-    pub fn is_refused(&self) -> bool {
-        use io::ErrorKind::{ConnectionRefused, NotFound};
-        matches!(self, Self::Connect(error) if matches!(error.kind(), ConnectionRefused | NotFound))
-    }
-}
-
-impl std::fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Connect(error) => error.fmt(f),
-            Self::Timeout => f.write_str("connecting took too long"),
-        }
-    }
-}
+use totals::Counts;
+pub use totals::{PoolState, PoolTotals};
 
 /// The connections to one origin. Shared by all threads.
 #[derive(Debug)]
 pub struct Pool<C> {
     inner: Mutex<Inner<C>>,
+    counts: Counts,
 }
 
 #[derive(Debug)]
 struct Inner<C> {
     settings: PoolSettings,
+    tls: Option<Arc<ClientTls>>,
     shelves: HashMap<Endpoint, Shelf<C>>,
-    keep_alive: KeepAlive,
     /// By thread.
     watchers: HashMap<usize, watcher::Slot>,
+    waiters: u64,
 }
 
-/// A connection that is in use. Dropped, it is closed.
-#[derive(Debug)]
-pub struct Lease<C: Codec> {
-    /// None only once it was put back. In a box: it goes from hand to hand.
-    client: Option<Box<Client<C>>>,
-    pool: Arc<Pool<C>>,
-    endpoint: Endpoint,
-    /// How long it had been idle; `None`: it is new.
-    idle: Option<Duration>,
+/// What a look at the shelf came to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "every request takes a lease: a box would be an allocation for each"
+)]
+enum Found<'p, C: Codec> {
+    Lease(Lease<C>),
+    Seat(Seat<'p, C>),
+    Nothing,
+}
+
+/// How an idle connection was found.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    idled: Duration,
+    /// It may carry one more request.
+    allowed: bool,
+    /// It need not be looked at (see [`PoolSettings::trusts`]).
+    trusted: bool,
 }
 
 impl<C: Codec> Pool<C> {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        let inner = Inner {
-            settings,
-            shelves: HashMap::new(),
-            keep_alive: KeepAlive::default(),
-            watchers: HashMap::new(),
-        };
-        Arc::new(Self { inner: Mutex::new(inner) })
+        let inner =
+            Inner { settings, tls: None, shelves: HashMap::new(), watchers: HashMap::new(), waiters: 0 };
+        Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default() })
     }
 
     /// Changes the settings, for what comes from now on.
     pub fn set_settings(&self, settings: PoolSettings) {
-        self.lock().settings = settings;
+        let mut inner = self.lock();
+        inner.settings = settings;
+        inner.watchers.values().for_each(watcher::Slot::wake);
+    }
+
+    /// Changes what new connections are encrypted with. What is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.lock().tls = tls;
+    }
+
+    /// What connections are made with.
+    pub fn dials_with(&self) -> (PoolSettings, Option<Arc<ClientTls>>) {
+        let inner = self.lock();
+        (inner.settings, inner.tls.clone())
     }
 
     /// A connection: one that is kept, or a new one; waits while there are as many as there may be. To be called on a data-plane thread.
@@ -156,103 +114,102 @@ impl<C: Codec> Pool<C> {
         endpoint: &Endpoint,
         need: Need,
     ) -> Result<Lease<C>, AcquireError> {
-        if let Some(lease) = self.take(endpoint, need) {
-            return Ok(lease);
+        loop {
+            match self.find(endpoint, need, true) {
+                Found::Lease(lease) => return Ok(lease),
+                Found::Seat(seat) => {
+                    if let Some(result) = seat.await {
+                        return result;
+                    }
+                }
+                Found::Nothing => {}
+            }
         }
-        // Between the two looks nothing can be missed: a shelf without room wakes whoever waits when it has some.
-        if let Some(lease) = poll_fn(|cx| self.poll_room(endpoint, need, cx)).await {
-            return Ok(lease);
-        }
-        let permit = Permit { pool: self, endpoint };
-        let limit = self.lock().settings.connect_timeout;
-        let io = match tokio::time::timeout(limit, endpoint.connect()).await {
-            Ok(Ok(io)) => io,
-            Ok(Err(error)) => return Err(AcquireError::Connect(error)),
-            Err(_) => return Err(AcquireError::Timeout),
-        };
-        std::mem::forget(permit);
-        Ok(self.lease(endpoint, Box::new(Client::new(io)), None))
     }
 
     /// A kept connection, if there is one that will do.
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Lease<C>> {
-        if need == Need::New {
-            return None;
-        }
-        let now = Instant::now();
-        loop {
-            let mut inner = self.lock();
-            let keep_alive = inner.keep_alive;
-            let settings = inner.settings;
-            let shelf = inner.shelves.get_mut(endpoint)?;
-            let mut idle = shelf.take(thread_index())?;
-            let idled = now.saturating_duration_since(idle.since);
-            let usable =
-                settings.allows(&idle.client, now) && keep_alive.may_use(idled, true, now.into_std());
-            if usable && need == Need::Fresh && !keep_alive.may_use(idled, false, now.into_std()) {
-                // The others are older still. A request that can be repeated may have it.
-                shelf.put_back(idle);
-                return None;
-            }
-            drop(inner);
-            let state =
-                match settings.trusts && need == Need::Any && idled < MOMENT && idle.thread == thread_index()
-                {
-                    true => idle.client.heard_of(),
-                    false => idle.client.look(),
-                };
-            if usable && state == Idleness::Quiet {
-                let thread = idle.thread;
-                let client = match thread == thread_index() {
-                    true => Ok(idle.client),
-                    false => idle.client.leave_thread().map(Box::new),
-                };
-                if let Ok(client) = client {
-                    return Some(self.lease(endpoint, client, Some(idled)));
-                }
-            }
-            let mut inner = self.lock();
-            if state == Idleness::Closed {
-                inner.keep_alive.handle_close(idled, now.into_std());
-            }
-            inner.left(endpoint);
+        match self.find(endpoint, need, false) {
+            Found::Lease(lease) => Some(lease),
+            Found::Seat(_) | Found::Nothing => None,
         }
     }
 
-    /// A place for a new connection (`None`), or one that has become free meanwhile.
-    fn poll_room(
+    /// A kept connection; if there is none and the caller `waits`, a seat to wait in. Between the two nothing is missed.
+    fn find<'p>(self: &'p Arc<Self>, endpoint: &'p Endpoint, need: Need, waits: bool) -> Found<'p, C> {
+        let (now, thread) = (Instant::now(), thread_index());
+        loop {
+            let mut inner = self.lock();
+            let settings = inner.settings;
+            let Some((idle, wake)) = inner.pop(endpoint, need, thread, now) else {
+                if !waits {
+                    return Found::Nothing;
+                }
+                let (id, dials) = inner.wait(endpoint, need, thread, now);
+                drop(inner);
+                return Found::Seat(Seat::new(self, endpoint, id, dials));
+            };
+            drop(inner);
+            self.wake(wake, thread);
+            let idled = now.saturating_duration_since(idle.since);
+            let allowed = settings.allows(&idle.client, now);
+            let trusted = idle.thread == thread && settings.trusts(idled, need);
+            if let Some(lease) = self.use_again(endpoint, idle, Taken { idled, allowed, trusted }) {
+                return Found::Lease(lease);
+            }
+        }
+    }
+
+    /// One that was taken off the shelf; `None`: it is closed, or over.
+    fn use_again(
         self: &Arc<Self>,
         endpoint: &Endpoint,
-        need: Need,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Lease<C>>> {
-        if let Some(lease) = self.take(endpoint, need) {
-            return Poll::Ready(Some(lease));
+        mut idle: Idle<C>,
+        Taken { idled, allowed, trusted }: Taken,
+    ) -> Option<Lease<C>> {
+        let state = if trusted { idle.client.heard_of() } else { idle.client.look() };
+        if allowed && state == Idleness::Quiet {
+            if idle.thread != thread_index() {
+                idle.client.leave_thread();
+            }
+            let facts = idle.client.transport().handshake();
+            self.counts.reuse(facts.map(|facts| facts.certificate_bytes));
+            return Some(Lease::new(self, endpoint, idle.client, Some(idled), None));
         }
         let mut inner = self.lock();
-        let max = inner.settings.max;
-        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
-        if shelf.open < max {
-            shelf.open += 1;
-            return Poll::Ready(None);
+        if let Some(shelf) = inner.shelves.get_mut(endpoint).filter(|_| state == Idleness::Closed) {
+            shelf.keep_alive.handle_close(idled, Instant::now().into_std());
+            self.counts.closed_idle();
         }
-        if need != Need::Any && shelf.close_oldest() {
-            // It may not use one that lies there: that makes room.
-            return Poll::Ready(None);
-        }
-        shelf.wait(cx.waker());
-        Poll::Pending
+        inner.left(endpoint);
+        drop(inner);
+        None
+    }
+
+    /// Keeps a new connection that was made elsewhere (see [`crate::Dial`]), unless there are enough. To be called on a data-plane thread.
+    pub fn keep(self: &Arc<Self>, endpoint: &Endpoint, transport: Transport, times: &DialTimes) {
+        dial::keep(self, endpoint, transport, times);
+    }
+
+    /// Has [`PoolSettings::min_idle`] kept for an endpoint that nobody has asked for yet. To be called on a data-plane thread.
+    pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
+        let thread = thread_index();
+        let mut inner = self.lock();
+        inner.shelves.entry(endpoint.clone()).or_default().forgotten = false;
+        let wake = inner.wake_now(thread);
+        drop(inner);
+        self.wake(wake, thread);
     }
 
     /// Closes what is kept to an endpoint, which is gone or about to be. What is in use is closed when it is finished.
     pub fn forget(&self, endpoint: &Endpoint) {
         let mut inner = self.lock();
-        if let Some(shelf) = inner.shelves.get_mut(endpoint) {
-            shelf.forget();
-            if shelf.open == 0 {
-                inner.shelves.remove(endpoint);
-            }
-        }
+        let max = inner.settings.max;
+        let Some(shelf) = inner.shelves.get_mut(endpoint) else { return };
+        let closed = shelf.forget(max);
+        inner.sweep_out(endpoint);
+        drop(inner);
+        drop(closed);
     }
 
     /// Idle connections to an endpoint, and all of them, those in use included.
@@ -260,36 +217,53 @@ impl<C: Codec> Pool<C> {
         self.lock().shelves.get(endpoint).map_or((0, 0), |shelf| (shelf.idle.len(), shelf.open))
     }
 
-    /// How long a connection may lie idle, as far as that is known.
-    pub fn idle_limit(&self) -> Option<Duration> {
-        self.lock().keep_alive.limit(Instant::now().into_std())
+    /// The connections to an endpoint, or (`None`) to all.
+    pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
+        let inner = self.lock();
+        let mut state = PoolState::default();
+        for (_, shelf) in inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
+            state.idle += shelf.idle.len();
+            state.dialling += shelf.dialling;
+            state.in_use += shelf.open.saturating_sub(shelf.idle.len() + shelf.dialling);
+            state.waiting += shelf.waiting();
+        }
+        state
     }
 
-    fn lease(
-        self: &Arc<Self>,
-        endpoint: &Endpoint,
-        client: Box<Client<C>>,
-        idle: Option<Duration>,
-    ) -> Lease<C> {
-        Lease { client: Some(client), pool: Arc::clone(self), endpoint: endpoint.clone(), idle }
+    /// What has happened so far.
+    pub fn totals(&self) -> PoolTotals {
+        self.counts.totals()
+    }
+
+    /// A request was lost on a connection that was closed meanwhile ([`Lease::idle`] is some, and its answer [`crate::ClientError::Unanswered`]): what became of it. What it teaches, the
+    /// pool knows from the lease.
+    pub fn count_lost(&self, retried: bool) {
+        self.counts.lost(retried);
+    }
+
+    /// How long a connection to an endpoint may lie idle and be used, as far as that is known.
+    pub fn idle_limit(&self, endpoint: &Endpoint) -> Option<Duration> {
+        self.lock().shelves.get(endpoint)?.keep_alive.limit()
     }
 
     /// Takes a connection back.
-    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Box<Client<C>>) {
+    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Client<C>, idle: Option<Duration>) {
         let (now, thread) = (Instant::now(), thread_index());
         client.rest();
         let mut inner = self.lock();
-        let stated = client.codec().keep_alive_timeout().map(Duration::from_secs);
-        inner.keep_alive.handle_stated(stated);
         let (settings, waker) = (inner.settings, inner.watcher(thread));
         // Registers the watcher, without waking it. What is not quiet now was closed with the answer, and teaches nothing.
         let mut cx = Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
         let quiet = client.poll_noise(&mut cx).is_pending();
         let closed = match inner.shelves.get_mut(endpoint) {
-            Some(shelf) if quiet && settings.allows(&client, now) && !shelf.forgotten => {
-                shelf.put(Idle { client, thread, since: now }, settings.idle)
+            None => Some(client),
+            Some(shelf) => {
+                shelf.handle_answered(client.codec().keep_alive_timeout(), idle, now);
+                match quiet && settings.allows(&client, now) && !shelf.forgotten {
+                    true => shelf.put(Idle { client, thread, since: now }, settings.idle),
+                    false => Some(client),
+                }
             }
-            _ => Some(client),
         };
         if closed.is_some() {
             inner.left(endpoint);
@@ -297,6 +271,10 @@ impl<C: Codec> Pool<C> {
         let wake = inner.watch(thread, now);
         drop(inner);
         drop(closed);
+        self.wake(wake, thread);
+    }
+
+    fn wake(self: &Arc<Self>, wake: watcher::Wake, thread: usize) {
         match wake {
             watcher::Wake::Nobody => {}
             watcher::Wake::Watcher(waker) => waker.wake(),
@@ -319,83 +297,47 @@ impl<C> Drop for Pool<C> {
     }
 }
 
-impl<C> Inner<C> {
+impl<C: Codec> Inner<C> {
+    /// Takes a connection that will do off its shelf, if it is quiet still and not over.
+    fn pop(
+        &mut self,
+        endpoint: &Endpoint,
+        need: Need,
+        thread: usize,
+        now: Instant,
+    ) -> Option<(Idle<C>, watcher::Wake)> {
+        if need == Need::New {
+            return None;
+        }
+        let settings = self.settings;
+        let shelf = self.shelves.get_mut(endpoint)?;
+        let idle = shelf.take(thread, need, now)?;
+        let lacks = settings.min_idle > 0 && shelf.lacks(settings.kept(), settings.max, now).0 > 0;
+        let wake = if lacks { self.wake_now(thread) } else { watcher::Wake::Nobody };
+        Some((idle, wake))
+    }
+
+    /// A seat for somebody who found nothing, and whether they are to make a connection themselves.
+    fn wait(&mut self, endpoint: &Endpoint, need: Need, thread: usize, now: Instant) -> (u64, bool) {
+        self.waiters += 1;
+        let max = self.settings.max;
+        let shelf = self.shelves.entry(endpoint.clone()).or_default();
+        (self.waiters, shelf.wait(self.waiters, need, thread, now, max))
+    }
+
     /// A connection has been closed.
     fn left(&mut self, endpoint: &Endpoint) {
+        let max = self.settings.max;
         if let Some(shelf) = self.shelves.get_mut(endpoint) {
-            shelf.left();
-            if shelf.open == 0 && shelf.forgotten {
-                self.shelves.remove(endpoint);
-            }
+            shelf.left(max);
         }
-    }
-}
-
-impl PoolSettings {
-    /// Whether a connection may carry one more request.
-    fn allows<C: Codec>(&self, client: &Client<C>, now: Instant) -> bool {
-        client.requests() < self.max_requests && now.saturating_duration_since(client.opened()) < self.max_age
-    }
-}
-
-impl<C: Codec> Lease<C> {
-    /// How long the connection had been idle before this use; `None`: it is new.
-    pub fn idle(&self) -> Option<Duration> {
-        self.idle
+        self.sweep_out(endpoint);
     }
 
-    /// The use is over: the connection is kept if it can be.
-    pub fn finish(mut self) {
-        if let Some(client) = self.client.take_if(|client| client.is_reusable()) {
-            self.pool.put_back(&self.endpoint, client);
+    /// Drops what is known of an endpoint that is gone, when its last connection is.
+    fn sweep_out(&mut self, endpoint: &Endpoint) {
+        if self.shelves.get(endpoint).is_some_and(|shelf| shelf.forgotten && shelf.is_deserted()) {
+            self.shelves.remove(endpoint);
         }
-    }
-
-    fn client(&self) -> &Client<C> {
-        match &self.client {
-            Some(client) => client,
-            None => unreachable!("taken by `finish` only, which has the lease"),
-        }
-    }
-
-    fn client_mut(&mut self) -> &mut Client<C> {
-        match &mut self.client {
-            Some(client) => client,
-            None => unreachable!("taken by `finish` only, which has the lease"),
-        }
-    }
-}
-
-impl<C: Codec> Deref for Lease<C> {
-    type Target = Client<C>;
-
-    fn deref(&self) -> &Client<C> {
-        self.client()
-    }
-}
-
-impl<C: Codec> DerefMut for Lease<C> {
-    fn deref_mut(&mut self) -> &mut Client<C> {
-        self.client_mut()
-    }
-}
-
-impl<C: Codec> Drop for Lease<C> {
-    fn drop(&mut self) {
-        if self.client.take().is_some() {
-            self.pool.lock().left(&self.endpoint);
-        }
-    }
-}
-
-/// A counted connection that is being made. Given back when that fails, or when nobody waits for it any more.
-struct Permit<'a, C: Codec> {
-    pool: &'a Arc<Pool<C>>,
-    endpoint: &'a Endpoint,
-}
-
-impl<C: Codec> Drop for Permit<'_, C> {
-    fn drop(&mut self) {
-        self.pool.lock().left(self.endpoint);
     }
 }

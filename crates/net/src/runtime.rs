@@ -87,7 +87,7 @@ fn run(mut builder: Builder, index: usize, mut queue: UnboundedReceiver<Task>) {
             return;
         }
     };
-    THREAD.set(index);
+    THREAD.set(Some(index));
     runtime.block_on(async move {
         tokio::task::spawn_local(crate::deadline::run_ticker());
         while let Some(Some(task)) = queue.recv().await {
@@ -98,9 +98,14 @@ fn run(mut builder: Builder, index: usize, mut queue: UnboundedReceiver<Task>) {
 
 /// The index of this data-plane thread.
 pub fn thread_index() -> usize {
-    THREAD.get()
+    THREAD.get().unwrap_or(0)
+}
+
+/// Whether this thread runs tasks of its own for as long as the process lives.
+pub(crate) fn is_data_plane() -> bool {
+    THREAD.get().is_some() || cfg!(test)
 }
 
 thread_local! {
-    static THREAD: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    static THREAD: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
 }

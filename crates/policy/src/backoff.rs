@@ -90,7 +90,7 @@ impl Default for Backoff {
 }
 
 /// `span` times a fraction in `0..=1` given by all 64 bits of `random`.
-fn scale(span: Duration, random: u64) -> Duration {
+pub(crate) fn scale(span: Duration, random: u64) -> Duration {
     let nanos = span.as_nanos().saturating_mul(u128::from(random)) / u128::from(u64::MAX);
     u64::try_from(nanos).map_or(span, Duration::from_nanos)
 }

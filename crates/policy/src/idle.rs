@@ -1,34 +1,102 @@
 //! The learnt keep-alive: how long a connection to a server may lie idle and still be used.
 //!
 //! The race: a server closes an idle connection while a request is on its way to it. The request is lost, and one that is not idempotent may not be
-//! sent again (RFC 9112 §9.3.1). So an idle connection is not used up to its last moment.
+//! sent again (RFC 9112 §9.3.1). So an idle connection is not used up to its last moment, and a request that cannot be repeated takes one only when that is
+//! known to be safe. One that can be repeated may try: for it the race costs a second attempt and no more.
 //!
-//! Two signals say when that moment is. What the server states (`Keep-Alive: timeout=5`), and what it does: a close (FIN) of a connection that lay
-//! idle. One close says little, since a server that ends closes all its connections, however long they were idle. Two closes at different moments after about
-//! the same idle time are a time-out. What was learnt is forgotten after [`FORGET`] without a further sign, so that a server that was changed is not held to
-//! what it did before.
+//! # What is seen, and what it says of the time-out T
 //!
-//! Of what is known, 0.8 is used. As long as nothing is known, a request that cannot be repeated goes out only on a connection that was used within the
-//! last second ([`FRESH`]); one that can be repeated may take any, for the race then costs a retry and no more.
+//! | seen | says |
+//! |---|---|
+//! | *stated*: `Keep-Alive: timeout=5` | T is 5 s |
+//! | *closed*: a FIN while it lay idle | T is at most that, and this server tells when it closes. It may have ended: then all its connections close, however long they were idle |
+//! | *closed* again, at another moment after about the same time | T is that |
+//! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET`] ago |
+//! | *answered*: a request on a connection that had been idle | T is longer than that |
+//! | *lost*: a request on it died without a byte of an answer | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
+//!
+//! # What follows
+//!
+//! Of the shortest of what was stated, closed and lost, four fifths are used, from the first sign on: the fifth is for the way to the server and back, and for clocks.
+//!
+//! A request that **cannot be repeated** goes, while nothing is known, on a connection that was used within the last second ([`FRESH`]). A single close adds to that what was
+//! proven by answers (nine tenths of it); what was stated, or closed twice, is believed. After a loss nothing counts but what was answered since, for T may be anything below; under
+//! [`FLOOR`] nobody's time-out is, and what dies there has died of something else.
+//!
+//! A request that **can be repeated** takes any connection while nothing is known. After a loss it finds the way back: now and then one tries a connection that has been idle for longer
+//! than what was lost. Some good ones in a row end the suspicion; one that is lost costs a second attempt, and doubles the time to the next try. So a server that was restarted is used as before within
+//! minutes, and only repeatable requests have tried. Where none ever comes, closes that agree end it as well, since then the server does tell.
+//!
+//! Connections are left lying beyond what may be used, up to the pool's own limit: they show when the server closes them, and are there for the tries.
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
 
 use std::time::{Duration, Instant};
 
 /// A connection this fresh carries any request: few servers close earlier. Apache's default is 5 s, Node's 5 s, gunicorn's 2 s.
 const FRESH: Duration = Duration::from_secs(1);
-/// What was learnt counts this long.
-const FORGET: Duration = Duration::from_secs(30 * 60);
+/// No idle time-out is shorter. (The shortest that a server's documentation names is a second.)
+const FLOOR: Duration = Duration::from_millis(100);
+/// A time-out that was seen twice counts this long against connections that live longer.
+const FORGET: Duration = Duration::from_secs(10 * 60);
 /// Closes nearer to one another are one event, such as the end of the process.
 const ONE_EVENT: Duration = Duration::from_millis(100);
+/// From a loss to the first try beyond it, and the longest time between two tries.
+const TRY_FIRST: Duration = Duration::from_secs(10);
+const TRY_MOST: Duration = Duration::from_secs(60 * 60);
+/// Good tries in a row, or closes that agree, that end a suspicion: twice as many when it comes back within [`RELAPSE`], for behind one address there may be servers of several
+/// kinds. These numbers are arbitrary.
+const ENOUGH: u32 = 3;
+const ENOUGH_MOST: u32 = 48;
+const RELAPSE: Duration = Duration::from_secs(60 * 60);
 
-/// What is known of when one origin closes idle connections.
+/// What is known of when one origin closes idle connections. For each connection that was idle: [`KeepAlive::may_use`] and [`KeepAlive::handle_use`], then
+/// [`KeepAlive::handle_success`] or [`KeepAlive::handle_lost`]; or [`KeepAlive::handle_close`] when it was closed before; or [`KeepAlive::handle_kept`] when it is given up.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KeepAlive {
     /// What the last answer said.
     stated: Option<Duration>,
-    /// What its closes show, and since when.
-    learnt: Option<(Duration, Instant)>,
-    /// The close before: after what idle time, and when.
-    last: Option<(Duration, Instant)>,
+    closed: Option<Closed>,
+    lost: Option<Lost>,
+    /// The longest idle time after which a request was answered, since the last loss.
+    proven: Duration,
+    /// There was a loss that no agreeing closes have explained: only what is proven counts.
+    wary: bool,
+    /// Good tries or agreeing closes that would explain the last loss, and when that was.
+    enough: u32,
+    lost_at: Option<Instant>,
+}
+
+/// Closes of idle connections that agree with one another.
+#[derive(Debug, Clone, Copy)]
+struct Closed {
+    /// The shortest of them.
+    idle: Duration,
+    /// Moments.
+    times: u32,
+    /// The last one.
+    at: Instant,
+}
+
+/// Requests that died.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    /// After the shortest idle time.
+    idle: Duration,
+    /// Tries beyond it that went well, in a row.
+    good: u32,
+    /// From a try to the next.
+    wait: Duration,
+    /// The next try.
+    try_at: Instant,
+    /// The first of them.
+    since: Instant,
+    /// What was known before it.
+    proven: Duration,
+    wary: bool,
 }
 
 impl KeepAlive {
@@ -40,89 +108,147 @@ impl KeepAlive {
 
     /// The server has closed a connection that was idle for this long.
     pub fn handle_close(&mut self, idle: Duration, now: Instant) {
-        let before = self.last.replace((idle, now));
-        if let Some((learnt, since)) = &mut self.learnt
-            && idle <= *learnt + *learnt / 4
+        self.handle_kept(idle, now);
+        if let Some(lost) = self.lost
+            && is_end_of_server((lost.idle, lost.since), (idle, now))
         {
-            *learnt = idle.min(*learnt);
-            *since = now;
-            return;
+            self.proven = self.proven.max(lost.proven);
+            self.wary = lost.wary;
+            self.lost = None;
         }
-        let Some((other, at)) = before else { return };
-        let (short, long) = (idle.min(other), idle.max(other));
-        if now.saturating_duration_since(at) >= ONE_EVENT && long <= short + short / 4 {
-            self.learnt = Some((short, now));
+        self.closed = Some(match self.closed {
+            None => Closed { idle, times: 1, at: now },
+            // Longer than what is still believed.
+            Some(closed) if idle > more(closed.idle) => closed,
+            Some(closed) if now.saturating_duration_since(closed.at) < ONE_EVENT => {
+                Closed { idle: idle.min(closed.idle), at: now, ..closed }
+            }
+            Some(closed) if idle >= less(closed.idle) => {
+                Closed { idle: idle.min(closed.idle), times: closed.times.saturating_add(1), at: now }
+            }
+            Some(_) => Closed { idle, times: 1, at: now },
+        });
+        if self.closed.is_some_and(|closed| closed.times >= self.enough.max(ENOUGH)) {
+            self.lost = None;
+            self.wary = false;
         }
     }
 
-    /// How long a connection may lie idle; `None` while nothing is known.
-    pub fn limit(&self, now: Instant) -> Option<Duration> {
-        let learnt = self.learnt.filter(|(_, since)| now.saturating_duration_since(*since) < FORGET);
-        let known = learnt.map(|(idle, _)| idle).into_iter().chain(self.stated).min()?;
-        Some(known * 4 / 5)
+    /// A connection has been idle for this long, and the server has not closed it, as far as can be seen.
+    pub fn handle_kept(&mut self, idle: Duration, now: Instant) {
+        let outlived = |closed: &Closed| {
+            let stale = closed.times < 2 || now.saturating_duration_since(closed.at) >= FORGET;
+            idle > more(closed.idle) && stale
+        };
+        self.closed = self.closed.filter(|closed| !outlived(closed));
+    }
+
+    /// A request goes out on a connection that was idle for this long.
+    pub fn handle_use(&mut self, idle: Duration, now: Instant) {
+        if let Some(lost) = &mut self.lost
+            && idle >= less(lost.idle)
+        {
+            lost.try_at = now + lost.wait;
+        }
+    }
+
+    /// A request was answered on a connection that had been idle for this long.
+    pub fn handle_success(&mut self, idle: Duration, now: Instant) {
+        self.proven = self.proven.max(idle);
+        self.handle_kept(idle, now);
+        if let Some(lost) = &mut self.lost
+            && idle >= lost.idle
+        {
+            lost.good += 1;
+            lost.try_at = now;
+            if lost.good >= self.enough {
+                self.lost = None;
+            }
+        }
+    }
+
+    /// A request died without a byte of an answer on a connection that had been idle for this long.
+    pub fn handle_lost(&mut self, idle: Duration, now: Instant) {
+        let ended = self.closed.is_some_and(|closed| is_end_of_server((closed.idle, closed.at), (idle, now)));
+        if idle < FLOOR || ended {
+            return;
+        }
+        let lost = self.lost.unwrap_or(Lost {
+            idle,
+            good: 0,
+            wait: TRY_FIRST,
+            try_at: now,
+            since: now,
+            proven: self.proven,
+            wary: self.wary,
+        });
+        let was_try = self.lost.is_some() && idle >= less(lost.idle);
+        let wait = if was_try { (lost.wait * 2).min(TRY_MOST) } else { lost.wait };
+        if self.lost.is_none() {
+            let relapse = self.lost_at.is_some_and(|at| now.saturating_duration_since(at) < RELAPSE);
+            self.enough = if relapse { (self.enough * 2).min(ENOUGH_MOST) } else { ENOUGH };
+        }
+        self.lost_at = Some(now);
+        self.lost = Some(Lost { idle: idle.min(lost.idle), good: 0, wait, try_at: now + wait, ..lost });
+        self.proven = Duration::ZERO;
+        self.wary = true;
+        // Those that come from now on are to agree.
+        self.closed =
+            self.closed.filter(|closed| closed.idle <= idle).map(|closed| Closed { times: 1, ..closed });
+    }
+
+    /// How long a connection may lie idle and be used by a request that can be repeated; `None` while nothing is known.
+    pub fn limit(&self) -> Option<Duration> {
+        let lost = self.lost.map(|lost| less(lost.idle));
+        self.told().into_iter().chain(lost).min()
     }
 
     /// Whether a connection that was idle for this long may carry a request. `repeatable`: it may be sent again should the connection turn out to be closed.
     pub fn may_use(&self, idle: Duration, repeatable: bool, now: Instant) -> bool {
-        match self.limit(now) {
-            Some(limit) => idle < limit,
-            None => repeatable || idle <= FRESH,
+        let within = |limit: Option<Duration>| limit.is_none_or(|limit| idle < limit);
+        match repeatable {
+            true => within(self.limit()) || (self.is_try_due(now) && within(self.told())),
+            false => within(self.limit()) && self.sure().is_none_or(|sure| idle <= sure),
         }
+    }
+
+    /// How long a connection that nobody uses is kept; `None`: as long as the pool likes. What the server states leaves nothing to learn, unless something was lost nevertheless.
+    pub fn keeps(&self) -> Option<Duration> {
+        self.stated.filter(|_| !self.wary).map(less)
+    }
+
+    /// What the server says or shows by itself.
+    fn told(&self) -> Option<Duration> {
+        self.closed.map(|closed| closed.idle).into_iter().chain(self.stated).min().map(less)
+    }
+
+    /// What a request that cannot be repeated keeps to beside the limit.
+    fn sure(&self) -> Option<Duration> {
+        let proven = self.proven * 9 / 10;
+        if self.wary {
+            return Some(proven.max(FLOOR));
+        }
+        let believed = self.stated.is_some() || self.closed.is_some_and(|closed| closed.times >= 2);
+        (!believed).then(|| proven.max(FRESH))
+    }
+
+    fn is_try_due(&self, now: Instant) -> bool {
+        self.lost.is_some_and(|lost| now >= lost.try_at)
     }
 }
 
-#[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
-mod tests {
-    use super::*;
+/// Whether two connections ended in one moment that had been idle for different times: then the server has ended, or was restarted.
+fn is_end_of_server((one, at): (Duration, Instant), (other, now): (Duration, Instant)) -> bool {
+    let agree = one <= more(other) && other <= more(one);
+    !agree && now.saturating_duration_since(at) < ONE_EVENT
+}
 
-    const SECOND: Duration = Duration::from_secs(1);
+/// Four fifths: what of a time-out is used.
+fn less(idle: Duration) -> Duration {
+    idle * 4 / 5
+}
 
-    #[test]
-    fn while_nothing_is_known_only_what_can_be_repeated_takes_an_old_connection() {
-        let (keep, now) = (KeepAlive::default(), Instant::now());
-        assert!(keep.may_use(60 * SECOND, true, now));
-        assert!(keep.may_use(SECOND, false, now));
-        assert!(!keep.may_use(2 * SECOND, false, now));
-    }
-
-    #[test]
-    fn what_the_server_states_is_used_up_to_four_fifths() {
-        let (mut keep, now) = (KeepAlive::default(), Instant::now());
-        keep.handle_stated(Some(5 * SECOND));
-        keep.handle_stated(None);
-        assert_eq!(keep.limit(now), Some(4 * SECOND));
-        assert!(keep.may_use(3 * SECOND, false, now), "known, so that a POST may use it too");
-        assert!(!keep.may_use(4 * SECOND, true, now));
-    }
-
-    #[test]
-    fn two_closes_after_the_same_time_are_a_time_out_and_one_is_not() {
-        let (mut keep, now) = (KeepAlive::default(), Instant::now());
-        keep.handle_close(2 * SECOND, now);
-        assert_eq!(keep.limit(now), None);
-        keep.handle_close(Duration::from_millis(2_100), now + 3 * SECOND);
-        assert_eq!(keep.limit(now + 3 * SECOND), Some(Duration::from_millis(1_600)));
-    }
-
-    #[test]
-    fn a_server_that_ends_teaches_nothing() {
-        let (mut keep, now) = (KeepAlive::default(), Instant::now());
-        for idle in [100, 101, 2_000, 2_010, 40] {
-            keep.handle_close(Duration::from_millis(idle), now);
-        }
-        assert_eq!(keep.limit(now), None);
-    }
-
-    #[test]
-    fn an_earlier_close_lowers_it_and_silence_forgets_it() {
-        let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
-        for _ in 0..2 {
-            keep.handle_close(10 * SECOND, now);
-            now += SECOND;
-        }
-        keep.handle_close(5 * SECOND, now);
-        assert_eq!(keep.limit(now), Some(4 * SECOND));
-        assert_eq!(keep.limit(now + FORGET), None);
-    }
+/// What is longer does not agree any more.
+fn more(idle: Duration) -> Duration {
+    idle + idle / 4
 }

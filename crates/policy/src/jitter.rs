@@ -6,40 +6,33 @@
 
 use std::time::Duration;
 
+use crate::draws::Draws;
+
 /// The largest part of a limit that is taken away: a tenth.
 const PART: u64 = 10;
 
 /// Draws limits: the same seed, the same limits.
 #[derive(Debug, Clone)]
 pub struct Jitter {
-    state: u64,
+    draws: Draws,
 }
 
 impl Jitter {
     /// Whatever the seed is, draws are spread evenly.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self { draws: Draws::new(seed) }
     }
 
     /// At most `limit`, and at least nine tenths of it.
     pub fn lower(&mut self, limit: u64) -> u64 {
-        let most = u128::from(limit / PART) + 1;
-        let less = (u128::from(self.draw()) * most) >> 64;
-        limit.saturating_sub(u64::try_from(less).unwrap_or(0))
+        let most = limit / PART + 1;
+        limit.saturating_sub(self.draws.below(most))
     }
 
     /// At most `limit`, and at least nine tenths of it, in steps of a millisecond.
     pub fn lower_duration(&mut self, limit: Duration) -> Duration {
         u64::try_from(limit.as_millis()).map_or(limit, |millis| Duration::from_millis(self.lower(millis)))
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood, *Fast splittable pseudorandom number generators*, 2014).
-    fn draw(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
     }
 }
 

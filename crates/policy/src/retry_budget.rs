@@ -1,44 +1,99 @@
 //! How many requests may be given a second time.
 //!
 //! A retry doubles the load of a request that has just cost a worker: an app that dies of every request must not be killed twice as
-//! fast. The budget follows Finagle's: each request earns a fraction of a retry, a small reserve covers quiet times.
+//! fast. The budget follows Finagle's (`RetryBudget`): each request earns a fraction of a retry, a small reserve covers quiet times. An upstream's may have a floor
+//! beside it, so many retries a second whatever else is called: Finagle's `minRetriesPerSec`. Finagle forgets what was earned after some seconds; here it is bounded
+//! instead, which needs no buckets.
 
-/// A bucket of retries, filled by requests. In tenths of a retry.
-#[derive(Debug, Clone)]
-pub struct RetryBudget {
-    tenths: u32,
+use std::time::{Duration, Instant};
+
+/// How retries are earned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BudgetSettings {
+    /// Retries for a hundred requests.
+    pub percent: u32,
+    /// Retries a second that need not be earned; as many at once at most.
+    pub per_second: u32,
+    /// Retries at the start.
+    pub reserve: u32,
+    /// What can be saved up, in retries.
+    pub most: u32,
 }
 
-/// Tenths of a retry that a request earns: one retry in five requests.
-const EARNED: u32 = 2;
-/// Tenths that one retry costs.
-const COST: u32 = 10;
-/// The reserve at the start: ten retries.
-const RESERVE: u32 = 100;
-/// What can be saved up: a hundred retries.
-const MOST: u32 = 1000;
+impl Default for BudgetSettings {
+    /// One in five, ten a second (Finagle's).
+    fn default() -> Self {
+        Self { percent: 20, per_second: 10, reserve: 0, most: 100 }
+    }
+}
+
+/// What workers have: nothing comes by itself, since each retry may cost one.
+const WORKERS: BudgetSettings = BudgetSettings { percent: 20, per_second: 0, reserve: 10, most: 100 };
+/// Hundredths that one retry costs.
+const COST: u32 = 100;
+
+/// A bucket of retries, filled by requests, and one filled by time.
+#[derive(Debug, Clone)]
+pub struct RetryBudget {
+    settings: BudgetSettings,
+    /// In hundredths of a retry.
+    earned: u32,
+    /// When the floor's bucket is full again; `None`: it is.
+    full_at: Option<Instant>,
+}
 
 impl Default for RetryBudget {
+    /// The budget of an app's workers.
     fn default() -> Self {
-        Self { tenths: RESERVE }
+        Self::new(WORKERS)
     }
 }
 
 impl RetryBudget {
-    /// A request came.
-    pub fn handle_request(&mut self) {
-        self.tenths = (self.tenths + EARNED).min(MOST);
+    /// A budget with its reserve.
+    #[must_use]
+    pub fn new(settings: BudgetSettings) -> Self {
+        Self { settings, earned: settings.reserve.saturating_mul(COST), full_at: None }
     }
 
-    /// Whether one may be retried; if so, it is paid for.
+    /// Other numbers from now on.
+    pub fn set_settings(&mut self, settings: BudgetSettings) {
+        self.settings = settings;
+        self.earned = self.earned.min(settings.most.saturating_mul(COST));
+    }
+
+    /// A request came.
+    pub fn handle_request(&mut self) {
+        let most = self.settings.most.saturating_mul(COST);
+        self.earned = self.earned.saturating_add(self.settings.percent).min(most);
+    }
+
+    /// Whether one may be retried; if so, it is paid for. Without the floor.
     pub fn try_retry(&mut self) -> bool {
-        let paid = self.tenths.checked_sub(COST);
-        self.tenths = paid.unwrap_or(self.tenths);
+        let paid = self.earned.checked_sub(COST);
+        self.earned = paid.unwrap_or(self.earned);
         paid.is_some()
+    }
+
+    /// Whether one may be retried; if so, it is paid for: by what was earned, else by the floor.
+    pub fn try_retry_at(&mut self, now: Instant) -> bool {
+        self.try_retry() || self.try_floor(now)
+    }
+
+    /// A bucket that holds what flows into it in a second.
+    fn try_floor(&mut self, now: Instant) -> bool {
+        let Some(each) = Duration::from_secs(1).checked_div(self.settings.per_second) else { return false };
+        let full_at = self.full_at.map_or(now, |at| at.max(now)) + each;
+        let fits = full_at <= now + Duration::from_secs(1);
+        if fits {
+            self.full_at = Some(full_at);
+        }
+        fits
     }
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
 mod tests {
     use super::*;
 
@@ -60,5 +115,34 @@ mod tests {
         let mut budget = RetryBudget::default();
         (0..1_000_000).for_each(|_| budget.handle_request());
         assert_eq!((0..1000).filter(|_| budget.try_retry()).count(), 100);
+    }
+
+    #[test]
+    fn the_floor_needs_no_requests_and_saves_up_a_second_of_itself() {
+        let (mut budget, mut now) = (RetryBudget::new(BudgetSettings::default()), Instant::now());
+        for _ in 0..3 {
+            assert_eq!((0..50).filter(|_| budget.try_retry_at(now)).count(), 10);
+            now += Duration::from_secs(60);
+        }
+        while budget.try_retry_at(now) {}
+        let over_ten_seconds = (0..1000).filter(|_| {
+            now += Duration::from_millis(10);
+            budget.try_retry_at(now)
+        });
+        assert_eq!(over_ten_seconds.count(), 100);
+    }
+
+    #[test]
+    fn a_floor_of_none_gives_none_and_an_upstream_that_fails_everything_gets_a_fifth_more() {
+        let settings = BudgetSettings { per_second: 0, ..BudgetSettings::default() };
+        let (mut budget, now) = (RetryBudget::new(settings), Instant::now());
+        let retried = (0..100_000).filter(|_| {
+            budget.handle_request();
+            budget.try_retry_at(now)
+        });
+        assert_eq!(retried.count(), 20_000);
+        budget.set_settings(BudgetSettings { percent: 0, ..settings });
+        (0..100).for_each(|_| budget.handle_request());
+        assert!(!budget.try_retry_at(now));
     }
 }

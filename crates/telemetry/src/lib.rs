@@ -12,11 +12,14 @@ mod request_id;
 pub mod sink;
 pub mod stalls;
 mod timestamp;
+pub mod trace;
+pub mod upstreams;
 
 pub use access::AccessRecord;
 pub use request_id::RequestId;
 pub use sink::{Output, Sink, flush_all, reopen_all};
 pub use timestamp::timestamp;
+pub use trace::TraceContext;
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,20 +6,18 @@
 //! Nothing is judged by how long it took: a slow machine sees fewer requests and more refusals, each of which needs its record as well.
 
 mod clients;
-mod oracle;
-mod seed;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use keepwarm_tests::oracle::{Evidence, Random, Rules, Seen};
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::{Client, Server, get};
 use rustix::process::Signal;
 
-use clients::{KINDS, Seen};
-use seed::Random;
+use clients::KINDS;
 
 const LONG: Duration = Duration::from_secs(120);
 const SEED: u64 = 20_260_101;
@@ -84,7 +82,7 @@ fn nothing_is_lost_and_nothing_is_doubled() {
     let seen = trouble(&service, seed, Duration::from_secs(seconds));
     service.all_apps_serve();
     service.end();
-    let verdict = oracle::Evidence::read(service.folder(), seen).judge();
+    let verdict = Evidence::read(service.folder(), seen, Rules::WIRE).judge();
     println!("{}", verdict.summary);
     assert!(verdict.faults.is_empty(), "{}\n{}", verdict.faults.join("\n"), verdict.summary);
     assert!(verdict.answered > 0, "nothing was served\n{}", verdict.summary);

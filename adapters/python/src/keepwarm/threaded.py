@@ -393,6 +393,10 @@ class Thread(Worker):
     def _close(self):
         """It is let go of in `run`."""
 
+    def _leave(self, error):
+        """`_one` does what there is to do."""
+        raise error
+
 
 def exit_status(error):
     """The status with which Python leaves after a SystemExit or a KeyboardInterrupt."""

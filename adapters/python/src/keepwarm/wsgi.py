@@ -12,7 +12,8 @@ from keepwarm.wsgi_answer import Answer
 class Worker:
     """Serves one application over one connection, a request at a time.
 
-    `serve_forever` returns the process's exit status, or raises the `SystemExit` of the application.
+    `serve_forever` returns the process's exit status, or raises the `SystemExit` of the application. One that a request raised is raised when a
+    replacement is there: until then this process goes on, as one with threads does, so that `sys.exit()` costs nobody a wait.
     """
 
     def __init__(self, connection: Connection, application, pairs, leaks, multithread=False):
@@ -29,11 +30,18 @@ class Worker:
         self.base["keepwarm.early_hints"] = self.early_hints
         self.base["keepwarm.send_continue"] = self.send_continue
         self.body = None  # the request's body, when it did not come whole
+        self.ending = None  # what an application's `sys.exit()` raised
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def serve_forever(self):
         """Takes requests until Keepwarm says DRAIN or goes away."""
+        status = self._serve_all()
+        if self.ending is not None:
+            raise self.ending
+        return status
+
+    def _serve_all(self):
         connection = self.connection
         try:
             while not (connection.lost or connection.leaving):
@@ -170,9 +178,14 @@ class Worker:
         log.exception(error)
         self.answer.abort(wire.APP_ERROR, f"{type(error).__name__} in the application")
         if isinstance(error, (SystemExit, KeyboardInterrupt)):
-            raise error
+            self._leave(error)
         if isinstance(error, MemoryError):
             connection.ask_to_drain()  # what is left of this process is not to be trusted with more
+
+    def _leave(self, error):
+        """A request ends the process: when another has taken its place."""
+        self.ending = self.ending or error
+        self.connection.ask_to_drain()
 
     # -- what the application may call --------------------------------------------------------------------------------
 

@@ -181,7 +181,7 @@ module Keepwarm
       # Whoever holds on to the stream holds on to this answer.
       @detached = true
       @connection.linger(@stream, stream)
-      abort(Wire::CANCELLED, "")
+      stream.cut
     ensure
       stream&.detach
     end

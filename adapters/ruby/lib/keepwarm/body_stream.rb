@@ -1,15 +1,21 @@
 # frozen_string_literal: true
 
+require "monitor"
+
 require "keepwarm/errors"
+require "keepwarm/wire"
 
 module Keepwarm
   # What a callable body (Rack 3) and a partial hijack get: the answer to write to, and the request's body to read from.
+  #
+  # The application may write in a thread of its own. Whoever ends the answer first, it or the thread that waits for it, does so alone.
   class BodyStream
     def initialize(answer, input)
       @answer = answer
       @input = input
       @reading = @writing = true
       @on_close = nil
+      @lock = Monitor.new
     end
 
     # Sends each string at once. Raises `ClientDisconnected` when nobody waits for it.
@@ -18,7 +24,7 @@ module Keepwarm
 
       strings.sum do |string|
         string = string.to_s
-        sent = @answer.put(string)
+        sent = @lock.synchronize { @answer.put(string) }
         raise ClientDisconnected, "the client has gone" if !sent && @answer.stream.gone
 
         string.bytesize
@@ -51,7 +57,7 @@ module Keepwarm
       return unless @writing
 
       @writing = false
-      @answer.finish
+      @lock.synchronize { @answer.finish }
       closed_now
     end
 
@@ -75,6 +81,11 @@ module Keepwarm
     def on_close(&block)
       @on_close = block
       closed_now
+    end
+
+    # Nobody waits for the rest.
+    def cut
+      @lock.synchronize { @answer.abort(Wire::CANCELLED, "") }
     end
 
     # The answer is over, however it ended.

@@ -81,17 +81,6 @@ module Keepwarm
       @waiting << [kind, flags, id, payload]
     end
 
-    # Gives back the requests that wait here: this process takes no more (§5, REFUSED).
-    def refuse_waiting
-      while (frame = Wire.take_frame(@buffer))
-        @waiting << frame if frame[0] == Wire::REQUEST
-      end
-      @waiting.each { |_, _, id, _| send(Wire.reset(id, Wire::REFUSED, "the process ends")) }
-      @waiting.clear
-    rescue Fault
-      nil # it ends the connection for Keepwarm anyway
-    end
-
     # Asks Keepwarm for no more requests, once (§8). Safe in a signal handler: never inside another frame.
     def ask_to_drain
       @drain_asked = true

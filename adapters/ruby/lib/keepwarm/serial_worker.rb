@@ -10,11 +10,22 @@ module Keepwarm
       @connection = connection
       @service = service
       @leaks = leaks
+      @ending = nil # what an application's `exit` raised
     end
 
     # Takes requests until Keepwarm says DRAIN or goes away; gives the exit status, or raises the `SystemExit` of the
-    # application.
+    # application. One that a request raised is raised when a replacement is there: until then this process goes on, as one with
+    # threads does, so that `exit` costs nobody a wait.
     def serve_forever
+      status = serve_all
+      raise @ending if @ending
+
+      status
+    end
+
+    private
+
+    def serve_all
       connection = @connection
       until connection.lost || connection.leaving
         connection.idle = true
@@ -37,8 +48,6 @@ module Keepwarm
       connection.fail(fault)
       1
     end
-
-    private
 
     # The whole REQUEST at the front of a read is taken apart where it stands; nearly every read is one. What stands behind it
     # waits in the buffer, where whoever reads on within this request finds it first. False: something else stands there.
@@ -102,10 +111,11 @@ module Keepwarm
       ending = @service.serve(flags, connection.begin_stream(id, flags & Wire::END_BODY != 0), strings, body)
       connection.end_stream
       @leaks.undo if @leaks.noted?
-      return true if ending.nil?
-
-      connection.refuse_waiting
-      raise ending
+      if ending
+        @ending ||= ending
+        connection.ask_to_drain
+      end
+      true
     end
   end
 end

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use super::{Bind, Limits, Route};
+use super::{Bind, ForwardProxy, Limits, Route};
 
 /// `[listen.NAME]`: addresses, and what happens to a request that arrives there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,8 +13,10 @@ pub struct Listen {
     pub limits: Limits,
     /// One line per request. `None`: off.
     pub access_log: Option<AccessLog>,
-    /// Tried in order, the first that matches serves the request; at least one. When none matches: 404.
+    /// Tried in order, the first that matches serves the request; at least one, unless it is a forward proxy. When none matches: 404.
     pub routes: Vec<Route>,
+    /// Calls for hosts of others (absolute-form, CONNECT) are taken. `None`: they are not.
+    pub forward_proxy: Option<ForwardProxy>,
 }
 
 /// `access_log`: how and where requests are recorded.

@@ -5,41 +5,65 @@
 
 mod admin;
 mod app;
+mod forward_proxy;
 mod limits;
 mod listen;
 mod net;
+mod rate_limit;
 mod route;
 mod server;
+mod upstream;
 
 pub use admin::{Admin, Secret};
 pub use app::{App, AppKind, ProcessLimits, Program, Workers};
+pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listen, LogFormat};
 pub use net::{Bind, Cidr};
+pub use rate_limit::{OnStoreFailure, RateKey, RateLimit, RateStore};
 pub use route::{
     Action, EarlyHints, HeaderRules, HostPattern, PathPattern, Redirect, RedirectPiece, Respond, Route,
 };
 pub use server::{Log, LogLevel, Server};
+pub use upstream::{
+    Balance, Breaker, Ca, Dns, EndpointAddress, Expect, HashKey, Health, HealthProbe, Hedge, HedgeAfter,
+    Identity, Outlier, PemFile, RetryBudget, RetryCause, StatusRange, TlsVersion, Upstream, UpstreamEndpoint,
+    UpstreamLimits, UpstreamPool, UpstreamProtocol, UpstreamTimeouts, UpstreamTls, door_url,
+};
 
 /// A whole configuration, checked.
 ///
-/// `listens` and `apps` keep the order of the file. Every app a route names is in `apps`.
+/// Sections keep the order of the file. Every app, upstream and rate limit that is named is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// `[server]`: the process.
     pub server: Server,
     /// `[admin]`. `None`: nothing of the kind is served.
     pub admin: Option<Admin>,
-    /// `[listen.NAME]`: at least one.
+    /// `[listen.NAME]`: at least one, unless an upstream has a door.
     pub listens: Vec<Listen>,
     /// `[app.NAME]`: may be empty, when every route answers or redirects.
     pub apps: Vec<App>,
+    /// `[upstream.NAME]`: services the app calls.
+    pub upstreams: Vec<Upstream>,
+    /// `[rate_limit.NAME]`: limits that routes and upstreams name.
+    pub rate_limits: Vec<RateLimit>,
 }
 
 impl Config {
     /// The app of this name.
     pub fn app(&self, name: &str) -> Option<&App> {
         self.apps.iter().find(|app| app.name == name)
+    }
+
+    /// The upstream of this name.
+    pub fn upstream(&self, name: &str) -> Option<&Upstream> {
+        self.upstreams.iter().find(|upstream| upstream.name == name)
+    }
+
+    /// The rate limit of this name.
+    pub fn rate_limit(&self, name: &str) -> Option<&RateLimit> {
+        self.rate_limits.iter().find(|limit| limit.name == name)
     }
 
     /// The keys that differ in `new` and that only a new start takes up: what a reload should say it left as it was.

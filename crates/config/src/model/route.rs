@@ -15,7 +15,8 @@ pub struct Route {
     pub action: Action,
     /// The app sees the path without the route's prefix, which becomes `SCRIPT_NAME` / `root_path`.
     pub strip_prefix: bool,
-    /// Bytes of a request body; more: 413. `None`: no limit. The listener's `limits.body` when the route says nothing.
+    /// Bytes of a request body; more: 413. `None`: no limit. When the route says nothing, the listener's `limits.body`, and none to an
+    /// upstream.
     pub max_body: Option<u64>,
     /// Read the body before the app is called. `None`: by the app's kind (WSGI yes, ASGI no).
     pub buffer_request: Option<bool>,
@@ -35,6 +36,8 @@ pub struct Route {
     pub try_files: Option<PathBuf>,
     /// Files that the app may name as its answer: prefixes of `X-Accel-Redirect`, begun and ended by a slash, and their directories.
     pub send_files: Vec<(String, PathBuf)>,
+    /// Name of the rate limit that holds; it is in [`crate::Config::rate_limits`].
+    pub rate_limit: Option<String>,
 }
 
 /// `host` of a route. Port and case of the request's host do not count.
@@ -91,6 +94,8 @@ impl PathPattern {
 pub enum Action {
     /// A worker of the app of this name, which is in [`crate::Config::apps`].
     App(String),
+    /// The upstream of this name, which is in [`crate::Config::upstreams`].
+    Upstream(String),
     /// The files of a directory; the route's prefix is no part of their names.
     Files(PathBuf),
     /// A fixed answer.
@@ -174,6 +179,7 @@ impl Route {
             abort_on_half_close: false,
             try_files: None,
             send_files: Vec::new(),
+            rate_limit: None,
         }
     }
 }

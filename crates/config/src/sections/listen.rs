@@ -1,8 +1,9 @@
+use super::forward_proxy::Proxy;
 use super::limits::LIMITS;
 use super::route::{ROUTE, RouteDraft, Routes};
 use crate::checker::Checker;
 use crate::key::{Describe, Field, Key, Preset, Reload, Section, Set, Sub};
-use crate::model::{AccessLog, Bind, Limits, LogFormat};
+use crate::model::{AccessLog, Bind, ForwardProxy, Limits, LogFormat};
 use crate::raw::{Directive, Span, Value};
 use crate::shape::{AccessLogs, Binds};
 
@@ -14,6 +15,7 @@ pub(crate) struct ListenDraft {
     pub(crate) bind: Vec<(Bind, Span)>,
     pub(crate) limits: Limits,
     pub(crate) access_log: Option<AccessLog>,
+    pub(crate) forward_proxy: Option<ForwardProxy>,
     pub(crate) routes: Vec<RouteDraft>,
     /// None was written, not even a faulty one.
     pub(crate) has_no_route: bool,
@@ -27,6 +29,7 @@ impl ListenDraft {
             bind: Vec::new(),
             limits,
             access_log: Some(AccessLog { format: LogFormat::Text, file: None }),
+            forward_proxy: None,
             routes: Vec::new(),
             has_no_route: true,
         }
@@ -104,9 +107,19 @@ pub(crate) static LISTEN: Section<ListenDraft> = Section {
             since: "0.1.0",
             value: &Routes(&ROUTE),
         },
+        Key {
+            name: "forward_proxy",
+            brief: "The listener is a forward proxy, for clients that have it as their `http_proxy`",
+            long: "It takes calls for hosts of others: in absolute form, over kept connections, as the `[upstream]` of that host where there is one (and over TLS where that one's URL is `https`); and `CONNECT`, to what `allow` lists. Other requests go to the routes, if there are any.",
+            default: Preset::Words("none: it is not"),
+            right: "forward_proxy = { allow = [\"*.example.com\"] }",
+            wrong: "forward_proxy = true",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Proxy,
+        },
         Key::later("tls", "Certificates"),
         Key::later("http2", "HTTP/2"),
         Key::later("proxy_protocol", "PROXY protocol"),
-        Key::later("forward_proxy", "Forward proxy"),
     ],
 };

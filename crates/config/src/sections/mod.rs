@@ -2,14 +2,18 @@
 
 mod admin;
 mod app;
+mod forward_proxy;
 mod limits;
 mod listen;
 mod process;
+mod rate_limit;
 mod root;
 mod route;
 mod server;
+mod upstream;
 
 pub(crate) use admin::AdminDraft;
 pub(crate) use listen::ListenDraft;
 pub(crate) use root::{INCLUDE, ROOT, Root};
 pub(crate) use route::RouteDraft;
+pub(crate) use upstream::UpstreamDraft;

@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use super::admin::{ADMIN, AdminDraft};
 use super::app::{APP, AppDraft};
 use super::listen::{LISTEN, ListenDraft};
+use super::rate_limit::{RATE_LIMIT, RateLimitDraft};
 use super::server::SERVER;
+use super::upstream::{UPSTREAM, UpstreamDraft};
 use crate::checker::Checker;
 use crate::json::Json;
 use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set, Sub};
@@ -17,6 +19,8 @@ pub(crate) struct Root {
     pub(crate) admin: Option<AdminDraft>,
     pub(crate) listens: Vec<ListenDraft>,
     pub(crate) apps: Vec<AppDraft>,
+    pub(crate) upstreams: Vec<UpstreamDraft>,
+    pub(crate) rate_limits: Vec<RateLimitDraft>,
     /// Where apps live that do not say otherwise.
     pub(crate) directory: PathBuf,
 }
@@ -67,8 +71,8 @@ pub(crate) static ROOT: Section<Root> = Section {
         Key {
             name: "listen",
             brief: "Listeners, each under a NAME of its own: `[listen.NAME]`",
-            long: "NAME is made of letters, digits, `-` and `_`; logs and metrics show it. At least one listener is needed.",
-            default: Preset::Required,
+            long: "NAME is made of letters, digits, `-` and `_`; logs and metrics show it.",
+            default: Preset::Words("none; at least one is needed, or an upstream with a door"),
             right: "[listen.public]\nbind = \"0.0.0.0:8080\"",
             wrong: "listen = \"0.0.0.0:8080\"",
             reload: Reload::Live,
@@ -98,8 +102,42 @@ pub(crate) static ROOT: Section<Root> = Section {
             since: "0.1.0",
             value: &AdminSection,
         },
-        Key { value: &LaterSection("[upstream.*]"), ..Key::later("upstream", "Services the app calls") },
-        Key { value: &LaterSection("[rate_limit.*]"), ..Key::later("rate_limit", "Rate limits") },
+        Key {
+            name: "upstream",
+            brief: "Services the app calls, each under a NAME of its own: `[upstream.NAME]`",
+            long: "Keepwarm keeps connections to them, shared by all workers and outliving each of them. The app calls a local address (`bind`), a route of a listener leads there, or a forward proxy. NAME is made of letters, digits, `-` and `_`; logs, metrics and the variable `KEEPWARM_UPSTREAM_NAME` show it.",
+            default: Preset::Words("none"),
+            right: "[upstream.search]\nurl = \"https://search.internal:9243\"\nbind = \"127.0.0.1:6102\"",
+            wrong: "upstream = \"https://search.internal:9243\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Named {
+                section: &UPSTREAM,
+                begin: |_, name, span| UpstreamDraft::new(name, span),
+                finish: |root, mut draft, table, cx| {
+                    draft.finish(table, cx);
+                    root.upstreams.push(draft);
+                },
+            },
+        },
+        Key {
+            name: "rate_limit",
+            brief: "Rate limits, each under a NAME of its own: `[rate_limit.NAME]`",
+            long: "Routes and upstreams name them.",
+            default: Preset::Words("none"),
+            right: "[rate_limit.api]\nrate = \"100/s\"",
+            wrong: "rate_limit = \"100/s\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Named {
+                section: &RATE_LIMIT,
+                begin: |_, name, span| RateLimitDraft::new(name, span),
+                finish: |root, mut draft, table, cx| {
+                    draft.finish(table, cx);
+                    root.rate_limits.push(draft);
+                },
+            },
+        },
     ],
 };
 
@@ -228,26 +266,5 @@ impl<T> Describe for Named<T> {
 
     fn children(&self, path: &str) -> Vec<Info> {
         self.section.infos(&format!("{path}.NAME"))
-    }
-}
-
-/// A whole section that the design knows and this version does not serve.
-struct LaterSection(&'static str);
-
-impl Field<Root> for LaterSection {
-    fn set(&self, _root: &mut Root, directive: &Directive, cx: &mut Checker<'_>) {
-        // Point at the first named table, as the header of `[upstream]` itself is never written.
-        let first = match &directive.value {
-            Value::Table(table) => {
-                table.entries.first().filter(|entry| matches!(entry.value.value, Value::Table(_)))
-            }
-            _ => None,
-        };
-        let at = first.map_or(directive, |entry| &entry.value).clone();
-        cx.not_served(&at, &format!("`{}`", self.0));
-    }
-
-    fn describe(&self) -> &dyn Describe {
-        &crate::key::Later
     }
 }

@@ -3,12 +3,12 @@ use std::path::PathBuf;
 use super::listen::ListenDraft;
 use crate::checker::Checker;
 use crate::json::Json;
-use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set, Shape};
+use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set};
 use crate::model::{Cidr, EarlyHints, HeaderRules, HostPattern, PathPattern, Redirect, Respond};
 use crate::raw::{Directive, Span, Table, Value};
 use crate::shape::{
-    Cidrs, Directory, Flag, Folders, Hosts, Methods, OrWord, Paths, Redirects, Responses, Size, Words,
-    header_rules,
+    Cidrs, Directory, Flag, Folders, Hosts, Methods, NameOf, OrWord, Paths, Redirects, Responses, Size,
+    Words, header_rules,
 };
 
 /// `[[listen.NAME.route]]` as it was read.
@@ -21,6 +21,7 @@ pub(crate) struct RouteDraft {
     pub(crate) path: PathPattern,
     pub(crate) methods: Vec<String>,
     pub(crate) app: Option<(String, Span)>,
+    pub(crate) upstream: Option<(String, Span)>,
     pub(crate) files: Option<PathBuf>,
     pub(crate) respond: Option<Respond>,
     pub(crate) redirect: Option<Redirect>,
@@ -35,6 +36,7 @@ pub(crate) struct RouteDraft {
     pub(crate) abort_on_half_close: bool,
     pub(crate) try_files: Option<PathBuf>,
     pub(crate) send_files: Vec<(String, PathBuf)>,
+    pub(crate) rate_limit: Option<(String, Span)>,
 }
 
 impl RouteDraft {
@@ -46,6 +48,7 @@ impl RouteDraft {
             path: PathPattern::Any,
             methods: Vec::new(),
             app: None,
+            upstream: None,
             files: None,
             respond: None,
             redirect: None,
@@ -60,6 +63,7 @@ impl RouteDraft {
             abort_on_half_close: false,
             try_files: None,
             send_files: Vec::new(),
+            rate_limit: None,
         }
     }
 }
@@ -116,7 +120,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
         [] => {
             let problem = cx
                 .problem(draft.span, format!("`{name}` does not say what serves its requests"))
-                .expected("one of `app`, `files`, `respond` or `redirect`");
+                .expected("one of `app`, `upstream`, `files`, `respond` or `redirect`");
             cx.push(problem);
         }
         [_] => {}
@@ -125,7 +129,7 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
             let problem = cx
                 .problem(second.key_span, message)
                 .related(cx.texts.place(first.key_span), "the other one")
-                .expected("exactly one of `app`, `files`, `respond` or `redirect`")
+                .expected("exactly one of `app`, `upstream`, `files`, `respond` or `redirect`")
                 .help("make two routes of it");
             cx.push(problem);
         }
@@ -187,13 +191,26 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "app",
             brief: "Name of the `[app.NAME]` that serves it",
-            long: "A route ends in exactly one of `app`, `files`, `respond` and `redirect`.",
+            long: "A route ends in exactly one of `app`, `upstream`, `files`, `respond` and `redirect`.",
             default: Preset::Words("none"),
             right: "app = \"shop\"",
             wrong: "app = \"shpo\"",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Set(AppName, |route: &mut RouteDraft, app| route.app = Some(app)),
+            value: &Set(NameOf("app"), |route: &mut RouteDraft, app| route.app = Some(app)),
+        },
+        Key {
+            name: "upstream",
+            brief: "Name of the `[upstream.NAME]` that serves it",
+            long: "The client's `Host` is passed on, unless `host` of the upstream says otherwise. Bodies are passed on as they come, and have no limit but `max_body` of this route.",
+            default: Preset::Words("none"),
+            right: "upstream = \"search\"",
+            wrong: "upstream = \"saerch\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(NameOf("upstream"), |route: &mut RouteDraft, upstream| {
+                route.upstream = Some(upstream)
+            }),
         },
         Key {
             name: "files",
@@ -265,7 +282,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
             name: "max_body",
             brief: "Size of a request body; more is answered with 413",
             long: "A declared length above it is refused at once, without `100 Continue`.",
-            default: Preset::Words("`limits.body` of the listener"),
+            default: Preset::Words("`limits.body` of the listener; none on the way to an upstream"),
             right: "max_body = \"200MiB\"",
             wrong: "max_body = \"200mb\"",
             reload: Reload::Live,
@@ -342,6 +359,17 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
             value: &Set(Cidrs, |route: &mut RouteDraft, blocks| route.deny = blocks),
         },
         Key {
+            name: "rate_limit",
+            brief: "Name of the `[rate_limit.NAME]` that holds",
+            long: "Past it: 429, with `Retry-After`. `deny` and `allow` go first.",
+            default: Preset::Words("none"),
+            right: "rate_limit = \"api\"",
+            wrong: "rate_limit = \"aip\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(NameOf("rate_limit"), |route: &mut RouteDraft, limit| route.rate_limit = Some(limit)),
+        },
+        Key {
             name: "abort_on_half_close",
             brief: "A client that closes its write side counts as gone, and its request is cancelled",
             long: "Off, because a client may well close its side after its request and wait for the answer (RFC 9112 §9.6).",
@@ -352,42 +380,9 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
             since: "0.1.0",
             value: &Set(Flag, |route: &mut RouteDraft, abort| route.abort_on_half_close = abort),
         },
-        Key::later("upstream", "Name of the `[upstream.NAME]` that serves it"),
         Key::later("compress", "Compression of answers"),
-        Key::later("rate_limit", "Name of the `[rate_limit.NAME]` that holds"),
     ],
 };
 
 const HINTS: &[(&str, EarlyHints)] =
     &[("auto", EarlyHints::Auto), ("always", EarlyHints::Always), ("never", EarlyHints::Never)];
-
-/// The name of an app, and where it stands: whether there is such an app is known when all is read.
-struct AppName;
-
-impl Describe for AppName {
-    fn expected(&self) -> String {
-        "the name of an [app.NAME]".to_owned()
-    }
-
-    fn type_name(&self) -> String {
-        "name of an app".to_owned()
-    }
-
-    fn schema(&self) -> Json {
-        Json::of_type("string")
-    }
-}
-
-impl Shape for AppName {
-    type Out = (String, Span);
-
-    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(String, Span)> {
-        let text = cx.text(directive)?;
-        if text.text.is_empty() {
-            let problem = cx.wrong(directive.span, "is an empty string");
-            cx.push(problem);
-            return None;
-        }
-        Some((text.text.clone(), directive.span))
-    }
-}

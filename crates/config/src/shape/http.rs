@@ -2,12 +2,15 @@
 
 use std::net::Ipv6Addr;
 
+use super::fault::{Fault, each, settle};
 use crate::checker::Checker;
 use crate::json::Json;
 use crate::key::{Describe, Shape};
 use crate::model::{HostPattern, PathPattern};
 use crate::nearest::{nearest, or_list};
-use crate::raw::{Directive, Text};
+use crate::raw::Directive;
+
+const MATCH_ALL: &str = "leave it out to match all";
 
 /// One host or several.
 pub(crate) struct Hosts;
@@ -36,7 +39,7 @@ impl Shape for Hosts {
     type Out = Vec<HostPattern>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<HostPattern>> {
-        each(directive, cx, host)
+        each(directive, cx, MATCH_ALL, host)
     }
 }
 
@@ -212,7 +215,7 @@ impl Shape for Methods {
     type Out = Vec<String>;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<String>> {
-        each(directive, cx, method)
+        each(directive, cx, MATCH_ALL, method)
     }
 }
 
@@ -234,62 +237,6 @@ fn method(text: &str) -> Result<String, Fault> {
     }
     let fault = Fault::new(format!("is `{text}`"));
     Err(if near.is_empty() { fault } else { fault.help(format!("did you mean {}?", or_list(&near))) })
-}
-
-/// What is wrong with a string, and what to write.
-struct Fault {
-    what: String,
-    help: Option<String>,
-}
-
-impl Fault {
-    fn new(what: impl Into<String>) -> Fault {
-        Fault { what: what.into(), help: None }
-    }
-
-    fn help(mut self, help: impl Into<String>) -> Fault {
-        self.help = Some(help.into());
-        self
-    }
-}
-
-fn settle<V>(read: Result<V, Fault>, text: &Text, at: &Directive, cx: &mut Checker<'_>) -> Option<V> {
-    let fault = match read {
-        Ok(value) => return Some(value),
-        Err(fault) => fault,
-    };
-    let problem = if text.text.is_empty() {
-        cx.wrong(at.span, "is an empty string")
-    } else if text.secret {
-        cx.wrong(at.span, "has a value that will not do")
-    } else {
-        let problem = cx.wrong(at.span, &fault.what);
-        match fault.help {
-            Some(help) => problem.help(help),
-            None => problem,
-        }
-    };
-    cx.push(problem);
-    None
-}
-
-fn each<V>(
-    directive: &Directive,
-    cx: &mut Checker<'_>,
-    read: fn(&str) -> Result<V, Fault>,
-) -> Option<Vec<V>> {
-    let items = cx.items(directive);
-    if items.is_empty() {
-        let problem = cx.wrong(directive.span, "is an empty list").help("leave it out to match all");
-        cx.push(problem);
-        return None;
-    }
-    let mut values = Vec::with_capacity(items.len());
-    for item in items.iter() {
-        let value = cx.text(item).and_then(|text| settle(read(&text.text), text, item, cx));
-        values.push(value);
-    }
-    values.into_iter().collect()
 }
 
 /// What is wrong with the name of a field that the configuration wants to set or remove.

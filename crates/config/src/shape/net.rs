@@ -181,7 +181,7 @@ fn bracketed(text: &str) -> Option<String> {
 }
 
 /// RFC 1123 §2.1, and the underscore that container networks use. Digits and dots alone were meant as an address.
-fn is_host_name(host: &str) -> bool {
+pub(super) fn is_host_name(host: &str) -> bool {
     let labels_hold = host.split('.').all(|label| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')

@@ -1,6 +1,6 @@
 use crate::checker::Checker;
 use crate::json::Json;
-use crate::key::{Describe, Shape};
+use crate::key::{Describe, Info, Shape};
 use crate::raw::{Directive, Value};
 
 /// `true` or `false`.
@@ -102,6 +102,10 @@ impl<S: Describe> Describe for OrWord<S> {
 
     fn schema(&self) -> Json {
         Json::any(vec![self.shape.schema(), Json::words([self.word])])
+    }
+
+    fn children(&self, path: &str) -> Vec<Info> {
+        self.shape.children(path)
     }
 }
 

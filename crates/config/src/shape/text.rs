@@ -111,3 +111,50 @@ impl Strings {
         None
     }
 }
+
+/// Some of a few words: one, or a list of at least one; each counts once.
+pub(crate) struct SomeWords<E: 'static>(pub(crate) Words<E>);
+
+impl<E: Sync> Describe for SomeWords<E> {
+    fn expected(&self) -> String {
+        format!("{}, or a list of them", self.0.expected())
+    }
+
+    fn type_name(&self) -> String {
+        "word or list of words".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::one_or_many(self.0.schema())
+    }
+}
+
+impl<E: Sync + Copy + PartialEq> Shape for SomeWords<E> {
+    type Out = Vec<E>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<E>> {
+        let items = cx.items(directive);
+        let read: Vec<Option<E>> = items.iter().map(|item| self.word(item, cx)).collect();
+        let mut kept: Vec<E> = Vec::new();
+        for word in read {
+            let word = word?;
+            if !kept.contains(&word) {
+                kept.push(word);
+            }
+        }
+        Some(kept)
+    }
+}
+
+impl<E: Sync + Copy> SomeWords<E> {
+    /// A number that is one of the words stands in quotes.
+    fn word(&self, item: &Directive, cx: &mut Checker<'_>) -> Option<E> {
+        if let Value::Integer(number) = item.value {
+            let problem =
+                cx.wrong(item.span, "holds a whole number").help(format!("write it in quotes: \"{number}\""));
+            cx.push(problem);
+            return None;
+        }
+        self.0.read(item, cx)
+    }
+}

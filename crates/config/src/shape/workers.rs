@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Count, OrWord, Time};
+use super::{Count, OrWord, Time, looks_like_a_table};
 use crate::checker::Checker;
 use crate::json::Json;
 use crate::key::{Describe, Info, Key, Preset, Reload, Section, Set, Shape};
 use crate::model::Workers;
-use crate::raw::{Directive, Value};
+use crate::raw::Directive;
 
 /// `workers`: a number, `"auto"`, or a table.
 pub(crate) struct WorkerCount;
@@ -90,12 +90,7 @@ impl Shape for WorkerCount {
     type Out = Workers;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Workers> {
-        let looks_like_a_table = match &directive.value {
-            Value::Table(_) => true,
-            Value::Text(text) => text.loose && text.text.trim_start().starts_with('{'),
-            _ => false,
-        };
-        if !looks_like_a_table {
+        if !looks_like_a_table(directive) {
             return AUTO.read(directive, cx).map(|number| number.map_or(Workers::Auto, Workers::Fixed));
         }
         let mut scaled = Scaled::default();

@@ -65,6 +65,19 @@ fn what_a_placeholder_brought_is_never_shown() {
             ("listen.public", "access_log"),
             ("app.shop", "kind"),
             ("app.shop", "workers"),
+            ("upstream.search", "url"),
+            ("upstream.search", "endpoints"),
+            ("upstream.search", "bind"),
+            ("upstream.search", "protocol"),
+            ("upstream.search", "retry_budget"),
+            ("upstream.search", "hedge"),
+            ("upstream.search", "balance"),
+            ("upstream.search", "health"),
+            ("upstream.search.dns", "resolver"),
+            ("upstream.search.outlier", "deviation"),
+            ("rate_limit.api", "rate"),
+            ("rate_limit.api", "key"),
+            ("rate_limit.api", "store"),
         ] {
             let text = format!("[{section}]\n{key} = \"${{SECRET}}\"\n");
             let mut world = World::of(&text);
@@ -74,6 +87,56 @@ fn what_a_placeholder_brought_is_never_shown() {
             assert!(report.contains(key), "{report}");
         }
     }
+}
+
+#[test]
+fn an_app_of_the_command_line_may_have_upstreams() {
+    let mut world = World::default();
+    for (name, value) in [
+        ("KEEPWARM_UPSTREAM__SEARCH__URL", "http://search.internal"),
+        ("KEEPWARM_UPSTREAM__SEARCH__BIND", "127.0.0.1:6102"),
+        ("KEEPWARM_UPSTREAM__SEARCH__POOL__MIN_IDLE", "2"),
+        ("KEEPWARM_UPSTREAM__SEARCH__HEALTH", "{ path = \"/healthz\" }"),
+    ] {
+        world.env.insert(name.to_owned(), value.to_owned());
+    }
+    let (config, warnings) = Config::for_target(&world, &target("shop.wsgi:application")).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(config.listens[0].routes[0].action, Action::App("shop".to_owned()));
+    let upstream = config.upstream("search").expect("that of the environment");
+    assert_eq!(upstream.pool.min_idle, 2);
+    assert!(upstream.health.is_some());
+    assert_eq!(upstream.variable(), "KEEPWARM_UPSTREAM_SEARCH");
+    assert_eq!(upstream.door_url().as_deref(), Some("http://127.0.0.1:6102"));
+}
+
+#[test]
+fn a_back_door_needs_neither_app_nor_listener() {
+    let text = "[upstream.my-search]\nurl = \"https://search.internal\"\nbind = \"unix:/run/search.sock\"\n";
+    let config = config(&World::of(text));
+    assert!(config.listens.is_empty() && config.apps.is_empty());
+    let upstream = &config.upstreams[0];
+    assert_eq!(upstream.variable(), "KEEPWARM_UPSTREAM_MY_SEARCH");
+    assert_eq!(upstream.door_url().as_deref(), Some("unix:/run/search.sock"));
+}
+
+#[test]
+fn an_upstream_of_a_forward_proxy_has_its_use() {
+    let text = "[listen.proxy]\nbind = \"127.0.0.1:3128\"\nforward_proxy = {}\n\n[upstream.search]\nurl = \"https://search.internal\"\n";
+    let (config, warnings) = load(&World::of(text), ROOT).unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(warnings, []);
+    assert_eq!(config.listens[0].routes, []);
+}
+
+#[test]
+fn a_certificate_that_changes_makes_another_configuration() {
+    let text = "[upstream.a]\nurl = \"https://a\"\nbind = \"127.0.0.1:6102\"\nca = \"ca.pem\"\n";
+    let mut world = World::of(text);
+    world.files.insert("ca.pem".to_owned(), "-----BEGIN CERTIFICATE-----\none\n".to_owned());
+    let before = config(&world);
+    assert_eq!(before, config(&world));
+    world.files.insert("ca.pem".to_owned(), "-----BEGIN CERTIFICATE-----\ntwo\n".to_owned());
+    assert_ne!(before, config(&world), "a reload has to see it");
 }
 
 #[test]

@@ -19,15 +19,19 @@ fn served() -> Vec<Info> {
 
 /// A configuration that is whole but for `line`, which sets (or leaves out, when empty) the key `path`.
 fn around(path: &str, line: &str) -> String {
-    let path = path.replace("listen.NAME", "listen.public").replace("app.NAME", "app.shop");
+    let path = path
+        .replace("listen.NAME", "listen.public")
+        .replace("app.NAME", "app.shop")
+        .replace("upstream.NAME", "upstream.search")
+        .replace("rate_limit.NAME", "rate_limit.api");
     let Some((section, key)) = path.rsplit_once('.') else {
         let listen = "[listen.public]\nbind = \"127.0.0.1:8080\"\n\n[app.shop]\nentry = \"shop:app\"\n";
         return match path.as_str() {
-            "server" | "admin" | "include" => format!("{line}\n\n{listen}"),
+            "listen" => format!("{line}\n\n[app.shop]\nentry = \"shop:app\"\n"),
             "app" => format!(
                 "{line}\n\n[listen.public]\nbind = \"127.0.0.1:8080\"\nroute = [{{ respond = 200 }}]\n"
             ),
-            _ => format!("{line}\n\n[app.shop]\nentry = \"shop:app\"\n"),
+            _ => format!("{line}\n\n{listen}"),
         };
     };
     let mut text = String::new();
@@ -38,6 +42,13 @@ fn around(path: &str, line: &str) -> String {
         let bind = if key == "bind" { "" } else { "bind = \"127.0.0.1:9090\"\n" };
         let _ = write!(text, "[admin]\n{bind}{line}\n\n");
     }
+    push_listen(&mut text, section, key, line);
+    push_app(&mut text, section, key, line);
+    push_upstream(&mut text, section, key, line);
+    text
+}
+
+fn push_listen(text: &mut String, section: &str, key: &str, line: &str) {
     text.push_str("[listen.public]\n");
     let in_listen = section == "listen.public";
     if !(in_listen && key == "bind") {
@@ -46,28 +57,34 @@ fn around(path: &str, line: &str) -> String {
     if in_listen {
         let _ = writeln!(text, "{line}");
     }
-    if section.starts_with("listen.public.access_log") {
-        let _ = write!(text, "\n[{section}]\n{line}\n");
+    for table in ["listen.public.access_log", "listen.public.forward_proxy"] {
+        if section.starts_with(table) {
+            let _ = write!(text, "\n[{section}]\n{line}\n");
+        }
     }
     let in_route = section.starts_with("listen.public.route");
-    if !(in_listen && key == "route") {
-        text.push_str("\n[[listen.public.route]]\n");
-        if in_route && key != "path" {
-            text.push_str("path = \"/x/*\"\n");
-        }
-        let ends = |end: &str| key == end || section.ends_with(end);
-        if !(in_route && ["app", "files", "respond", "redirect"].iter().any(|end| ends(end))) {
-            text.push_str("app = \"shop\"\n");
-        }
-        if section == "listen.public.route" {
-            let _ = writeln!(text, "{line}");
-        } else if in_route {
-            let _ = write!(text, "\n[{section}]\n{line}\n");
-            if section.ends_with("redirect") && key != "to" {
-                text.push_str("to = \"/y\"\n");
-            }
+    if in_listen && key == "route" {
+        return;
+    }
+    text.push_str("\n[[listen.public.route]]\n");
+    if in_route && key != "path" {
+        text.push_str("path = \"/x/*\"\n");
+    }
+    let ends = |end: &str| key == end || section.ends_with(end);
+    if !(in_route && ["app", "upstream", "files", "respond", "redirect"].iter().any(|end| ends(end))) {
+        text.push_str("app = \"shop\"\n");
+    }
+    if section == "listen.public.route" {
+        let _ = writeln!(text, "{line}");
+    } else if in_route {
+        let _ = write!(text, "\n[{section}]\n{line}\n");
+        if section.ends_with("redirect") && key != "to" {
+            text.push_str("to = \"/y\"\n");
         }
     }
+}
+
+fn push_app(text: &mut String, section: &str, key: &str, line: &str) {
     text.push_str("\n[app.shop]\n");
     match (section, key) {
         ("app.shop", "entry") => {}
@@ -81,7 +98,53 @@ fn around(path: &str, line: &str) -> String {
     } else if section.starts_with("app.shop.") {
         let _ = write!(text, "\n[{section}]\n{line}\n");
     }
-    text
+}
+
+/// What routes and upstreams name, and the key where it is one of these.
+fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
+    let in_limit = section == "rate_limit.api";
+    if in_limit || key == "rate_limit" {
+        text.push_str("\n[rate_limit.api]\n");
+        if !(in_limit && key == "rate") {
+            text.push_str("rate = \"10/s\"\n");
+        }
+        if key == "on_store_failure" || key == "store_timeout" {
+            text.push_str("store = \"redis://127.0.0.1\"\n");
+        }
+        if in_limit {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    if !section.starts_with("upstream.search") && key != "upstream" {
+        return;
+    }
+    text.push_str("\n[upstream.search]\n");
+    let in_upstream = section == "upstream.search";
+    let says_where = section.ends_with(".endpoints") || (in_upstream && matches!(key, "url" | "endpoints"));
+    if !says_where {
+        text.push_str("url = \"https://search.internal\"\n");
+    }
+    if in_upstream {
+        text.push_str(match key {
+            "ca_system" => "ca = \"/etc/ssl/internal-ca.pem\"\n",
+            "cert" => "key = \"/etc/ssl/client.key\"\n",
+            "key" => "cert = \"/etc/ssl/client.pem\"\n",
+            _ => "",
+        });
+        let _ = writeln!(text, "{line}");
+        return;
+    }
+    let Some(table) = section.strip_prefix("upstream.search.") else { return };
+    let header = if table == "endpoints" { format!("[[{section}]]") } else { format!("[{section}]") };
+    let _ = write!(text, "\n{header}\n{line}\n");
+    text.push_str(match (table, key) {
+        ("endpoints", "weight" | "priority") => "url = \"http://10.0.0.1\"\n",
+        ("health", "tcp" | "path") => "",
+        ("health", _) => "path = \"/healthz\"\n",
+        ("balance", "by") => "hash = \"header:X-User\"\n",
+        ("balance", "hash") => "by = \"ring_hash\"\n",
+        _ => "",
+    });
 }
 
 #[test]
@@ -200,7 +263,11 @@ fn every_key_that_names_a_variable_can_be_set_by_it() {
         let (_, value) = info.right.split_once(" = ").expect("an example of one line");
         // What a shell would hand over of a string is the string, of anything else the TOML.
         let plain = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-        let name = variable.replace("APP__NAME", "APP__SHOP").replace("LISTEN__NAME", "LISTEN__PUBLIC");
+        let name = variable
+            .replace("APP__NAME", "APP__SHOP")
+            .replace("LISTEN__NAME", "LISTEN__PUBLIC")
+            .replace("UPSTREAM__NAME", "UPSTREAM__SEARCH")
+            .replace("RATE_LIMIT__NAME", "RATE_LIMIT__API");
         // Placeholders are filled in files only.
         if value.contains("${") {
             continue;

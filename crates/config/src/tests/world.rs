@@ -41,6 +41,9 @@ impl World {
             ("/srv/shop/.venv/bin/python", ""),
             ("/srv/shop/.env", "A=1\n"),
             ("/run/secrets/db", "postgres://shop\n"),
+            ("/etc/ssl/internal-ca.pem", "-----BEGIN CERTIFICATE-----\n"),
+            ("/etc/ssl/client.pem", "-----BEGIN CERTIFICATE-----\n"),
+            ("/etc/ssl/client.key", "-----BEGIN PRIVATE KEY-----\n"),
         ] {
             world.files.insert(path.to_owned(), content.to_owned());
         }

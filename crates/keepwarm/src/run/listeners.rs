@@ -1,19 +1,22 @@
 //! The listening sockets of the process, by address: kept over reloads, so that no connection is lost by one.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use keepwarm_config::{Bind, Config, Listen};
-use keepwarm_edge::Edge;
-use keepwarm_net::{Bound, ListenerContext, OpenConnections, Remote, StopListening};
-use keepwarm_workers::dispatch::Links;
+use arc_swap::ArcSwap;
+use keepwarm_config::{AccessLog, Bind, Config, ForwardProxy, Limits, Listen, Upstream, door_url};
+use keepwarm_edge::{Edge, Site};
+use keepwarm_egress::{Door, Names, Proxy, ProxyRules, Resolver};
+use keepwarm_net::{Bound, Handler, ListenerContext, OpenConnections, Remote, StopListening};
 
 use super::inherited::{Inherited, Owner};
 use super::sockets::{Opened, Sockets};
 use crate::admin::Admin;
-use crate::assemble;
+use crate::assemble::{self, DoorVariables, Parts};
+use crate::upstreams::Upstreams;
 
 /// All that listens.
 pub(super) struct Listeners {
@@ -24,13 +27,53 @@ pub(super) struct Listeners {
     serving: BTreeMap<Bind, Serving>,
     /// Sockets that were bound before this process began.
     inherited: Inherited,
+    /// Where is listened, for forward proxies that are not to call that.
+    own: Arc<ArcSwap<Vec<SocketAddr>>>,
+    /// Looks names up for forward proxies, once there is one.
+    resolver: Option<Resolver>,
 }
 
 struct Serving {
     sockets: Sockets,
-    edge: Arc<Edge>,
-    listen: Listen,
+    way: Way,
+    terms: Terms,
     stops: Vec<StopListening>,
+}
+
+/// Who answers on an address.
+enum Way {
+    /// The routes of a listener.
+    Edge(Arc<Edge>),
+    /// The same behind a forward proxy.
+    Proxy(Arc<Proxy>, Arc<Edge>),
+    /// The door of an upstream.
+    Door(Arc<Door>),
+}
+
+/// What connections of an address have had from their beginning: a change is for new ones.
+#[derive(Debug, Clone, PartialEq)]
+struct Terms {
+    name: String,
+    limits: Limits,
+    access_log: Option<AccessLog>,
+    /// Names of a door; `None`: any.
+    names: Option<Vec<String>>,
+    is_door: bool,
+    is_proxy: bool,
+}
+
+/// What a forward proxy calls, and by what.
+struct Calls {
+    resolver: Resolver,
+    rules: ProxyRules,
+    upstreams: Vec<(String, Arc<keepwarm_egress::Upstream>)>,
+}
+
+/// What the configuration wants of an address.
+enum Wanted {
+    Site(Site),
+    Proxy(Site, Calls),
+    Door(Arc<keepwarm_egress::Upstream>),
 }
 
 impl Listeners {
@@ -41,15 +84,24 @@ impl Listeners {
             draining: Arc::default(),
             serving: BTreeMap::new(),
             inherited,
+            own: Arc::default(),
+            resolver: None,
         }
     }
 
     /// Binds what the configuration has and this does not, unless it was inherited.
     pub(super) fn open(&mut self, config: &Config) -> Result<Opened, String> {
         let mut opened = Opened::default();
-        for listen in &config.listens {
-            for bind in listen.bind.iter().filter(|bind| !self.serving.contains_key(bind)) {
-                opened.open(bind, &format!("listen.{}", listen.name), &mut self.inherited)?;
+        let mut seen: BTreeMap<&Bind, String> = BTreeMap::new();
+        for (bind, section) in binds(config) {
+            // The checker has refused all others.
+            if let Some(other) = seen.insert(bind, section.clone()) {
+                return Err(format!(
+                    "{other} and {section} both listen on {bind}: a free port can be asked for once on an address"
+                ));
+            }
+            if !self.serving.contains_key(bind) {
+                opened.open(bind, &section, &mut self.inherited)?;
             }
         }
         self.inherited.drop_rest();
@@ -67,51 +119,115 @@ impl Listeners {
     }
 
     /// Serves what the configuration says: kept addresses with their new routes, new ones, and no others.
-    pub(super) fn apply(&mut self, config: &Config, mut opened: Opened, links: &Links) -> Result<(), String> {
-        let wanted: HashSet<&Bind> = config.listens.iter().flat_map(|listen| &listen.bind).collect();
+    pub(super) fn apply(
+        &mut self,
+        config: &Config,
+        mut opened: Opened,
+        parts: Parts<'_>,
+    ) -> Result<(), String> {
+        let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
         let gone: Vec<Bind> = self.serving.keys().filter(|bind| !wanted.contains(bind)).cloned().collect();
         for listen in &config.listens {
             for bind in &listen.bind {
-                let site = assemble::site(config, listen, links)?;
-                match (self.serving.remove(bind), opened.take(bind)) {
-                    (Some(kept), _)
-                        if kept.listen.limits == listen.limits
-                            && kept.listen.access_log == listen.access_log =>
-                    {
-                        kept.edge.replace(site);
-                        self.serving.insert(bind.clone(), Serving { listen: listen.clone(), ..kept });
-                    }
-                    // New connections get the new limits; the socket stays.
-                    (Some(kept), _) => {
-                        kept.edge.replace(site);
-                        let serving = self.start(kept.sockets, kept.edge, listen)?;
-                        kept.stops.iter().for_each(StopListening::hand_over);
-                        self.serving.insert(bind.clone(), serving);
-                    }
-                    (None, Some(sockets)) => {
-                        let edge = Arc::new(Edge::new(site));
-                        let serving = self.start(sockets, edge, listen)?;
-                        self.serving.insert(bind.clone(), serving);
-                    }
-                    (None, None) => {}
-                }
+                let site = assemble::site(config, listen, parts)?;
+                let wanted = match &listen.forward_proxy {
+                    None => Wanted::Site(site),
+                    Some(proxy) => Wanted::Proxy(site, self.calls(config, proxy, parts.upstreams)),
+                };
+                self.serve(bind, &mut opened, wanted, Terms::of_listener(listen))?;
             }
+        }
+        for (bind, door, terms) in doors(config, parts.upstreams) {
+            self.serve(bind, &mut opened, door, terms)?;
         }
         for bind in gone {
             if let Some(serving) = self.serving.remove(&bind) {
                 serving.end(&bind);
             }
         }
+        self.note_own();
         Ok(())
     }
 
-    fn start(&self, sockets: Sockets, edge: Arc<Edge>, listen: &Listen) -> Result<Serving, String> {
+    fn calls(&mut self, config: &Config, proxy: &ForwardProxy, upstreams: &Upstreams) -> Calls {
+        let resolver = self.resolver.get_or_insert_with(|| {
+            let (resolver, driver) = Resolver::new(Names::new(&[]));
+            tokio::spawn(driver.run());
+            resolver
+        });
+        Calls {
+            resolver: resolver.clone(),
+            rules: assemble::proxy_rules(proxy, Arc::clone(&self.own)),
+            upstreams: assemble::by_authority(config, upstreams),
+        }
+    }
+
+    /// Forward proxies are not to call what is served here.
+    fn note_own(&self) {
+        let bounds = self.serving.values().flat_map(|serving| &serving.sockets.bounds);
+        self.own.store(Arc::new(bounds.filter_map(|bound| bound.address).collect()));
+    }
+
+    /// Serves doors that are not served yet: workers that start may call them.
+    pub(super) fn serve_new_doors(
+        &mut self,
+        config: &Config,
+        opened: &mut Opened,
+        upstreams: &Upstreams,
+    ) -> Result<(), String> {
+        for (bind, door, terms) in doors(config, upstreams) {
+            if !self.serving.contains_key(bind) {
+                self.serve(bind, opened, door, terms)?;
+            }
+        }
+        self.note_own();
+        Ok(())
+    }
+
+    /// Ends what was begun for a configuration that did not come to serve; `config` goes on.
+    pub(super) fn end_new_doors(&mut self, config: &Config) {
+        let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
+        let new = self.serving.extract_if(.., |bind, _| !wanted.contains(bind));
+        new.for_each(|(bind, serving)| serving.end(&bind));
+    }
+
+    fn serve(
+        &mut self,
+        bind: &Bind,
+        opened: &mut Opened,
+        wanted: Wanted,
+        terms: Terms,
+    ) -> Result<(), String> {
+        let serving = match (self.serving.remove(bind), opened.take(bind)) {
+            (Some(kept), _) => {
+                let way = kept.way.replaced(wanted, &terms);
+                match kept.terms == terms {
+                    true => Serving { way, ..kept },
+                    // New connections get the new terms; the socket stays.
+                    false => {
+                        let serving = self.start(kept.sockets, way, terms)?;
+                        kept.stops.iter().for_each(StopListening::hand_over);
+                        serving
+                    }
+                }
+            }
+            (None, Some(sockets)) => {
+                let way = Way::of(wanted, &terms);
+                self.start(sockets, way, terms)?
+            }
+            (None, None) => return Ok(()),
+        };
+        self.serving.insert(bind.clone(), serving);
+        Ok(())
+    }
+
+    fn start(&self, sockets: Sockets, way: Way, terms: Terms) -> Result<Serving, String> {
         let context = Arc::new(ListenerContext {
-            handler: Arc::clone(&edge) as _,
-            limits: assemble::connection_limits(&listen.limits),
+            handler: way.handler(),
+            limits: assemble::connection_limits(&terms.limits),
             draining: Arc::clone(&self.draining),
             open: Arc::clone(&self.open),
-            meter: keepwarm_telemetry::meters::listener(&listen.name),
+            meter: keepwarm_telemetry::meters::listener(&terms.name),
         });
         let mut stops = Vec::new();
         for bound in &sockets.bounds {
@@ -123,7 +239,7 @@ impl Listeners {
                 stops.push(stop);
             }
         }
-        Ok(Serving { sockets, edge, listen: listen.clone(), stops })
+        Ok(Serving { sockets, way, terms, stops })
     }
 
     /// What another process needs to listen in place of this one: each `bind`, whether the service manager keeps its sockets, and these.
@@ -173,18 +289,142 @@ impl Listeners {
         }
     }
 
-    /// What is listened on, as a person writes it.
+    /// What is listened on for clients, as a person writes it.
     pub(super) fn addresses(&self) -> Vec<String> {
-        self.serving.iter().flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
+        let listeners = self.serving.iter().filter(|(_, serving)| !serving.terms.is_door);
+        listeners.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
     }
 
     /// The listeners of the configuration, with the addresses they have.
     pub(super) fn by_name(&self, config: &Config) -> Vec<(String, Vec<String>)> {
-        let of = |listen: &Listen| {
-            let serving = listen.bind.iter().filter_map(|bind| Some((bind, self.serving.get(bind)?)));
-            serving.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
+        config.listens.iter().map(|listen| (listen.name.clone(), self.shown(&listen.bind))).collect()
+    }
+
+    /// The upstreams that have doors, with the addresses of these.
+    pub(super) fn doors(&self, config: &Config) -> Vec<(String, Vec<String>)> {
+        let doors = config.upstreams.iter().filter(|upstream| !upstream.bind.is_empty());
+        doors.map(|upstream| (upstream.name.clone(), self.shown(&upstream.bind))).collect()
+    }
+
+    /// What workers are told about doors; some of these are open already and not yet served.
+    pub(super) fn door_variables(&self, config: &Config, opened: &Opened) -> DoorVariables {
+        let url = |upstream: &Upstream| {
+            let bind = upstream.bind.first()?;
+            let sockets = self.serving.get(bind).map(|serving| &serving.sockets).or(opened.get(bind))?;
+            // With port 0 the real one is known only now.
+            let address = sockets.bounds.first()?.address;
+            let url = match (bind, address) {
+                (Bind::Tcp(asked), Some(address)) if asked.port() == 0 => door_url(&Bind::Tcp(address)),
+                (Bind::Host { host, port: 0 }, Some(address)) => {
+                    door_url(&Bind::Host { host: host.clone(), port: address.port() })
+                }
+                _ => door_url(bind),
+            };
+            Some((upstream.variable(), url))
         };
-        config.listens.iter().map(|listen| (listen.name.clone(), of(listen))).collect()
+        config.upstreams.iter().filter_map(url).collect()
+    }
+
+    fn shown(&self, binds: &[Bind]) -> Vec<String> {
+        let serving = binds.iter().filter_map(|bind| Some((bind, self.serving.get(bind)?)));
+        serving.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
+    }
+}
+
+/// All that is to be listened on, and for which section.
+fn binds(config: &Config) -> impl Iterator<Item = (&Bind, String)> {
+    let listens = config.listens.iter().map(|listen| (&listen.bind, format!("listen.{}", listen.name)));
+    let doors =
+        config.upstreams.iter().map(|upstream| (&upstream.bind, format!("upstream.{}", upstream.name)));
+    listens.chain(doors).flat_map(|(binds, section)| binds.iter().map(move |bind| (bind, section.clone())))
+}
+
+/// The doors of the configuration.
+fn doors<'c>(
+    config: &'c Config,
+    upstreams: &'c Upstreams,
+) -> impl Iterator<Item = (&'c Bind, Wanted, Terms)> {
+    config.upstreams.iter().flat_map(move |upstream| {
+        let called = upstreams.get(&upstream.name);
+        called.into_iter().flat_map(move |called| {
+            upstream.bind.iter().map(move |bind| {
+                let terms = Terms::of_door(upstream, bind, &config.server.limits);
+                (bind, Wanted::Door(Arc::clone(called)), terms)
+            })
+        })
+    })
+}
+
+impl Terms {
+    fn of_listener(listen: &Listen) -> Self {
+        Self {
+            name: listen.name.clone(),
+            limits: listen.limits.clone(),
+            access_log: listen.access_log.clone(),
+            names: None,
+            is_door: false,
+            is_proxy: listen.forward_proxy.is_some(),
+        }
+    }
+
+    fn of_door(upstream: &Upstream, bind: &Bind, limits: &Limits) -> Self {
+        let names = match bind {
+            _ if upstream.public => None,
+            Bind::Host { host, .. } => Some(vec![host.clone()]),
+            Bind::Tcp(_) => Some(Vec::new()),
+            Bind::Unix(_) => None,
+        };
+        Self {
+            name: format!("upstream.{}", upstream.name),
+            limits: limits.clone(),
+            access_log: upstream.access_log.clone(),
+            names,
+            is_door: true,
+            is_proxy: false,
+        }
+    }
+}
+
+impl Way {
+    fn of(wanted: Wanted, terms: &Terms) -> Self {
+        match wanted {
+            Wanted::Site(site) => Self::Edge(Arc::new(Edge::new(site))),
+            Wanted::Proxy(site, calls) => {
+                let edge = Arc::new(Edge::new(site));
+                let Calls { resolver, rules, upstreams } = calls;
+                let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams);
+                Self::Proxy(Arc::new(proxy), edge)
+            }
+            Wanted::Door(upstream) => Self::Door(Arc::new(Door::new(upstream, terms.names.clone()))),
+        }
+    }
+
+    /// Answers by what is wanted now, on kept connections too where the way is of the same kind.
+    fn replaced(&self, wanted: Wanted, terms: &Terms) -> Self {
+        match (self, wanted) {
+            (Self::Edge(edge), Wanted::Site(site)) => {
+                edge.replace(site);
+                Self::Edge(Arc::clone(edge))
+            }
+            (Self::Proxy(proxy, edge), Wanted::Proxy(site, calls)) => {
+                edge.replace(site);
+                proxy.replace(calls.rules, calls.upstreams);
+                Self::Proxy(Arc::clone(proxy), Arc::clone(edge))
+            }
+            (Self::Door(door), Wanted::Door(upstream)) => {
+                door.replace(upstream, terms.names.clone());
+                Self::Door(Arc::clone(door))
+            }
+            (_, wanted) => Self::of(wanted, terms),
+        }
+    }
+
+    fn handler(&self) -> Arc<dyn Handler> {
+        match self {
+            Self::Edge(edge) => Arc::clone(edge) as _,
+            Self::Proxy(proxy, _) => Arc::clone(proxy) as _,
+            Self::Door(door) => Arc::clone(door) as _,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use keepwarm_config::Config;
 
 use super::server::{Server, set_apps};
+use crate::assemble::Parts;
 use crate::control::ReloadRequest;
 use crate::{assemble, watch};
 
@@ -32,25 +33,34 @@ impl Server {
     async fn try_reload(&mut self) -> Result<String, String> {
         let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let mut prepared = self.upstreams.prepare(&config)?;
         let admin = self.listeners.open_admin(&config, Some(&self.admin))?;
-        let opened = self.listeners.open(&config)?;
+        let mut opened = self.listeners.open(&config)?;
         // Before the workers load what is watched. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
         let watch = (!watch::is_same(self.watch.as_ref(), &config)).then(|| watch::start(&config));
-        let specs = assemble::specs(&config).map_err(|error| error.to_string())?;
+        let doors = self.listeners.door_variables(&config, &opened);
+        let specs = assemble::specs(&config, &doors).map_err(|error| error.to_string())?;
         // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
         for app in config.apps.iter().filter(|app| self.config.app(&app.name).is_none()) {
             self.links.set_app(&app.name, assemble::policy(app));
         }
         self.prepare(&config);
+        self.upstreams.add(&config, &mut prepared);
+        self.listeners.serve_new_doors(&config, &mut opened, &self.upstreams)?;
         let report = match self.supervisor.reload(specs).await {
             Ok(report) => report,
             Err(failure) => {
                 self.prepare(&self.config);
+                self.listeners.end_new_doors(&self.config);
+                self.upstreams.keep_only(&self.config);
                 return Err(told(&failure));
             }
         };
         set_apps(&config, &self.links);
-        self.listeners.apply(&config, opened, &self.links)?;
+        self.upstreams.apply(&config, &mut prepared);
+        let parts = Parts { links: &self.links, upstreams: &self.upstreams };
+        self.listeners.apply(&config, opened, parts)?;
+        self.door_variables = doors;
         self.admin.apply(config.admin.as_ref(), admin)?;
         for key in self.config.restart_keys(&config) {
             tracing::warn!("{key} changes with a restart only");
@@ -78,7 +88,7 @@ impl Server {
     /// Replaces the workers of these apps, and of no others; those of an app that does not start go on.
     pub(super) async fn recycle(&mut self, names: &[String]) {
         for app in self.config.apps.iter().filter(|app| names.contains(&app.name)) {
-            let outcome = match assemble::spec(app) {
+            let outcome = match assemble::spec(app, &self.door_variables) {
                 Ok(spec) => self.supervisor.recycle(spec).await.map_err(|failure| told(&failure)),
                 Err(error) => Err(error.to_string()),
             };

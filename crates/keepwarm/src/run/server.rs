@@ -22,9 +22,11 @@ use super::sockets::Opened;
 use super::takeover::{self, Takeover};
 use super::upgrade::{self, Successor};
 use crate::admin::Admin;
+use crate::assemble::{DoorVariables, Parts};
 use crate::control::{self, Door, ReloadRequest};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
+use crate::upstreams::Upstreams;
 use crate::view::{Served, View};
 use crate::watch::{self, Watch};
 use crate::{assemble, complain, exit};
@@ -125,6 +127,9 @@ pub(super) struct Server {
     pub(super) source: Source,
     pub(super) config: Config,
     pub(super) links: Arc<Links>,
+    pub(super) upstreams: Upstreams,
+    /// What workers are told about doors.
+    pub(super) door_variables: DoorVariables,
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
     pub(super) watch: Option<Watch>,
@@ -159,16 +164,22 @@ impl Server {
     ) -> Result<Option<Self>, Failure> {
         raise_file_limit();
         let links = Arc::new(Links::new(plane.remotes()));
+        let mut upstreams = Upstreams::new(plane.remotes());
         let mut listeners = Listeners::new(plane.remotes(), connections(&config), inherited);
         let mut opened_admin = Some(listeners.open_admin(&config, None)?);
-        let opened = listeners.open(&config)?;
+        let mut opened = listeners.open(&config)?;
+        let door_variables = listeners.door_variables(&config, &opened);
         set_apps(&config, &links);
         let watch = watch::start(&config);
-        let specs =
-            assemble::specs(&config).map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
+        let specs = assemble::specs(&config, &door_variables)
+            .map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
         // Guarded from the first moment: also a start that is killed leaves nothing.
         let made = opened.files().chain(opened_admin.iter().flat_map(Opened::files));
         let options = Options { files: made.map(absolute).collect(), ..Options::default() };
+        // Before the workers: they may call while they boot.
+        let mut prepared = upstreams.prepare(&config)?;
+        upstreams.apply(&config, &mut prepared);
+        listeners.serve_new_doors(&config, &mut opened, &upstreams)?;
         let supervisor = Supervisor::start(specs, Arc::clone(&links) as _, options)
             .await
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
@@ -186,7 +197,10 @@ impl Server {
             return Err(message.into());
         }
         let served = match boot(&supervisor, takeover, signals).await {
-            Ok(true) => listeners.apply(&config, opened, &links).map(|()| true).map_err(Failure::from),
+            Ok(true) => {
+                let parts = Parts { links: &links, upstreams: &upstreams };
+                listeners.apply(&config, opened, parts).map(|()| true).map_err(Failure::from)
+            }
             other => other,
         };
         if !matches!(served, Ok(true)) {
@@ -198,6 +212,8 @@ impl Server {
             source,
             config,
             links,
+            upstreams,
+            door_variables,
             listeners,
             supervisor,
             watch,
@@ -294,6 +310,9 @@ impl Server {
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
+        }
+        for (name, addresses) in self.listeners.doors(&self.config) {
+            let _ = writeln!(out, "  upstream {name} on {}", addresses.join(", "));
         }
         for address in self.admin.addresses() {
             let _ = writeln!(out, "  admin on {address}");

@@ -56,6 +56,11 @@ impl Opened {
         Ok(())
     }
 
+    /// The sockets of a `bind`.
+    pub(super) fn get(&self, bind: &Bind) -> Option<&Sockets> {
+        self.0.get(bind)
+    }
+
     /// Gives the sockets of a `bind` away.
     pub(crate) fn take(&mut self, bind: &Bind) -> Option<Sockets> {
         self.0.remove(bind)

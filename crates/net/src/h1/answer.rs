@@ -65,6 +65,7 @@ impl Stream {
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
         let length = match app.content_length.or(length.filter(|_| !bodiless)) {
+            Some(length) if self.state.from_upstream => AnswerLength::Upstream(length),
             Some(length) => AnswerLength::Known(length),
             None if bodiless => AnswerLength::Absent,
             None => AnswerLength::Unknown,
@@ -155,6 +156,16 @@ impl Stream {
         let decided = plan(self.state.facts, self.answer_facts(101, AnswerLength::Absent, false, false));
         encode_response_head(&mut self.storage.out.head, 101, &decided, ours.into_iter().chain(theirs), None);
         self.state.status = 101;
+        self.state.answer = Answer::Switched;
+        Ok(())
+    }
+
+    /// `200` to `CONNECT`: what follows is the tunnel's, without a field that frames (RFC 9110 §9.3.6).
+    pub(crate) fn accept_connect(&mut self, fields: &Fields) -> Result<(), BadField> {
+        scan_app_fields(fields.iter())?;
+        let decided = plan(self.state.facts, self.answer_facts(200, AnswerLength::Absent, false, false));
+        encode_response_head(&mut self.storage.out.head, 200, &decided, fields.iter(), None);
+        self.state.status = 200;
         self.state.answer = Answer::Switched;
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keepwarm_http1::{Fields, Plan, RequestDecoder, RequestFacts};
+use keepwarm_http1::{Fields, Listener, Plan, RequestDecoder, RequestFacts};
 use keepwarm_policy::MinRate;
 use keepwarm_telemetry::meters::ListenerCells;
 use tokio::time::Instant;
@@ -56,6 +56,8 @@ pub(crate) struct State {
     /// A refusal must be seen by the client although it may still be sending.
     pub(crate) refused: bool,
     pub(super) websocket: Option<Box<Socket>>,
+    /// What is answered is an upstream's.
+    pub(crate) from_upstream: bool,
     /// Bytes are passed, of a protocol that is not ours.
     pub(super) tunnel: bool,
 }
@@ -109,6 +111,7 @@ impl State {
             hold: None,
             refused: false,
             websocket: None,
+            from_upstream: false,
             tunnel: false,
         }
     }
@@ -116,7 +119,11 @@ impl State {
 
 impl Stream {
     pub(super) fn new(io: Io, peer: Peer, context: Arc<ListenerContext>) -> Self {
-        let decoder = RequestDecoder::new(context.limits.syntax);
+        let listener = match context.handler.is_forward_proxy() {
+            true => Listener::ForwardProxy,
+            false => Listener::Origin,
+        };
+        let decoder = RequestDecoder::with_listener(context.limits.syntax, listener);
         let request = Request::new(Rc::new(peer));
         let state = State::new(RequestFacts::of(&request.head), &context.limits);
         Self {

@@ -17,6 +17,14 @@ impl Stream {
         Ok(())
     }
 
+    pub(crate) fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
+        let mut fields = Fields::new();
+        fields.push(b"Via", via);
+        self.accept_connect(&fields)?;
+        self.state.tunnel = true;
+        Ok(())
+    }
+
     /// What came before the switch is the tunnel's too.
     pub(crate) fn poll_tunnel(
         &mut self,

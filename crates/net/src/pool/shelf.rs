@@ -1,11 +1,17 @@
-//! The connections to one endpoint.
+//! The connections to one endpoint, and those who wait for one.
 
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use keepwarm_policy::KeepAlive;
 use tokio::time::Instant;
 
+use super::Need;
 use crate::client::Client;
+
+/// A waiter of another thread goes first once it has waited this long: until then it is not worth moving a connection for.
+const PATIENCE: Duration = Duration::from_millis(1);
 
 /// The connections to one endpoint: those that lie idle, and how many there are.
 #[derive(Debug)]
@@ -14,80 +20,296 @@ pub(super) struct Shelf<C> {
     pub(super) idle: Vec<Idle<C>>,
     /// Idle, in use and being made.
     pub(super) open: usize,
-    /// Those who wait for one, the oldest first.
-    waiting: VecDeque<Waker>,
+    /// Being made.
+    pub(super) dialling: usize,
+    /// Being made for nobody in particular: for the shelf, or by one who was given another meanwhile.
+    spare: usize,
+    /// In the order they came, with those who have been given something and not fetched it.
+    waiters: VecDeque<Waiter<C>>,
     /// Nothing is kept any more.
     pub(super) forgotten: bool,
+    /// When this endpoint closes what is idle.
+    pub(super) keep_alive: KeepAlive,
+    pub(super) warmth: Warmth,
 }
 
 /// An idle connection.
 #[derive(Debug)]
 pub(super) struct Idle<C> {
-    pub(super) client: Box<Client<C>>,
+    pub(super) client: Client<C>,
     /// On whose reactor it is.
     pub(super) thread: usize,
     pub(super) since: Instant,
 }
 
+/// Somebody who waits for a connection.
+#[derive(Debug)]
+struct Waiter<C> {
+    id: u64,
+    need: Need,
+    thread: usize,
+    since: Instant,
+    waker: Option<Waker>,
+    /// It makes one itself.
+    dials: bool,
+    given: Option<Given<C>>,
+}
+
+/// What a waiter gets.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is moved once; a box would be an allocation for each")]
+pub(super) enum Given<C> {
+    /// One that has come back, or was made for nobody.
+    Connection(Idle<C>),
+    /// The place for a new one.
+    Place,
+}
+
+/// Connections that are made before they are asked for.
+#[derive(Debug, Default)]
+pub(super) struct Warmth {
+    failures: u32,
+    not_before: Option<Instant>,
+}
+
 impl<C> Default for Shelf<C> {
     fn default() -> Self {
-        Self { idle: Vec::new(), open: 0, waiting: VecDeque::new(), forgotten: false }
+        Self {
+            idle: Vec::new(),
+            open: 0,
+            dialling: 0,
+            spare: 0,
+            waiters: VecDeque::new(),
+            forgotten: false,
+            keep_alive: KeepAlive::default(),
+            warmth: Warmth::default(),
+        }
     }
 }
 
 impl<C> Shelf<C> {
-    /// The newest of this thread, else the newest of another.
-    pub(super) fn take(&mut self, thread: usize) -> Option<Idle<C>> {
-        match self.idle.iter().rposition(|idle| idle.thread == thread) {
-            Some(at) => Some(self.idle.remove(at)),
-            None => self.idle.pop(),
+    /// The newest of this thread that will do, else the newest of all: where that one will not do, none will. What has been idle for too long stays: it may do for another
+    /// request, and else it shows when it is closed.
+    pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {
+        let Self { idle, keep_alive, .. } = self;
+        let local = idle.iter().rposition(|idle| idle.thread == thread);
+        let mut at = local.into_iter().chain(idle.len().checked_sub(1));
+        let at = at.find(|at| {
+            let idled = idle.get(*at).map(|idle| now.saturating_duration_since(idle.since));
+            idled.is_some_and(|idled| keep_alive.may_use(idled, need == Need::Any, now.into_std()))
+        })?;
+        let taken = idle.remove(at);
+        keep_alive.handle_use(now.saturating_duration_since(taken.since), now.into_std());
+        Some(taken)
+    }
+
+    /// Keeps a connection, or gives it to who waits; gives the one that is to be closed for it, if there are `most` already.
+    pub(super) fn put(&mut self, idle: Idle<C>, most: usize) -> Option<Client<C>> {
+        if let Some(at) = self.next_waiter(idle.thread, idle.since)
+            && let Some(waiter) = self.waiters.get_mut(at)
+        {
+            waiter.give(Given::Connection(idle));
+            return None;
         }
-    }
-
-    /// Undoes a take: the order is by age.
-    pub(super) fn put_back(&mut self, idle: Idle<C>) {
-        let at = self.idle.partition_point(|other| other.since <= idle.since);
-        self.idle.insert(at, idle);
-    }
-
-    /// Keeps a connection; gives the one that is to be closed for it, if there are `most` already.
-    pub(super) fn put(&mut self, idle: Idle<C>, most: usize) -> Option<Box<Client<C>>> {
+        if self.waiters.iter().any(|it| it.waits_for_place()) {
+            // For a new one, which needs the place of this.
+            return Some(idle.client);
+        }
         self.idle.push(idle);
-        self.wake_waiting();
         (self.idle.len() > most).then(|| self.idle.remove(0).client)
     }
 
-    /// Closes the oldest idle one and hands its place to the caller.
-    pub(super) fn close_oldest(&mut self) -> bool {
-        if self.idle.is_empty() {
-            return false;
+    /// Who is to have a connection of that thread: the oldest, and the oldest of the thread itself as long as nobody has waited long.
+    fn next_waiter(&self, thread: usize, now: Instant) -> Option<usize> {
+        let mut takers =
+            self.waiters.iter().enumerate().filter(|(_, it)| it.given.is_none() && it.need != Need::New);
+        let (oldest, waiter) = takers.next()?;
+        if waiter.thread == thread || now.saturating_duration_since(waiter.since) >= PATIENCE {
+            return Some(oldest);
         }
-        self.idle.remove(0);
-        true
+        Some(takers.find(|(_, it)| it.thread == thread).map_or(oldest, |(at, _)| at))
     }
 
-    /// A connection was closed, or not made.
-    pub(super) fn left(&mut self) {
+    /// Adds somebody who waits. Whether it is to make a connection itself: only if what is being made for nobody does not suffice, and there is room.
+    pub(super) fn wait(&mut self, id: u64, need: Need, thread: usize, now: Instant, max: usize) -> bool {
+        self.forgotten = false;
+        let dials = (need == Need::New || self.spare() <= self.queued()) && self.make_room(max);
+        if dials {
+            self.begin_dial();
+        }
+        self.waiters.push_back(Waiter { id, need, thread, since: now, waker: None, dials, given: None });
+        dials
+    }
+
+    /// Whether there may be one more. What lies idle was not good enough for the caller, and makes room.
+    fn make_room(&mut self, max: usize) -> bool {
+        if self.open >= max && !self.idle.is_empty() {
+            self.idle.remove(0);
+            self.open = self.open.saturating_sub(1);
+        }
+        self.open < max
+    }
+
+    /// Those who wait for others to make or return one.
+    fn queued(&self) -> usize {
+        self.waiters.iter().filter(|it| it.waits_for_place() && it.need != Need::New).count()
+    }
+
+    /// Those being made that will be for whoever is next.
+    fn spare(&self) -> usize {
+        self.spare + self.waiters.iter().filter(|it| it.given.is_some() && it.dials).count()
+    }
+
+    /// All who wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiters.iter().filter(|it| it.given.is_none()).count()
+    }
+
+    /// Whether anybody is known here.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.open == 0 && self.waiters.is_empty()
+    }
+
+    /// What a waiter was given.
+    pub(super) fn poll_given(&mut self, id: u64, cx: &mut Context<'_>) -> Poll<Given<C>> {
+        let Some(at) = self.waiters.iter().position(|it| it.id == id) else { return Poll::Pending };
+        let Some(waiter) = self.waiters.get_mut(at) else { return Poll::Pending };
+        match waiter.given.take() {
+            Some(Given::Place) => {
+                waiter.dials = true;
+                Poll::Ready(Given::Place)
+            }
+            Some(given) => {
+                // What it is making is for somebody else.
+                self.spare += usize::from(waiter.dials);
+                self.waiters.remove(at);
+                Poll::Ready(given)
+            }
+            None => {
+                waiter.waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// A waiter goes, with its own connection or without one; what it was given and did not fetch is given out anew. The connection, if it is to be closed.
+    pub(super) fn leave(&mut self, id: u64, most: usize, max: usize) -> Option<Client<C>> {
+        let at = self.waiters.iter().position(|it| it.id == id)?;
+        match self.waiters.remove(at)?.given? {
+            Given::Connection(idle) if self.forgotten => {
+                self.left(max);
+                Some(idle.client)
+            }
+            Given::Connection(idle) => {
+                let closed = self.put(idle, most);
+                if closed.is_some() {
+                    self.left(max);
+                }
+                closed
+            }
+            Given::Place => {
+                self.end_dial(false, max);
+                None
+            }
+        }
+    }
+
+    /// A request was answered on a connection that had been idle, or (`None`) was new; the answer may `state` how many seconds one lives.
+    pub(super) fn handle_answered(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
+        self.keep_alive.handle_stated(stated.map(Duration::from_secs));
+        if let Some(idle) = idle {
+            self.keep_alive.handle_success(idle, now.into_std());
+        }
+    }
+
+    /// A connection begins to be made.
+    fn begin_dial(&mut self) {
+        self.open += 1;
+        self.dialling += 1;
+    }
+
+    /// One for nobody in particular.
+    pub(super) fn begin_spare(&mut self) {
+        self.begin_dial();
+        self.spare += 1;
+    }
+
+    /// It was made, and is open.
+    pub(super) fn dialled(&mut self, spare: bool) {
+        self.dialling = self.dialling.saturating_sub(1);
+        self.spare = self.spare.saturating_sub(usize::from(spare));
+    }
+
+    /// It was not made.
+    pub(super) fn end_dial(&mut self, spare: bool, max: usize) {
+        self.dialled(spare);
+        self.left(max);
+    }
+
+    /// A connection was closed, or not made: who waits for a place has it, unless one that is being made for nobody will do.
+    pub(super) fn left(&mut self, max: usize) {
         self.open = self.open.saturating_sub(1);
-        self.wake_waiting();
-    }
-
-    /// Closes the idle ones, and keeps no more.
-    pub(super) fn forget(&mut self) {
-        self.forgotten = true;
-        self.open = self.open.saturating_sub(self.idle.len());
-        self.idle.clear();
-        self.waiting.drain(..).for_each(Waker::wake);
-    }
-
-    pub(super) fn wait(&mut self, waker: &Waker) {
-        if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
-            self.waiting.push_back(waker.clone());
+        if self.open >= max {
+            return;
+        }
+        let enough = self.spare() >= self.queued();
+        let next =
+            self.waiters.iter_mut().find(|it| it.waits_for_place() && (it.need == Need::New || !enough));
+        if let Some(waiter) = next {
+            waiter.give(Given::Place);
+            self.begin_dial();
         }
     }
 
-    /// Each looks again, and those who find nothing wait once more. Were only one woken, it might have gone, and what it leaves be forgotten.
-    fn wake_waiting(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
+    /// Takes the idle ones, to be closed, and keeps no more.
+    pub(super) fn forget(&mut self, max: usize) -> Vec<Idle<C>> {
+        self.forgotten = true;
+        let idle = std::mem::take(&mut self.idle);
+        idle.iter().for_each(|_| self.left(max));
+        idle
+    }
+
+    /// How many are to be made so that `least` lie idle and can be used, now; or when to look again.
+    pub(super) fn lacks(&self, least: usize, max: usize, now: Instant) -> (usize, Option<Instant>) {
+        if least == 0 || self.forgotten {
+            return (0, None);
+        }
+        let limit = self.keep_alive.limit().unwrap_or(Duration::MAX);
+        let ends = self.idle.iter().filter_map(|idle| idle.since.checked_add(limit));
+        let over = ends.clone().filter(|end| *end <= now).count();
+        let usable = self.idle.len().saturating_sub(over) + self.spare().saturating_sub(self.queued());
+        let lack = least.saturating_sub(usable).min(max.saturating_sub(self.open));
+        match self.warmth.not_before {
+            Some(at) if lack > 0 && at > now => (0, Some(at)),
+            _ => (lack, ends.filter(|end| *end > now).min()),
+        }
+    }
+}
+
+impl<C> Waiter<C> {
+    /// It makes none itself, and has been given nothing.
+    fn waits_for_place(&self) -> bool {
+        self.given.is_none() && !self.dials
+    }
+
+    fn give(&mut self, given: Given<C>) {
+        self.given = Some(given);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Warmth {
+    /// A connection could be made.
+    pub(super) fn handle_success(&mut self) {
+        *self = Self::default();
+    }
+
+    /// It could not: the next is tried later, at most half a minute. Nobody waits for it.
+    pub(super) fn handle_failure(&mut self, now: Instant) {
+        let wait = Duration::from_millis(250).saturating_mul(1 << self.failures.min(7));
+        self.failures += 1;
+        self.not_before = now.checked_add(wait);
     }
 }

@@ -4,10 +4,14 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
+use super::dial::spawn_spare;
+use super::shelf::Idle;
 use super::{Inner, Pool};
+use crate::Endpoint;
 use crate::client::{Codec, Idleness};
 
 /// The watcher of one thread, as the pool knows it.
@@ -33,7 +37,12 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     tokio::task::unconstrained(poll_fn(|cx| {
         loop {
             let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
-            let next = pool.lock().sweep(thread, cx);
+            let Swept { next, over, closed, lacking } = pool.lock().sweep(thread, cx);
+            drop(over);
+            for _ in 0..closed {
+                pool.counts.closed_idle();
+            }
+            lacking.iter().for_each(|endpoint| spawn_spare(&pool, endpoint));
             match (next, &mut timer) {
                 (None, _) => timer = None,
                 (Some(at), Some(timer)) => timer.as_mut().reset(at),
@@ -46,6 +55,18 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
         }
     }))
     .await;
+}
+
+/// What a sweep came to.
+struct Swept<C> {
+    /// When to look again.
+    next: Option<Instant>,
+    /// Connections that are over, to be closed outside of the lock.
+    over: Vec<Idle<C>>,
+    /// How many of them their server had closed.
+    closed: usize,
+    /// Where one is to be made, once for each.
+    lacking: Vec<Endpoint>,
 }
 
 impl Slot {
@@ -64,10 +85,7 @@ impl<C: Codec> Inner<C> {
 
     /// A connection has come back on that thread.
     pub(super) fn watch(&mut self, thread: usize, now: Instant) -> Wake {
-        let Some(slot) = self.watchers.get_mut(&thread) else {
-            self.watchers.insert(thread, Slot::default());
-            return Wake::Start;
-        };
+        let Some(slot) = self.watchers.get_mut(&thread) else { return self.wake_now(thread) };
         match &slot.waker {
             // It is about to run for the first time, or to be late: a woken task looks at everything.
             None => Wake::Nobody,
@@ -76,40 +94,60 @@ impl<C: Codec> Inner<C> {
         }
     }
 
-    /// Closes what is over, has `cx` woken by what is not, and says when to look again.
-    fn sweep(&mut self, thread: usize, cx: &mut Context<'_>) -> Option<Instant> {
+    /// Have that thread's watcher look, whatever it knows.
+    pub(super) fn wake_now(&mut self, thread: usize) -> Wake {
+        match self.watchers.get(&thread) {
+            None => {
+                self.watchers.insert(thread, Slot::default());
+                Wake::Start
+            }
+            Some(slot) => slot.waker.clone().map_or(Wake::Nobody, Wake::Watcher),
+        }
+    }
+
+    /// Closes what is over, has `cx` woken by what is not, and counts what is lacking.
+    fn sweep(&mut self, thread: usize, cx: &mut Context<'_>) -> Swept<C> {
         let now = Instant::now();
-        let known = self.keep_alive.limit(now.into_std());
-        let limit = known.map_or(self.settings.idle_timeout, |known| known.min(self.settings.idle_timeout));
-        let mut next: Option<Instant> = None;
-        for shelf in self.shelves.values_mut() {
-            let before = shelf.idle.len();
-            let keep_alive = &mut self.keep_alive;
-            shelf.idle.retain_mut(|idle| {
+        let settings = self.settings;
+        let mut swept = Swept { next: None, over: Vec::new(), closed: 0, lacking: Vec::new() };
+        for (endpoint, shelf) in &mut self.shelves {
+            let keep_alive = &mut shelf.keep_alive;
+            let limit = settings.idle_timeout.min(keep_alive.keeps().unwrap_or(Duration::MAX));
+            let over = shelf.idle.extract_if(.., |idle| {
                 if idle.thread != thread {
-                    return true;
+                    return false;
                 }
                 let idled = now.saturating_duration_since(idle.since);
-                if idled >= limit {
-                    return false;
-                }
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
                     if noise == Idleness::Closed {
+                        swept.closed += 1;
                         keep_alive.handle_close(idled, now.into_std());
                     }
-                    return false;
+                    return true;
                 }
-                next = next.into_iter().chain(idle.since.checked_add(limit)).min();
-                true
+                if idled >= limit {
+                    keep_alive.handle_kept(idled, now.into_std());
+                    return true;
+                }
+                swept.next = swept.next.into_iter().chain(idle.since.checked_add(limit)).min();
+                false
             });
-            for _ in shelf.idle.len()..before {
-                shelf.left();
+            let before = swept.over.len();
+            swept.over.extend(over);
+            for _ in before..swept.over.len() {
+                shelf.left(settings.max);
             }
+            let (lacks, later) = shelf.lacks(settings.kept(), settings.max, now);
+            for _ in 0..lacks {
+                shelf.begin_spare();
+                swept.lacking.push(endpoint.clone());
+            }
+            swept.next = swept.next.into_iter().chain(later).min();
         }
-        self.shelves.retain(|_, shelf| shelf.open > 0 || !shelf.forgotten);
+        self.shelves.retain(|_, shelf| !shelf.forgotten || !shelf.is_deserted());
         let slot = self.watchers.entry(thread).or_default();
         slot.waker = Some(cx.waker().clone());
-        slot.looks_at = next;
-        next
+        slot.looks_at = swept.next;
+        swept
     }
 }

@@ -78,6 +78,7 @@ impl Driver {
                     continue;
                 }
             } else {
+                self.io.forget_writable();
                 self.link.lock().driver = Some(cx.waker().clone());
             }
             let room = self.room;

@@ -121,7 +121,9 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
         let sentence = match error {
             ClientError::Unanswered(_) => "The application closed the connection without an answer.",
-            ClientError::Fault(_) => "The application's answer is not one that can be passed on.",
+            ClientError::Fault(_) | ClientError::NotProcessed(_) => {
+                "The application's answer is not one that can be passed on."
+            }
         };
         self.fail(502, error.name(), sentence);
     }

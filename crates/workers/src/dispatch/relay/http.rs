@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keepwarm_http1::{HopByHop, RequestOptions, cgi_safe_name};
-use keepwarm_net::{Http1, Pool, Request, RequestLine};
+use keepwarm_net::{Http1, Pool, Request, RequestLine, request_target};
 
 use super::super::app::App;
 use super::{Dialect, Opening};
@@ -19,7 +19,7 @@ impl Dialect for Http1 {
 
     fn encode_request(&mut self, out: &mut Vec<u8>, request: &Request, opening: &Opening<'_>, _aim: &()) {
         let head = &request.head;
-        let target = target(request);
+        let target = request_target(request);
         let authority = match head.authority() {
             // HTTP/1.0 may have none, and 1.1 must.
             b"" => b"localhost".as_slice(),
@@ -46,19 +46,3 @@ impl Dialect for Http1 {
 
 /// Where the route has stripped a prefix, what it was.
 const PREFIX: &[u8] = b"x-forwarded-prefix";
-
-/// Path and query, without the prefix that the route stripped.
-fn target(request: &Request) -> Vec<u8> {
-    let path = request.path().get(request.mount..).unwrap_or_default();
-    let query = request.head.query();
-    let mut target = Vec::with_capacity(path.len() + query.map_or(0, <[u8]>::len) + 2);
-    if !path.starts_with(b"/") && path != b"*" {
-        target.push(b'/');
-    }
-    target.extend_from_slice(path);
-    if let Some(query) = query {
-        target.push(b'?');
-        target.extend_from_slice(query);
-    }
-    target
-}

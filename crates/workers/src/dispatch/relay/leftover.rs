@@ -5,12 +5,12 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{Answer, Lease};
+use keepwarm_net::{Answer, Lease, UNSENT_ENOUGH};
 
 use super::super::activity::About;
 use super::super::conversation::body::Source;
 use super::place::Place;
-use super::talk::{BLOCK, UNSENT_ENOUGH};
+use super::talk::BLOCK;
 use super::{Dialect, none};
 use crate::supervisor::WorkerKey;
 

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_http1::{Fields, HopByHop, Mended, ResponseHead};
+use keepwarm_http1::{Fields, Mended, ResponseHead};
 use keepwarm_net::{
-    Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Spool, Wait,
+    Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Spool, Tunnel,
+    UNSENT_ENOUGH, Wait, answer_fields, offered_protocols, pass_informational,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
@@ -18,11 +19,8 @@ use super::super::app::App;
 use super::super::conversation::body::{Source, spool_failed};
 use super::leftover;
 use super::place::Place;
-use super::tunnel::Tunnel;
 use super::{Dialect, Opening, Relay, Verdict, none};
 
-/// Bytes on their way to one side beyond which the other has to wait.
-pub(super) const UNSENT_ENOUGH: usize = 128 * 1024;
 /// Moved at a time.
 pub(super) const BLOCK: usize = 64 * 1024;
 /// Memory of a spool, in bytes; beyond it a file is used.
@@ -88,7 +86,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             // Known to be ignored: answered for the server, at once.
             relay.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
         }
-        let upgrade = offered(relay.exchange);
+        let upgrade = offered_protocols(relay.exchange);
         let opening = Opening {
             framing: relay.framing(),
             expects,
@@ -233,14 +231,11 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let status = head.status.as_u16();
         let begun = match status {
-            101 => Tunnel::begin(relay.exchange, head).map(|tunnel| self.tunnel = Some(tunnel)),
+            101 => Tunnel::switch(relay.exchange, head).map(|tunnel| self.tunnel = Some(tunnel)),
             _ => {
-                let hop_by_hop = HopByHop::of(&head.fields);
                 // A script that wants its client to go; a server's connection is its own business.
                 let close = C::BLOCKING && head.wants.close;
-                // RFC 9110 §15.5.22: 426 MUST say which protocol.
-                let kept = |name: &[u8]| !hop_by_hop.removes(name) || (status == 426 && name == b"upgrade");
-                let fields = head.fields.iter().filter(|(name, _)| kept(name));
+                let fields = answer_fields(head);
                 match relay.exchange.hand_file(status, fields.clone()) {
                     Ok(true) => return Step::Handed,
                     Ok(false) => relay.exchange.head(status, None, close, fields).map(drop),
@@ -439,14 +434,6 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     }
 }
 
-/// The protocols that a client offers to switch to, as a list. None with a body: what follows it would be the other protocol's, or not.
-fn offered(exchange: &Exchange<'_>) -> Vec<u8> {
-    if !exchange.body_done() {
-        return Vec::new();
-    }
-    exchange.request().head.upgrade_protocols().collect::<Vec<_>>().join(b", ".as_slice())
-}
-
 /// Passes a 1xx answer on, `103` to those alone who may get it from an app.
 fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
     let status = head.status.as_u16();
@@ -462,8 +449,7 @@ fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
             return;
         }
     }
-    let hop_by_hop = HopByHop::of(&head.fields);
-    exchange.informational(status, head.fields.iter().filter(|(name, _)| !hop_by_hop.removes(name)));
+    pass_informational(exchange, head);
 }
 
 /// Faults of syntax that were mended: counted, and told once per app.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Context, GivenUp, Running};
 use crate::supervisor::app::{Action, StopSignal, WorkerId};
-use crate::supervisor::{Death, Reason, Verdict};
+use crate::supervisor::{Death, Exit, Reason, Verdict};
 
 impl Running {
     pub(super) fn perform(&mut self, action: Action, context: &Context, now: Instant) -> Option<GivenUp> {
@@ -35,21 +35,7 @@ impl Running {
                     link.retire();
                 }
             }
-            Action::Signal { id, signal, why } => {
-                self.condemn(id);
-                self.record(id, &format!("the worker {why}: {}", signal.name()));
-                match signal {
-                    StopSignal::Quit => self.see_stack(id, context),
-                    StopSignal::Term => {
-                        if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
-                            // What it still holds has the time until the kill to end in order.
-                            link.say_goodbye();
-                        }
-                        self.signal(id, signal);
-                    }
-                    StopSignal::Finish | StopSignal::Kill => self.signal(id, signal),
-                }
-            }
+            Action::Signal { id, signal, why } => self.stop(id, signal, &why, context),
             Action::Restart { id, number, reason, wait } => {
                 tracing::warn!(
                     target: "keepwarm::supervisor",
@@ -77,12 +63,32 @@ impl Running {
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
                     "the worker {reason}; the app is given up until the next reload"
                 );
-                let process = self.processes.get(&id)?;
-                let source = process.spawned.as_ref().map(|handle| handle.source.clone());
-                return Some(GivenUp { number, reason, exit, kept: process.kept.clone(), source });
+                return self.given_up(id, number, reason, exit);
             }
         }
         None
+    }
+
+    fn stop(&mut self, id: WorkerId, signal: StopSignal, why: &str, context: &Context) {
+        self.condemn(id);
+        self.record(id, &format!("the worker {why}: {}", signal.name()));
+        match signal {
+            StopSignal::Quit => self.see_stack(id, context),
+            StopSignal::Term => {
+                if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
+                    // What it still holds has the time until the kill to end in order.
+                    link.say_goodbye();
+                }
+                self.signal(id, signal);
+            }
+            StopSignal::Finish | StopSignal::Kill => self.signal(id, signal),
+        }
+    }
+
+    fn given_up(&self, id: WorkerId, number: u32, reason: String, exit: Option<Exit>) -> Option<GivenUp> {
+        let process = self.processes.get(&id)?;
+        let source = process.spawned.as_ref().map(|handle| handle.source.clone());
+        Some(GivenUp { number, reason, exit, kept: process.kept.clone(), source })
     }
 
     /// A worker that is killed for what it does is given nothing more.

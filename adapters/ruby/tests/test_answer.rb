@@ -1,0 +1,64 @@
+# frozen_string_literal: true
+
+require "keepwarm/answer"
+require "keepwarm/stream"
+
+# What two threads do to one answer.
+class AnswerTest < Minitest::Test
+  # A wire that keeps what is sent. `during`: what happens while a callable body is waited for.
+  class Wire
+    attr_reader :sent
+    attr_writer :during
+
+    def initialize
+      @sent = Queue.new
+    end
+
+    def send(frame)
+      @sent << frame
+    end
+
+    def poll; end
+
+    def linger(_stream, body)
+      @during.call(body)
+    end
+  end
+
+  # Tells when the end of the answer is noted, before it is done.
+  class Slow < Keepwarm::Stream
+    attr_writer :meanwhile
+
+    def answered=(answered)
+      super
+      return unless answered
+
+      action = @meanwhile
+      @meanwhile = nil
+      action&.call
+    end
+  end
+
+  def test_a_writer_and_the_thread_that_waits_for_it_end_a_lost_answer_once
+    wire = Wire.new
+    stream = Slow.new
+    stream.open(1, 0)
+    waiting = Thread.current
+    noted = Queue.new
+    stream.meanwhile = lambda do
+      noted << true
+      Thread.pass until waiting.stop?
+    end
+    writer = nil
+    wire.during = lambda do |body|
+      stream.lose
+      writer = Thread.new { assert_raises(Keepwarm::ClientDisconnected) { body.write("x") } }
+      noted.pop
+    end
+    answer = Keepwarm::Answer.new(wire, [3, 0])
+    answer.begin(stream, false)
+    answer.deliver(200, {}, ->(_) {}, nil)
+    writer.join
+    assert_equal 2, wire.sent.size, "the fields, and one end"
+  end
+end

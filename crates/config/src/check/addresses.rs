@@ -1,0 +1,109 @@
+//! No two on one address.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::checker::Checker;
+use crate::model::Bind;
+use crate::raw::Span;
+use crate::report::Problem;
+use crate::sections::{AdminDraft, ListenDraft, UpstreamDraft};
+
+/// An address, who wants it, and how its key is documented.
+struct Wanted<'a> {
+    who: String,
+    key: &'static str,
+    bind: &'a Bind,
+    span: Span,
+}
+
+/// No two listeners, doors or what else listens on one address: with `SO_REUSEPORT` the kernel would let both in, and deal
+/// connections out among them.
+pub(super) fn check(
+    listens: &[ListenDraft],
+    admin: Option<&AdminDraft>,
+    upstreams: &[UpstreamDraft],
+    cx: &mut Checker<'_>,
+) {
+    let mut all: Vec<Wanted<'_>> = Vec::new();
+    for listen in listens {
+        want(&mut all, &format!("listen.{}", listen.name), "listen.NAME.bind", &listen.bind);
+    }
+    if let Some(admin) = admin {
+        want(&mut all, "admin", "admin.bind", &admin.bind);
+    }
+    for draft in upstreams {
+        want(&mut all, &format!("upstream.{}", draft.upstream.name), "upstream.NAME.bind", &draft.bind);
+    }
+    for (index, Wanted { who, key, bind, span }) in all.iter().enumerate() {
+        let Some(earlier) = all.iter().take(index).find(|earlier| clash(bind, earlier.bind)) else {
+            continue;
+        };
+        let shared = if *bind == earlier.bind { "is the address of" } else { "overlaps with an address of" };
+        let problem = Problem::new(format!("`{bind}` of `{who}` {shared} `{}`", earlier.who))
+            .key(*key)
+            .at(cx.texts.place(*span))
+            .related(cx.texts.place(earlier.span), format!("`{}`", earlier.bind))
+            .expected("an address of its own for each listener and each door");
+        cx.push(problem);
+    }
+}
+
+fn want<'a>(all: &mut Vec<Wanted<'a>>, who: &str, key: &'static str, binds: &'a [(Bind, Span)]) {
+    all.extend(binds.iter().map(|(bind, span)| Wanted { who: who.to_owned(), key, bind, span: *span }));
+}
+
+fn clash(a: &Bind, b: &Bind) -> bool {
+    match (a, b) {
+        (Bind::Unix(a), Bind::Unix(b)) => a == b,
+        (Bind::Tcp(a), Bind::Tcp(b)) => clash_tcp(*a, *b),
+        (Bind::Host { host: a, port }, Bind::Host { host: b, port: other }) => {
+            a == b && port == other && *port != 0
+        }
+        (Bind::Host { host, port }, Bind::Tcp(tcp)) | (Bind::Tcp(tcp), Bind::Host { host, port }) => {
+            // A name is resolved later; this one is known, and a wildcard takes in whatever any name resolves to.
+            let known = host == "localhost" && tcp.ip().is_loopback();
+            (known || tcp.ip().is_unspecified()) && *port == tcp.port() && *port != 0
+        }
+        _ => false,
+    }
+}
+
+fn clash_tcp(a: SocketAddr, b: SocketAddr) -> bool {
+    let (ip, other) = (a.ip().to_canonical(), b.ip().to_canonical());
+    let same_family = matches!((ip, other), (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)));
+    let meet = ip == other || ip.is_unspecified() || other.is_unspecified();
+    same_family && meet && a.port() == b.port() && a.port() != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_meet() {
+        let tcp = |text: &str| Bind::Tcp(text.parse().unwrap());
+        let host = |host: &str, port| Bind::Host { host: host.to_owned(), port };
+        for (a, b) in [
+            (tcp("0.0.0.0:80"), tcp("127.0.0.1:80")),
+            (tcp("127.0.0.1:80"), tcp("127.0.0.1:80")),
+            (tcp("[::]:80"), tcp("[::1]:80")),
+            (tcp("[::ffff:127.0.0.1]:80"), tcp("127.0.0.1:80")),
+            (host("localhost", 80), tcp("[::1]:80")),
+            (host("example", 80), tcp("0.0.0.0:80")),
+            (host("example", 80), host("example", 80)),
+        ] {
+            assert!(clash(&a, &b) && clash(&b, &a), "{a} {b}");
+        }
+        for (a, b) in [
+            (tcp("0.0.0.0:80"), tcp("127.0.0.1:81")),
+            (tcp("127.0.0.2:80"), tcp("127.0.0.1:80")),
+            (tcp("[::]:80"), tcp("0.0.0.0:80")),
+            (tcp("127.0.0.1:0"), tcp("127.0.0.1:0")),
+            (host("localhost", 0), tcp("127.0.0.1:0")),
+            (host("a", 80), host("b", 80)),
+            (Bind::Unix("/a".into()), Bind::Unix("/b".into())),
+        ] {
+            assert!(!clash(&a, &b) && !clash(&b, &a), "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Names that one section has of another.
+
+use super::Known;
+use crate::checker::Checker;
+use crate::model::{Action, Config, Route};
+use crate::nearest::{nearest, or_list};
+use crate::raw::Span;
+use crate::report::Problem;
+use crate::sections::UpstreamDraft;
+
+/// Whether there is a section `[what.name]`. `key` is the one that names it, in this file and as it is documented.
+pub(super) fn check(
+    name: &str,
+    span: Span,
+    key: &str,
+    doc: &'static str,
+    what: &str,
+    known: &[(String, Span)],
+    cx: &mut Checker<'_>,
+) {
+    if known.iter().any(|(known, _)| known == name) {
+        return;
+    }
+    let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+    let near = nearest(name, names.iter().copied());
+    let article = if what.starts_with(['a', 'u']) { "an" } else { "a" };
+    let expected = match names.is_empty() {
+        true => format!("{article} [{what}.NAME] section; there is none"),
+        false => format!("the name of {article} [{what}.NAME]: {}", or_list(&names)),
+    };
+    let mut problem = Problem::new(format!("`{key}` is `{name}`, and there is no `[{what}.{name}]`"))
+        .key(doc)
+        .at(cx.texts.place(span))
+        .expected(expected);
+    if !near.is_empty() {
+        problem = problem.help(format!("did you mean {}?", or_list(&near)));
+    }
+    cx.push(problem);
+}
+
+/// Two upstreams whose variables have one name: workers could be told of one of them only.
+pub(super) fn check_variables(upstreams: &[UpstreamDraft], cx: &mut Checker<'_>) {
+    for (index, draft) in upstreams.iter().enumerate() {
+        let variable = draft.upstream.variable();
+        let Some(earlier) = upstreams.iter().take(index).find(|one| one.upstream.variable() == variable)
+        else {
+            continue;
+        };
+        let (name, other) = (&draft.upstream.name, &earlier.upstream.name);
+        let problem =
+            Problem::new(format!("`upstream.{name}` and `upstream.{other}` have one variable, {variable}"))
+                .key("upstream")
+                .at(cx.texts.place(draft.span))
+                .related(cx.texts.place(earlier.span), "the other one")
+                .expected("names that differ in more than case, `-` and `_`");
+        cx.push(problem);
+    }
+}
+
+/// What is there, costs something, and has no use.
+pub(super) fn warn_of_unused(config: &Config, known: &Known, cx: &mut Checker<'_>) {
+    let routes = || config.listens.iter().flat_map(|listen| &listen.routes);
+    let leads_to = |fits: &dyn Fn(&Route) -> bool| routes().any(fits);
+    for (name, span) in &known.apps {
+        if !leads_to(&|route| matches!(&route.action, Action::App(app) if app == name)) {
+            let message = format!("no route leads to `app.{name}`: it is started, and gets no request");
+            let help = format!("add a [[listen.NAME.route]] with app = \"{name}\", or remove the app");
+            warn("listen.NAME.route.app", *span, message, help, cx);
+        }
+    }
+    // A forward proxy takes calls for the host of every upstream.
+    let has_proxy = config.listens.iter().any(|listen| listen.forward_proxy.is_some());
+    for (name, span) in known.upstreams.iter().filter(|_| !has_proxy) {
+        let has_door = config.upstream(name).is_some_and(|upstream| !upstream.bind.is_empty());
+        if !has_door && !leads_to(&|route| matches!(&route.action, Action::Upstream(to) if to == name)) {
+            let message =
+                format!("nothing leads to `upstream.{name}`: it has no door, and there is no route to it");
+            let help = "give it a door, for example bind = \"127.0.0.1:6102\", or remove it".to_owned();
+            warn("upstream.NAME.bind", *span, message, help, cx);
+        }
+    }
+    for (name, span) in &known.rate_limits {
+        let of_upstream = config.upstreams.iter().any(|upstream| upstream.rate_limit.as_ref() == Some(name));
+        if !of_upstream && !leads_to(&|route| route.rate_limit.as_ref() == Some(name)) {
+            let message = format!("nothing is held to `rate_limit.{name}`");
+            let help = format!("add rate_limit = \"{name}\" to a route or an upstream, or remove it");
+            warn("rate_limit", *span, message, help, cx);
+        }
+    }
+}
+
+fn warn(key: &'static str, span: Span, message: String, help: String, cx: &mut Checker<'_>) {
+    let problem = Problem::new(message).key(key).at(cx.texts.place(span)).help(help);
+    cx.warn(problem);
+}

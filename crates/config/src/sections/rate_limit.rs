@@ -1,0 +1,139 @@
+use std::time::Duration;
+
+use crate::checker::Checker;
+use crate::key::{Key, Preset, Reload, Section, Set};
+use crate::model::{OnStoreFailure, RateKey, RateLimit, RateStore};
+use crate::raw::{Span, Table};
+use crate::shape::{Count, FREQUENCY, RATE_KEY, STORE, Time, Words};
+
+/// `[rate_limit.NAME]` as it was read.
+pub(crate) struct RateLimitDraft {
+    /// Of NAME.
+    pub(crate) span: Span,
+    pub(crate) limit: RateLimit,
+}
+
+impl RateLimitDraft {
+    pub(crate) fn new(name: &str, span: Span) -> RateLimitDraft {
+        RateLimitDraft { span, limit: RateLimit::new(name.to_owned(), 1, Duration::from_secs(1)) }
+    }
+
+    /// What no key can know of the others.
+    pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        let name = cx.name();
+        if table.entry("rate").is_none() {
+            let problem = cx
+                .problem(self.span, format!("`{name}` does not say how much it lets through"))
+                .expected("`rate`, for example rate = \"100/s\"");
+            cx.push(problem);
+        }
+        if table.entry("burst").is_none() {
+            self.limit.burst = RateLimit::default_burst(self.limit.requests, self.limit.period);
+        }
+        if self.limit.store != RateStore::Local {
+            return;
+        }
+        // A store that could not be read has been complained of.
+        if table.entry("store").is_some_and(
+            |entry| !matches!(&entry.value.value, crate::raw::Value::Text(text) if text.text == "local"),
+        ) {
+            return;
+        }
+        for key in ["on_store_failure", "store_timeout"] {
+            let Some(entry) = table.entry(key) else { continue };
+            let problem = cx
+                .problem(
+                    entry.key_span,
+                    format!("`{name}` has `{key}`, and counts in this process, which does not fail"),
+                )
+                .key(format!("rate_limit.NAME.{key}"))
+                .expected("`store` beside it, for example store = \"redis://127.0.0.1:6379\"");
+            cx.push(problem);
+        }
+    }
+}
+
+pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
+    keys: &[
+        Key {
+            name: "rate",
+            brief: "How many requests it lets through in what time, for each value of `key`",
+            long: "Past it: 429, with `Retry-After` and the `RateLimit` fields. Spread evenly: of `\"60/m\"` one may come each second, and those of `burst` at once.",
+            default: Preset::Required,
+            right: "rate = \"100/s\"",
+            wrong: "rate = 100",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(FREQUENCY, |draft: &mut RateLimitDraft, (requests, period): (u32, Duration)| {
+                draft.limit.requests = requests;
+                draft.limit.period = period;
+            }),
+        },
+        Key {
+            name: "burst",
+            brief: "How many may come at once, when none came for a while",
+            long: "",
+            default: Preset::Words("what `rate` lets through in a second, at least 1"),
+            right: "burst = 20",
+            wrong: "burst = 0",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                Count { min: 1, max: RateLimit::MOST_AT_ONCE },
+                |draft: &mut RateLimitDraft, burst| draft.limit.burst = burst,
+            ),
+        },
+        Key {
+            name: "key",
+            brief: "What is counted apart",
+            long: "`\"client\"`: the client's address, or what a trusted proxy says of it; of an IPv6 address the first 64 bits, which is what one subscriber has. `\"header:NAME\"` and `\"cookie:NAME\"`: their value; requests without it are counted together. `\"all\"`: all requests together.",
+            default: Preset::Value("\"client\""),
+            right: "key = \"header:X-Api-Key\"",
+            wrong: "key = \"X-Api-Key\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(RATE_KEY, |draft: &mut RateLimitDraft, key: RateKey| draft.limit.key = key),
+        },
+        Key {
+            name: "store",
+            brief: "Where requests are counted",
+            long: "`\"local\"`: in this process. `\"redis://HOST:PORT/DATABASE\"` or `\"redis+unix:/PATH\"`: in a Valkey or Redis, together with every Keepwarm that has a rate limit of this name there; one round trip for each request. Keep a password out of the file: `\"redis://:${file:/run/secrets/redis}@HOST\"`.",
+            default: Preset::Value("\"local\""),
+            right: "store = \"redis://10.0.0.6:6379\"",
+            wrong: "store = \"10.0.0.6:6379\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(STORE, |draft: &mut RateLimitDraft, store: RateStore| draft.limit.store = store),
+        },
+        Key {
+            name: "on_store_failure",
+            brief: "What happens while the store is slow or down",
+            long: "`\"open\"`: this process counts by itself. `\"closed\"`: every request is refused with 503. A store that has failed is asked again in the background: requests do not wait for it each time.",
+            default: Preset::Value("\"open\""),
+            right: "on_store_failure = \"closed\"",
+            wrong: "on_store_failure = \"deny\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Words(FAILURE), |draft: &mut RateLimitDraft, failure| {
+                draft.limit.on_store_failure = failure
+            }),
+        },
+        Key {
+            name: "store_timeout",
+            brief: "How long the store may take; longer counts as down",
+            long: "",
+            default: Preset::Value("\"50ms\""),
+            right: "store_timeout = \"20ms\"",
+            wrong: "store_timeout = \"2m\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                Time { min: Duration::from_millis(1), max: Duration::from_secs(60) },
+                |draft: &mut RateLimitDraft, time| draft.limit.store_timeout = time,
+            ),
+        },
+    ],
+};
+
+const FAILURE: &[(&str, OnStoreFailure)] =
+    &[("open", OnStoreFailure::Open), ("closed", OnStoreFailure::Closed)];

@@ -1,0 +1,140 @@
+//! `[upstream.NAME]` as a whole: what no key can know of the others.
+
+use crate::checker::Checker;
+use crate::model::{Bind, Ca, Identity, PemFile, TlsVersion, Upstream, UpstreamTls};
+use crate::raw::{Span, Table};
+use crate::shape::Origin;
+
+mod balance;
+mod check;
+mod endpoints;
+mod health;
+mod keys;
+mod limits;
+mod resilience;
+
+pub(crate) use keys::UPSTREAM;
+
+/// `[upstream.NAME]` as it was read.
+pub(crate) struct UpstreamDraft {
+    /// Of NAME.
+    pub(crate) span: Span,
+    /// Its endpoints, TLS, doors and rate limit count only after [`UpstreamDraft::finish`] and the checks of the whole file.
+    pub(crate) upstream: Upstream,
+    pub(crate) bind: Vec<(Bind, Span)>,
+    pub(crate) rate_limit: Option<(String, Span)>,
+    url: Option<(Origin, Span)>,
+    endpoints: Vec<EndpointDraft>,
+    tls: TlsDraft,
+}
+
+/// One of `endpoints` as it was read.
+struct EndpointDraft {
+    span: Span,
+    /// `None`: what was wrong has been said.
+    origin: Option<Origin>,
+    weight: u32,
+    priority: u32,
+    /// Of `weight`, where it is written.
+    weight_span: Option<Span>,
+    priority_span: Option<Span>,
+}
+
+/// The keys of TLS as they were read.
+#[derive(Default)]
+struct TlsDraft {
+    ca: Option<PemFile>,
+    ca_system: bool,
+    cert: Option<PemFile>,
+    key: Option<PemFile>,
+    min_version: TlsVersion,
+    server_name: Option<String>,
+}
+
+impl UpstreamDraft {
+    pub(crate) fn new(name: &str, span: Span) -> UpstreamDraft {
+        UpstreamDraft {
+            span,
+            upstream: Upstream::new(name.to_owned(), Vec::new()),
+            bind: Vec::new(),
+            rate_limit: None,
+            url: None,
+            endpoints: Vec::new(),
+            tls: TlsDraft::default(),
+        }
+    }
+
+    /// What no key can know of the others; afterwards the draft's `upstream` is whole but for what other sections have to say, or
+    /// there is a problem.
+    pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        self.settle_endpoints(table, cx);
+        self.settle_tls(table, cx);
+        self.check_public(cx);
+        self.check_loop(cx);
+        self.check_name(cx);
+        self.check_numbers(table, cx);
+    }
+
+    /// TLS as the URLs want it, and whom its certificate has to be for.
+    fn settle_tls(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        let Some(tls) = self.origins().next().map(|origin| origin.tls) else { return };
+        if self.origins().any(|origin| origin.tls != tls) {
+            return;
+        }
+        if !tls {
+            self.refuse_tls_keys(table, cx);
+            return;
+        }
+        self.check_tls_keys(table, cx);
+        let Some(server_name) = self.server_name(cx) else { return };
+        let draft = std::mem::take(&mut self.tls);
+        let ca = match (draft.ca, draft.ca_system) {
+            (None, _) => Ca::System,
+            (Some(file), false) => Ca::Only(file),
+            (Some(file), true) => Ca::Also(file),
+        };
+        self.upstream.tls = Some(UpstreamTls {
+            server_name,
+            ca,
+            identity: draft.cert.zip(draft.key).map(|(cert, key)| Identity { cert, key }),
+            min_version: draft.min_version,
+        });
+    }
+
+    /// Whom the certificate has to be for: what `server_name` says, else `host`, else the URL.
+    fn server_name(&self, cx: &mut Checker<'_>) -> Option<String> {
+        if let Some(name) = &self.tls.server_name {
+            return Some(name.clone());
+        }
+        if let Some(host) = &self.upstream.host {
+            return Some(without_port(host).to_owned());
+        }
+        let first = self.origins().next()?.host.clone();
+        let other = self
+            .endpoints
+            .iter()
+            .find(|endpoint| endpoint.origin.as_ref().is_some_and(|origin| origin.host != first));
+        let Some(other) = other else { return Some(first) };
+        let name = cx.name();
+        let problem = cx
+            .problem(other.span, format!("the endpoints of `{name}` have different hosts, and it does not say which one their certificates are for"))
+            .key("upstream.NAME.server_name")
+            .expected("`server_name` (or `host`) beside `endpoints`, or one host for all of them")
+            .help(format!("server_name = \"{first}\", if that is the name in all their certificates"));
+        cx.push(problem);
+        None
+    }
+
+    fn origins(&self) -> impl Iterator<Item = &Origin> {
+        let url = self.url.iter().map(|(origin, _)| origin);
+        url.chain(self.endpoints.iter().filter_map(|endpoint| endpoint.origin.as_ref()))
+    }
+}
+
+/// `search.internal` of `search.internal:9243`, `::1` of `[::1]:9243`.
+fn without_port(authority: &str) -> &str {
+    match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => authority.split(':').next().unwrap_or(authority),
+    }
+}

@@ -1,0 +1,170 @@
+//! How an endpoint is found and chosen.
+
+use std::time::Duration;
+
+use crate::checker::Checker;
+use crate::key::{Key, Preset, Reload, Section, Set};
+use crate::model::{Balance, Dns, HashKey};
+use crate::raw::{Directive, Table};
+use crate::shape::{HASH_KEY, OrTable, ParsedList, RESOLVER, SRV_NAME, TableOf, Time, Words};
+
+/// `balance`: a word, or a table of word and key.
+pub(super) const BALANCE: OrTable<Words<Policy>, BalanceDraft> = OrTable {
+    plain: POLICIES,
+    of_plain: |policy, directive, cx| {
+        let draft = BalanceDraft { policy: Some(policy), hash: None };
+        check(&draft, &Table::default(), directive, cx).then_some(draft)
+    },
+    table: TableOf { section: &BALANCE_TABLE, check },
+};
+
+/// As it was read.
+#[derive(Default)]
+pub(super) struct BalanceDraft {
+    policy: Option<Policy>,
+    hash: Option<HashKey>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Policy {
+    LeastRequest,
+    RoundRobin,
+    RingHash,
+    Maglev,
+}
+
+const POLICIES: Words<Policy> = Words(&[
+    ("least_request", Policy::LeastRequest),
+    ("round_robin", Policy::RoundRobin),
+    ("ring_hash", Policy::RingHash),
+    ("maglev", Policy::Maglev),
+]);
+
+impl BalanceDraft {
+    /// After the check: a hash has its key.
+    pub(super) fn settle(self) -> Balance {
+        match (self.policy, self.hash) {
+            (Some(Policy::RoundRobin), _) => Balance::RoundRobin,
+            (Some(Policy::RingHash), Some(key)) => Balance::RingHash(key),
+            (Some(Policy::Maglev), Some(key)) => Balance::Maglev(key),
+            _ => Balance::LeastRequest,
+        }
+    }
+}
+
+fn check(draft: &BalanceDraft, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
+    let name = cx.name();
+    let Some(policy) = draft.policy else {
+        // One that could not be read has been complained of.
+        if table.entry("by").is_none() {
+            let problem = cx
+                .problem(directive.span, format!("`{name}` does not say how an endpoint is chosen"))
+                .expected("`by`, for example by = \"maglev\"");
+            cx.push(problem);
+        }
+        return false;
+    };
+    let hashes = matches!(policy, Policy::RingHash | Policy::Maglev);
+    let word = POLICIES.0.iter().find(|(_, known)| *known == policy).map_or("", |(word, _)| word);
+    match (hashes, table.entry("hash")) {
+        (true, None) => {
+            let problem = cx
+                .problem(directive.span, format!("`{name}` does not say what `{word}` is made of"))
+                .expected("`hash`: a field or a cookie whose value goes to the same endpoint each time")
+                .help(format!("balance = {{ by = \"{word}\", hash = \"cookie:session\" }}"));
+            cx.push(problem);
+            false
+        }
+        (false, Some(hash)) => {
+            let key = format!("{}.hash", cx.doc());
+            let problem = cx
+                .problem(hash.key_span, format!("`{name}` has `hash`, which means nothing to `{word}`"))
+                .key(key)
+                .expected("`hash` with by = \"ring_hash\" or \"maglev\" only");
+            cx.push(problem);
+            false
+        }
+        _ => true,
+    }
+}
+
+static BALANCE_TABLE: Section<BalanceDraft> = Section {
+    keys: &[
+        Key {
+            name: "by",
+            brief: "How an endpoint is chosen: one of the words of `balance`",
+            long: "",
+            default: Preset::Required,
+            right: "by = \"maglev\"",
+            wrong: "by = \"maglve\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(POLICIES, |draft: &mut BalanceDraft, policy| draft.policy = Some(policy)),
+        },
+        Key {
+            name: "hash",
+            brief: "What goes to the same endpoint each time",
+            long: "A call without it goes to one at random.",
+            default: Preset::Words("none; the two hashes need it"),
+            right: "hash = \"cookie:session\"",
+            wrong: "hash = \"session\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(HASH_KEY, |draft: &mut BalanceDraft, hash: HashKey| draft.hash = Some(hash)),
+        },
+    ],
+};
+
+pub(super) static DNS: Section<Dns> = Section {
+    keys: &[
+        Key {
+            name: "min_ttl",
+            brief: "An answer counts for at least so long, whatever its own time to live",
+            long: "",
+            default: Preset::Value("\"5s\""),
+            right: "min_ttl = \"30s\"",
+            wrong: "min_ttl = 5",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(TTL, |dns: &mut Dns, ttl| dns.min_ttl = ttl),
+        },
+        Key {
+            name: "max_ttl",
+            brief: "And for at most so long",
+            long: "An answer that fails or is empty changes nothing: the last good one goes on counting.",
+            default: Preset::Value("\"5m\""),
+            right: "max_ttl = \"1h\"",
+            wrong: "max_ttl = \"1 h\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(TTL, |dns: &mut Dns, ttl| dns.max_ttl = ttl),
+        },
+        Key {
+            name: "srv",
+            brief: "The name of SRV records, which say hosts, ports, weights and priorities",
+            long: "In place of the host and port of `url`, which stay what `Host` and the certificate are for (RFC 2782).",
+            default: Preset::Words("none: the host of the URL is looked up"),
+            right: "srv = \"_search._tcp.service.consul\"",
+            wrong: "srv = \"search:9243\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(SRV_NAME, |dns: &mut Dns, srv| dns.srv = Some(srv)),
+        },
+        Key {
+            name: "resolver",
+            brief: "DNS servers to ask",
+            long: "`/etc/hosts` is looked at first in any case.",
+            default: Preset::Words("those of the system"),
+            right: "resolver = [\"10.0.0.53\", \"10.0.1.53:5353\"]",
+            wrong: "resolver = \"dns.internal\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                ParsedList { one: RESOLVER, empty: "leave it out for those of the system" },
+                |dns: &mut Dns, resolver| dns.resolver = resolver,
+            ),
+        },
+    ],
+};
+
+const TTL: Time = Time { min: Duration::from_millis(100), max: Duration::from_secs(24 * 3600) };

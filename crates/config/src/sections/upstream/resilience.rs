@@ -1,0 +1,361 @@
+//! What is done about failures: tries, breakers, outliers.
+
+use std::time::Duration;
+
+use crate::checker::Checker;
+use crate::key::{Key, Preset, Reload, Section, Set};
+use crate::model::{Breaker, Hedge, HedgeAfter, Outlier, RetryBudget, RetryCause};
+use crate::raw::{Directive, Table};
+use crate::shape::{
+    Count, Decimal, HEDGE_AFTER, HedgeTime, OrTable, OrWord, Percent, SomeWords, TableOf, Time, Words,
+    unchecked,
+};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3600);
+
+pub(super) const RETRY_ON: SomeWords<RetryCause> = SomeWords(Words(&[
+    ("connect", RetryCause::Connect),
+    ("refused", RetryCause::Refused),
+    ("reset", RetryCause::Reset),
+    ("first_byte", RetryCause::FirstByte),
+    ("502", RetryCause::Status(502)),
+    ("503", RetryCause::Status(503)),
+    ("504", RetryCause::Status(504)),
+]));
+
+/// `retry_budget`: per cent, or a table.
+pub(super) const RETRY_BUDGET: OrTable<Percent, RetryBudget> = OrTable {
+    plain: SHARE,
+    of_plain: |percent, _, _| Some(RetryBudget { percent, ..RetryBudget::default() }),
+    table: TableOf { section: &BUDGET, check: unchecked },
+};
+
+const SHARE: Percent = Percent { min: 0, max: 100 };
+
+static BUDGET: Section<RetryBudget> = Section {
+    keys: &[
+        Key {
+            name: "ratio",
+            brief: "Tries for each hundred calls",
+            long: "",
+            default: Preset::Value("\"20%\""),
+            right: "ratio = \"10%\"",
+            wrong: "ratio = \"120%\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(SHARE, |budget: &mut RetryBudget, percent| budget.percent = percent),
+        },
+        Key {
+            name: "per_second",
+            brief: "Tries a second that are allowed whatever `ratio` says",
+            long: "For upstreams that are called seldom.",
+            default: Preset::Value("10"),
+            right: "per_second = 1",
+            wrong: "per_second = \"1/s\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Count { min: 0, max: 1_000_000 }, |budget: &mut RetryBudget, count| {
+                budget.per_second = count
+            }),
+        },
+    ],
+};
+
+/// `hedge`: when, or a table.
+pub(super) const HEDGE: OrTable<HedgeTime, Hedge> = OrTable {
+    plain: HEDGE_AFTER,
+    of_plain: |after, _, _| Some(Hedge { after, ..Hedge::default() }),
+    table: TableOf { section: &HEDGE_TABLE, check: unchecked },
+};
+
+static HEDGE_TABLE: Section<Hedge> = Section {
+    keys: &[
+        Key {
+            name: "after",
+            brief: "When the second attempt is made",
+            long: "A time, or a percentile of how long calls took lately.",
+            default: Preset::Value("\"p95\""),
+            right: "after = \"50ms\"",
+            wrong: "after = \"p100\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(HEDGE_AFTER, |hedge: &mut Hedge, after: HedgeAfter| hedge.after = after),
+        },
+        Key {
+            name: "budget",
+            brief: "Second attempts for each hundred calls",
+            long: "An upstream that has become slow for all calls is not asked everything twice.",
+            default: Preset::Value("\"5%\""),
+            right: "budget = \"10%\"",
+            wrong: "budget = \"200%\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Percent { min: 1, max: 100 }, |hedge: &mut Hedge, percent| {
+                hedge.budget_percent = percent
+            }),
+        },
+    ],
+};
+
+/// `breaker`
+pub(super) const BREAKER: OrWord<TableOf<Breaker>> =
+    OrWord { word: "off", shape: TableOf { section: &BREAKER_TABLE, check: check_breaker } };
+
+fn check_breaker(breaker: &Breaker, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
+    let name = cx.name();
+    if breaker.failures.is_none() && breaker.success_percent.is_none() {
+        let message = format!("nothing makes `{name}` open: `failures` and `success_rate` are both off");
+        let problem = cx.problem(directive.span, message).help("write breaker = \"off\"");
+        cx.push(problem);
+        return false;
+    }
+    let order = [("open", breaker.open), ("max_open", breaker.max_open)];
+    is_in_order(order, table, directive, cx)
+}
+
+fn check_outlier(outlier: &Outlier, table: &Table, directive: &Directive, cx: &mut Checker<'_>) -> bool {
+    let name = cx.name();
+    if outlier.failures.is_none() && outlier.deviation_permille.is_none() {
+        let message = format!(
+            "nothing makes an endpoint an outlier: `failures` and `deviation` of `{name}` are both off"
+        );
+        let problem = cx.problem(directive.span, message).help("write outlier = \"off\"");
+        cx.push(problem);
+        return false;
+    }
+    let order = [("ejection", outlier.ejection), ("max_ejection", outlier.max_ejection)];
+    is_in_order(order, table, directive, cx)
+}
+
+/// The first time is not above the last.
+fn is_in_order(
+    [(first, low), (last, high)]: [(&str, Duration); 2],
+    table: &Table,
+    directive: &Directive,
+    cx: &mut Checker<'_>,
+) -> bool {
+    if low <= high {
+        return true;
+    }
+    let name = cx.name();
+    let at = table.entry(last).or(table.entry(first)).map_or(directive.span, |entry| entry.key_span);
+    let problem = cx
+        .problem(at, format!("`{name}.{last}` is below `{name}.{first}`"))
+        .expected(format!("a `{last}` of at least `{first}`"));
+    cx.push(problem);
+    false
+}
+
+static BREAKER_TABLE: Section<Breaker> = Section {
+    keys: &[
+        Key {
+            name: "failures",
+            brief: "It opens after so many failures in a row",
+            long: "A failure is a connection that could not be made, broke, or timed out, and an answer of status 500 or higher but for 501.",
+            default: Preset::Value("5"),
+            right: "failures = 10",
+            wrong: "failures = 0",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                OrWord { word: "off", shape: Count { min: 1, max: 1_000_000 } },
+                |breaker: &mut Breaker, failures| breaker.failures = failures,
+            ),
+        },
+        Key {
+            name: "success_rate",
+            brief: "It opens when fewer of the calls within `window` go well",
+            long: "",
+            default: Preset::Value("\"50%\""),
+            right: "success_rate = \"off\"",
+            wrong: "success_rate = 0.5",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                OrWord { word: "off", shape: Percent { min: 1, max: 99 } },
+                |breaker: &mut Breaker, percent| breaker.success_percent = percent,
+            ),
+        },
+        Key {
+            name: "window",
+            brief: "The time within which calls count for `success_rate`",
+            long: "",
+            default: Preset::Value("\"10s\""),
+            right: "window = \"30s\"",
+            wrong: "window = \"30\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Time { min: Duration::from_secs(1), max: HOUR }, |breaker: &mut Breaker, window| {
+                breaker.window = window
+            }),
+        },
+        Key {
+            name: "min_requests",
+            brief: "Calls within `window` before `success_rate` counts",
+            long: "",
+            default: Preset::Value("20"),
+            right: "min_requests = 100",
+            wrong: "min_requests = 0",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Count { min: 1, max: 1_000_000 }, |breaker: &mut Breaker, requests| {
+                breaker.min_requests = requests
+            }),
+        },
+        Key {
+            name: "open",
+            brief: "How long calls are refused the first time",
+            long: "Twice as long each time in a row, with jitter.",
+            default: Preset::Value("\"1s\""),
+            right: "open = \"500ms\"",
+            wrong: "open = true",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Time { min: MILLISECOND, max: HOUR }, |breaker: &mut Breaker, time| {
+                breaker.open = time
+            }),
+        },
+        Key {
+            name: "max_open",
+            brief: "How long they are refused at most",
+            long: "",
+            default: Preset::Value("\"30s\""),
+            right: "max_open = \"1m\"",
+            wrong: "max_open = \"2h\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Time { min: MILLISECOND, max: HOUR }, |breaker: &mut Breaker, time| {
+                breaker.max_open = time
+            }),
+        },
+        Key {
+            name: "probes",
+            brief: "Calls that are tried after that time; it closes when all of them go well",
+            long: "While they are under way further calls are refused still.",
+            default: Preset::Value("3"),
+            right: "probes = 1",
+            wrong: "probes = 0",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Count { min: 1, max: 1000 }, |breaker: &mut Breaker, probes| breaker.probes = probes),
+        },
+    ],
+};
+
+/// `outlier`
+pub(super) const OUTLIER: OrWord<TableOf<Outlier>> =
+    OrWord { word: "off", shape: TableOf { section: &OUTLIER_TABLE, check: check_outlier } };
+
+static OUTLIER_TABLE: Section<Outlier> = Section {
+    keys: &[
+        Key {
+            name: "failures",
+            brief: "An endpoint is left out after so many failures in a row",
+            long: "",
+            default: Preset::Value("5"),
+            right: "failures = 10",
+            wrong: "failures = \"five\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                OrWord { word: "off", shape: Count { min: 1, max: 1_000_000 } },
+                |outlier: &mut Outlier, failures| outlier.failures = failures,
+            ),
+        },
+        Key {
+            name: "deviation",
+            brief: "Or when its success rate is so many standard deviations below the mean of all",
+            long: "Precedent: Envoy 1.9.",
+            default: Preset::Value("1.9"),
+            right: "deviation = 3",
+            wrong: "deviation = 0",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                OrWord { word: "off", shape: Decimal { min: 500, max: 10_000 } },
+                |outlier: &mut Outlier, deviation| outlier.deviation_permille = deviation,
+            ),
+        },
+        Key {
+            name: "interval",
+            brief: "How often success rates are compared",
+            long: "",
+            default: Preset::Value("\"10s\""),
+            right: "interval = \"30s\"",
+            wrong: "interval = 10",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                Time { min: Duration::from_secs(1), max: HOUR },
+                |outlier: &mut Outlier, interval| outlier.interval = interval,
+            ),
+        },
+        Key {
+            name: "min_requests",
+            brief: "Calls of an endpoint within `interval` before its rate counts",
+            long: "",
+            default: Preset::Value("100"),
+            right: "min_requests = 50",
+            wrong: "min_requests = 0",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Count { min: 1, max: 1_000_000 }, |outlier: &mut Outlier, requests| {
+                outlier.min_requests = requests
+            }),
+        },
+        Key {
+            name: "min_endpoints",
+            brief: "Endpoints with so many calls that it takes before rates are compared",
+            long: "",
+            default: Preset::Value("5"),
+            right: "min_endpoints = 3",
+            wrong: "min_endpoints = 1",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Count { min: 2, max: 4096 }, |outlier: &mut Outlier, endpoints| {
+                outlier.min_endpoints = endpoints
+            }),
+        },
+        Key {
+            name: "ejection",
+            brief: "How long an endpoint is left out the first time",
+            long: "So much longer each time in a row.",
+            default: Preset::Value("\"30s\""),
+            right: "ejection = \"10s\"",
+            wrong: "ejection = \"0s\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Time { min: MILLISECOND, max: HOUR }, |outlier: &mut Outlier, time| {
+                outlier.ejection = time
+            }),
+        },
+        Key {
+            name: "max_ejection",
+            brief: "How long it is left out at most",
+            long: "",
+            default: Preset::Value("\"5m\""),
+            right: "max_ejection = \"10m\"",
+            wrong: "max_ejection = \"5min\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(
+                Time { min: MILLISECOND, max: HOUR.saturating_mul(24) },
+                |outlier: &mut Outlier, time| outlier.max_ejection = time,
+            ),
+        },
+        Key {
+            name: "max_ejected",
+            brief: "How many of the endpoints may be left out at once",
+            long: "The last one never is: calls that fail say more than calls that are refused.",
+            default: Preset::Value("\"33%\""),
+            right: "max_ejected = \"50%\"",
+            wrong: "max_ejected = \"half\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Percent { min: 1, max: 100 }, |outlier: &mut Outlier, percent| {
+                outlier.max_ejected_percent = percent
+            }),
+        },
+    ],
+};

@@ -1,0 +1,52 @@
+//! `rate`: how many in what time.
+
+use std::time::Duration;
+
+use super::fault::Fault;
+use super::parsed::Parsed;
+
+/// `"100/s"`: how many requests, and in what time.
+pub(crate) const FREQUENCY: Parsed<(u32, Duration)> = Parsed {
+    expected: "requests per second, minute or hour, such as \"100/s\", \"6000/m\" or \"10/h\"",
+    type_name: "requests per time",
+    pattern: "^[0-9_]+/(s|m|h)$",
+    bare: |number| Some(format!("{number}/s")),
+    read: frequency,
+};
+
+const PERIODS: [(&str, u64); 3] = [("s", 1), ("m", 60), ("h", 3600)];
+
+fn frequency(text: &str) -> Result<(u32, Duration), Fault> {
+    let (number, unit) = text.split_once('/').unwrap_or((text, ""));
+    let count = number.replace('_', "").parse::<u32>().ok();
+    let Some(count) = count.filter(|_| number.bytes().all(|b| b.is_ascii_digit() || b == b'_')) else {
+        return Err(Fault::new(format!("is `{text}`, which begins with no number of requests")));
+    };
+    if unit.is_empty() {
+        let fault = Fault::new(format!("is `{text}`, which does not say in what time"));
+        return Err(fault.help(format!("write \"{count}/s\", \"{count}/m\" or \"{count}/h\"")));
+    }
+    let Some((_, seconds)) = PERIODS.iter().find(|(known, _)| *known == unit) else {
+        let fault = Fault::new(format!("is `{text}`; there is no unit `{unit}`"));
+        return Err(match meant(unit) {
+            Some(unit) => fault.help(format!("write \"{count}/{unit}\"")),
+            None => fault,
+        });
+    };
+    // A microsecond is what requests are told apart by.
+    match count {
+        0 => Err(Fault::new(format!("is `{text}`, which lets nothing through"))
+            .help("a route with `respond = 403` says no to everybody")),
+        1_000_001.. => Err(Fault::new(format!("is `{text}`: at most 1000000 can be counted"))),
+        count => Ok((count, Duration::from_secs(*seconds))),
+    }
+}
+
+fn meant(unit: &str) -> Option<&'static str> {
+    match unit.trim().to_ascii_lowercase().as_str() {
+        "s" | "sec" | "secs" | "second" | "seconds" | "1s" => Some("s"),
+        "m" | "min" | "mins" | "minute" | "minutes" | "1m" => Some("m"),
+        "h" | "hr" | "hour" | "hours" | "1h" => Some("h"),
+        _ => None,
+    }
+}

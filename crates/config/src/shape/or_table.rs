@@ -1,0 +1,95 @@
+//! Keys that are a table of keys, or a plain value where little is to be said.
+
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Info, Section, Shape};
+use crate::raw::{Directive, Table, Value};
+
+/// A table of `section`, begun with `T::default()`.
+pub(crate) struct TableOf<T: 'static> {
+    pub(crate) section: &'static Section<T>,
+    /// What no key of the table can know of the others; `false` after a fault has been told.
+    pub(crate) check: fn(&T, &Table, &Directive, &mut Checker<'_>) -> bool,
+}
+
+/// What `plain` reads, or such a table.
+pub(crate) struct OrTable<S: Shape, T: 'static> {
+    pub(crate) plain: S,
+    /// What the plain value means; `None` after its fault has been told.
+    pub(crate) of_plain: fn(S::Out, &Directive, &mut Checker<'_>) -> Option<T>,
+    pub(crate) table: TableOf<T>,
+}
+
+impl<T> Describe for TableOf<T> {
+    fn expected(&self) -> String {
+        let names: Vec<&str> = self.section.keys.iter().map(|key| key.name).collect();
+        format!("a table {{ {} }}", names.join(", "))
+    }
+
+    fn type_name(&self) -> String {
+        "table".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        self.section.schema()
+    }
+
+    fn children(&self, path: &str) -> Vec<Info> {
+        self.section.infos(path)
+    }
+}
+
+impl<T: Default> Shape for TableOf<T> {
+    type Out = T;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<T> {
+        let table = cx.table(directive)?;
+        let mut value = T::default();
+        self.section.read(&mut value, &table, cx);
+        (self.check)(&value, &table, directive, cx).then_some(value)
+    }
+}
+
+impl<S: Shape, T> Describe for OrTable<S, T> {
+    fn expected(&self) -> String {
+        format!("{}, or {}", self.plain.expected(), self.table.expected())
+    }
+
+    fn type_name(&self) -> String {
+        format!("{} or table", self.plain.type_name())
+    }
+
+    fn schema(&self) -> Json {
+        Json::any(vec![self.plain.schema(), self.table.schema()])
+    }
+
+    fn children(&self, path: &str) -> Vec<Info> {
+        self.table.children(path)
+    }
+}
+
+impl<S: Shape, T: Default> Shape for OrTable<S, T> {
+    type Out = T;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<T> {
+        if looks_like_a_table(directive) {
+            return self.table.read(directive, cx);
+        }
+        let plain = self.plain.read(directive, cx)?;
+        (self.of_plain)(plain, directive, cx)
+    }
+}
+
+/// A table, or a text from outside of the file that is to be one.
+pub(crate) fn looks_like_a_table(directive: &Directive) -> bool {
+    match &directive.value {
+        Value::Table(_) => true,
+        Value::Text(text) => text.loose && text.text.trim_start().starts_with('{'),
+        _ => false,
+    }
+}
+
+/// Nothing to check.
+pub(crate) fn unchecked<T>(_: &T, _: &Table, _: &Directive, _: &mut Checker<'_>) -> bool {
+    true
+}

@@ -1,0 +1,378 @@
+//! Where an upstream is: URLs that are origins, authorities, names.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::fault::{Fault, settle};
+use super::net::is_host_name;
+use super::parsed::{Parsed, no_bare};
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::model::EndpointAddress;
+use crate::nearest::nearest;
+use crate::raw::{Directive, Span};
+
+/// The URL of an origin: a scheme, a host, perhaps a port.
+pub(crate) struct OriginUrl;
+
+/// The same, with its place.
+pub(crate) struct PlacedUrl;
+
+/// What such a URL says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) tls: bool,
+    pub(crate) address: EndpointAddress,
+    /// `Host` for it.
+    pub(crate) authority: String,
+    /// The host without port and brackets: whom a certificate has to be for.
+    pub(crate) host: String,
+}
+
+impl Describe for OriginUrl {
+    fn expected(&self) -> String {
+        "\"https://HOST:PORT\", \"http://HOST:PORT\" or \"unix:/PATH\"; without a port the scheme's own"
+            .to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "URL".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::pattern("^(https?://[^/@?#]+/?|unix:.+)$")
+    }
+}
+
+impl Shape for OriginUrl {
+    type Out = Origin;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Origin> {
+        let text = cx.text(directive)?;
+        let read = match text.text.strip_prefix("unix:") {
+            Some(path) => unix(path, cx),
+            None => origin(&text.text),
+        };
+        settle(read, text, directive, cx)
+    }
+}
+
+impl Describe for PlacedUrl {
+    fn expected(&self) -> String {
+        OriginUrl.expected()
+    }
+
+    fn type_name(&self) -> String {
+        OriginUrl.type_name()
+    }
+
+    fn schema(&self) -> Json {
+        OriginUrl.schema()
+    }
+}
+
+impl Shape for PlacedUrl {
+    type Out = (Origin, Span);
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(Origin, Span)> {
+        OriginUrl.read(directive, cx).map(|origin| (origin, directive.span))
+    }
+}
+
+fn unix(path: &str, cx: &Checker<'_>) -> Result<Origin, Fault> {
+    if path.is_empty() || path.starts_with('@') || path.starts_with("//") {
+        let fault = Fault::new("names no Unix socket: the path of a file follows `unix:`");
+        return Err(fault.help("write \"unix:/run/NAME.sock\""));
+    }
+    let path = cx.path(path);
+    if path.len() > 107 || path.contains('\0') {
+        return Err(Fault::new("has a path that no Unix socket can have: at most 107 bytes and no NUL"));
+    }
+    Ok(Origin {
+        tls: false,
+        address: EndpointAddress::Unix(path.into()),
+        authority: "localhost".to_owned(),
+        host: "localhost".to_owned(),
+    })
+}
+
+fn origin(text: &str) -> Result<Origin, Fault> {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return Err(without_scheme(text));
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    if authority.contains('@') {
+        // A password may be in it: it is not quoted.
+        let fault = Fault::new("has user information in it, which is no part of an origin");
+        return Err(fault.help("the app sends its own Authorization field"));
+    }
+    let tls = match scheme.to_ascii_lowercase().as_str() {
+        "https" => true,
+        "http" => false,
+        other => return Err(unknown_scheme(other, authority)),
+    };
+    let scheme = if tls { "https" } else { "http" };
+    if authority.parse::<Ipv6Addr>().is_ok() {
+        let fault = Fault::new(format!("is `{text}`: an IPv6 address stands in brackets"));
+        return Err(fault.help(format!("write \"{scheme}://[{authority}]\"")));
+    }
+    if !matches!(tail, "" | "/") {
+        let fault = Fault::new(format!(
+            "is `{text}`: an upstream is a whole origin, and calls bring their own paths"
+        ));
+        return Err(fault.help(format!("write \"{scheme}://{authority}\"")));
+    }
+    let (host, port) = host_and_port(authority).map_err(|fault| fault.within(text))?;
+    if port == Some(0) {
+        return Err(Fault::new(format!("is `{text}`: nobody listens at port 0")));
+    }
+    let standard = if tls { 443 } else { 80 };
+    let port = port.unwrap_or(standard);
+    let shown = host.shown();
+    let authority = if port == standard { shown } else { format!("{shown}:{port}") };
+    let (address, host) = match host {
+        Host::Ip(ip) => (EndpointAddress::Ip(SocketAddr::new(ip, port)), ip.to_string()),
+        Host::Name(name) => {
+            let plain = name.trim_end_matches('.').to_owned();
+            (EndpointAddress::Name { host: name, port }, plain)
+        }
+    };
+    Ok(Origin { tls, address, authority, host })
+}
+
+fn without_scheme(text: &str) -> Fault {
+    let fault = Fault::new(format!("is `{text}`, which has no scheme"));
+    if text.starts_with('/') {
+        return fault.help(format!("write \"unix:{text}\" for a Unix socket"));
+    }
+    let authority = text.split(['/', '?', '#']).next().unwrap_or("");
+    match host_and_port(authority) {
+        Ok(_) => {
+            fault.help(format!("write \"https://{authority}\" for TLS, \"http://{authority}\" in clear"))
+        }
+        Err(_) => fault,
+    }
+}
+
+fn unknown_scheme(scheme: &str, authority: &str) -> Fault {
+    let fault = Fault::new(format!("has the scheme `{scheme}`, which is not spoken to upstreams"));
+    match scheme {
+        "h2c" | "grpc" => {
+            fault.help(format!("write \"http://{authority}\", and protocol = \"http2\" beside it"))
+        }
+        "h2" | "grpcs" => {
+            fault.help(format!("write \"https://{authority}\", and protocol = \"http2\" beside it"))
+        }
+        "ws" => fault.help(format!("write \"http://{authority}\": WebSockets pass through it")),
+        "wss" => fault.help(format!("write \"https://{authority}\": WebSockets pass through it")),
+        _ => match nearest(scheme, ["http", "https"]).first() {
+            Some(near) => fault.help(format!("write \"{near}://{authority}\"")),
+            None => fault,
+        },
+    }
+}
+
+enum Host {
+    Ip(IpAddr),
+    /// Lower case; may end in a dot, which keeps the resolver from trying search domains.
+    Name(String),
+}
+
+impl Host {
+    /// As an authority has it.
+    fn shown(&self) -> String {
+        match self {
+            Host::Ip(IpAddr::V6(ip)) => format!("[{ip}]"),
+            Host::Ip(IpAddr::V4(ip)) => ip.to_string(),
+            Host::Name(name) => name.trim_end_matches('.').to_owned(),
+        }
+    }
+}
+
+/// RFC 3986 §3.2.2 and §3.2.3, without user information.
+fn host_and_port(authority: &str) -> Result<(Host, Option<u16>), Fault> {
+    if authority.is_empty() {
+        return Err(Fault::new("the host is missing"));
+    }
+    if !authority.is_ascii() {
+        let fault = Fault::new("there are letters beyond ASCII in the host");
+        return Err(fault.help("write the name as DNS has it, in Punycode (\"xn--…\")"));
+    }
+    if authority.parse::<Ipv6Addr>().is_ok() {
+        return Err(Fault::new("an IPv6 address stands in brackets").help(format!("write \"[{authority}]\"")));
+    }
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (inner, port) = rest.split_once(']').unwrap_or((rest, "?"));
+            let Ok(ip) = inner.parse::<Ipv6Addr>() else {
+                return Err(Fault::new("in brackets stands an IPv6 address, and perhaps a port behind it"));
+            };
+            (Host::Ip(ip.into()), port)
+        }
+        None => {
+            let (name, port) = authority
+                .split_at_checked(authority.find(':').unwrap_or(authority.len()))
+                .unwrap_or((authority, ""));
+            (named(name)?, port)
+        }
+    };
+    Ok((host, port_behind(port)?))
+}
+
+/// `:8080` or nothing.
+fn port_behind(text: &str) -> Result<Option<u16>, Fault> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let digits = text.strip_prefix(':').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+    match digits.and_then(|digits| digits.parse().ok()) {
+        Some(port) => Ok(Some(port)),
+        None => Err(Fault::new("a port is a number from 1 to 65535")),
+    }
+}
+
+fn named(name: &str) -> Result<Host, Fault> {
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        return Ok(Host::Ip(ip));
+    }
+    if !is_host_name(name.strip_suffix('.').unwrap_or(name)) {
+        return Err(Fault::new("this is neither an IP address nor a host name"));
+    }
+    Ok(Host::Name(name.to_ascii_lowercase()))
+}
+
+/// `host`: what stands in `Host`.
+pub(crate) const AUTHORITY: Parsed<String> = Parsed {
+    expected: "a host such as \"search.internal\" or \"search.internal:9243\"",
+    type_name: "host, perhaps with a port",
+    pattern: "^[^/@?#]+$",
+    bare: no_bare,
+    read: |text| {
+        if let Some((_, rest)) = text.split_once("://") {
+            let authority = rest.split('/').next().unwrap_or("");
+            let fault = Fault::new(format!("is `{text}`: a host has no scheme"));
+            return Err(fault.help(format!("write \"{authority}\"")));
+        }
+        let (host, port) = host_and_port(text).map_err(|fault| fault.within(text))?;
+        Ok(port.map_or_else(|| host.shown(), |port| format!("{}:{port}", host.shown())))
+    },
+};
+
+/// `server_name`: whom a certificate has to be for.
+pub(crate) const SERVER_NAME: Parsed<String> = Parsed {
+    expected: "a host name or an IP address, as the certificate has it, without port",
+    type_name: "host",
+    pattern: "^[^/@?#]+$",
+    bare: no_bare,
+    read: |text| match host_name(text)? {
+        Host::Ip(ip) => Ok(ip.to_string()),
+        name => Ok(name.shown()),
+    },
+};
+
+/// `dns.srv`: `_service._protocol.name` of RFC 2782.
+pub(crate) const SRV_NAME: Parsed<String> = Parsed {
+    expected: "the name of SRV records such as \"_search._tcp.service.consul\"",
+    type_name: "DNS name",
+    pattern: "^[A-Za-z0-9._-]+$",
+    bare: no_bare,
+    read: |text| match host_name(text)? {
+        Host::Ip(_) => Err(Fault::new(format!("is `{text}`, which is an address"))),
+        Host::Name(name) => Ok(name),
+    },
+};
+
+fn host_name(text: &str) -> Result<Host, Fault> {
+    if let Ok(ip) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Ok(Host::Ip(ip));
+    }
+    let (host, port) = host_and_port(text).map_err(|fault| fault.within(text))?;
+    match port {
+        None => Ok(host),
+        Some(_) => Err(Fault::new(format!("is `{text}`: it stands without a port"))
+            .help(format!("write \"{}\"", host.shown()))),
+    }
+}
+
+/// `dns.resolver`: `"10.0.0.53"` or `"10.0.0.53:53"`.
+pub(crate) const RESOLVER: Parsed<SocketAddr> = Parsed {
+    expected: "the address of a DNS server such as \"10.0.0.53\" or \"10.0.0.53:5353\"",
+    type_name: "address",
+    pattern: "^[0-9a-fA-F.:\\[\\]]+$",
+    bare: no_bare,
+    read: |text| {
+        let port = || text.parse::<SocketAddr>().ok().filter(|address| address.port() != 0);
+        let alone = text.trim_matches(['[', ']']).parse::<IpAddr>().ok();
+        let read = alone.map(|ip| SocketAddr::new(ip, 53)).or_else(port);
+        read.ok_or_else(|| Fault::new(format!("is `{text}`, which is no such address")))
+    },
+};
+
+/// The port of a text that stands behind a host, and the host: `example.com:8443`.
+pub(super) fn target(text: &str) -> Result<(Option<IpAddr>, String, Option<u16>), Fault> {
+    let (host, port) = host_and_port(text)?;
+    Ok(match host {
+        Host::Ip(ip) => (Some(ip), ip.to_string(), port),
+        name => (None, name.shown(), port),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_read() {
+        let name = |host: &str, port| EndpointAddress::Name { host: host.to_owned(), port };
+        for (text, tls, address, authority, host) in [
+            (
+                "https://Search.Internal:9243",
+                true,
+                name("search.internal", 9243),
+                "search.internal:9243",
+                "search.internal",
+            ),
+            ("HTTP://a", false, name("a", 80), "a", "a"),
+            ("https://a:443/", true, name("a", 443), "a", "a"),
+            ("http://a.b.:8080", false, name("a.b.", 8080), "a.b:8080", "a.b"),
+            (
+                "http://127.0.0.1:1",
+                false,
+                EndpointAddress::Ip("127.0.0.1:1".parse().unwrap()),
+                "127.0.0.1:1",
+                "127.0.0.1",
+            ),
+            ("https://[::1]", true, EndpointAddress::Ip("[::1]:443".parse().unwrap()), "[::1]", "::1"),
+        ] {
+            let read = origin(text).unwrap_or_else(|_| panic!("{text}"));
+            assert_eq!(
+                read,
+                Origin { tls, address, authority: authority.to_owned(), host: host.to_owned() },
+                "{text}"
+            );
+        }
+        for wrong in [
+            "",
+            "a",
+            "a:80",
+            "ftp://a",
+            "http://",
+            "http://a:0",
+            "http://a:65536",
+            "http://a:",
+            "http://a/b",
+            "http://a?b",
+            "http://u:p@a",
+            "http://::1",
+            "http://[::1",
+            "http://[a]",
+            "http://a b",
+            "http://é",
+            "http://1.2.3",
+            "http://[::1]x",
+        ] {
+            assert!(origin(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Files in PEM: certificates and keys.
+
+use super::path::path_text;
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::model::{PemFile, Secret};
+use crate::raw::Directive;
+
+/// A file that can be read and holds what it is for.
+pub(crate) enum Pem {
+    /// Certificates.
+    Certificates,
+    /// A private key, not encrypted.
+    Key,
+}
+
+impl Describe for Pem {
+    fn expected(&self) -> String {
+        match self {
+            Pem::Certificates => "a file of certificates in PEM that this user can read".to_owned(),
+            Pem::Key => "a file with a private key in PEM, not encrypted, that this user can read".to_owned(),
+        }
+    }
+
+    fn type_name(&self) -> String {
+        "path of a PEM file".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::of_type("string")
+    }
+}
+
+impl Shape for Pem {
+    type Out = PemFile;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PemFile> {
+        let path = path_text(directive, cx)?;
+        let bytes = match cx.sources.read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                let problem = cx
+                    .wrong(directive.span, &format!("cannot be read: {error} ({path})"))
+                    .help("relative paths count from the directory of the main configuration file");
+                cx.push(problem);
+                return None;
+            }
+        };
+        // RFC 7468 §2: what is around the blocks may be in any encoding, the blocks are ASCII.
+        let pem = String::from_utf8_lossy(&bytes).into_owned();
+        let Some((what, help)) = self.fault(&bytes, &pem) else {
+            return Some(PemFile { path: path.into(), pem: Secret::new(pem) });
+        };
+        let problem = cx.wrong(directive.span, &format!("{what} ({path})"));
+        cx.push(match help {
+            Some(help) => problem.help(help),
+            None => problem,
+        });
+        None
+    }
+}
+
+impl Pem {
+    fn fault(&self, bytes: &[u8], pem: &str) -> Option<(&'static str, Option<&'static str>)> {
+        let certificate = ["-----BEGIN CERTIFICATE-----", "-----BEGIN TRUSTED CERTIFICATE-----"]
+            .iter()
+            .any(|begin| pem.contains(begin));
+        let key = pem.contains("PRIVATE KEY-----");
+        // DER begins with the tag of a sequence.
+        let der = bytes.first() == Some(&0x30) && !pem.contains("-----BEGIN ");
+        match self {
+            _ if bytes.is_empty() => Some(("is an empty file", None)),
+            Pem::Certificates if der => Some((
+                "is not in PEM; it looks like DER",
+                Some("convert it: openssl x509 -inform DER -in FILE -out FILE.pem"),
+            )),
+            Pem::Key if der => Some((
+                "is not in PEM; it looks like DER",
+                Some("convert it: openssl pkey -inform DER -in FILE -out FILE.pem"),
+            )),
+            Pem::Certificates if certificate => None,
+            Pem::Certificates if key => Some(("holds a private key and no certificate", None)),
+            Pem::Certificates => Some(("holds no certificate", None)),
+            Pem::Key
+                if pem.contains("BEGIN ENCRYPTED PRIVATE KEY") || pem.contains("Proc-Type: 4,ENCRYPTED") =>
+            {
+                Some((
+                    "holds a key that is encrypted, and nobody is there to type its password",
+                    Some("decrypt it: openssl pkey -in FILE -out FILE.plain; and let only this user read it"),
+                ))
+            }
+            Pem::Key if key => None,
+            Pem::Key if certificate => Some(("holds a certificate and no private key", None)),
+            Pem::Key => Some(("holds no private key", None)),
+        }
+    }
+}

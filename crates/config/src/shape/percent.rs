@@ -1,0 +1,208 @@
+//! Shares: per cent, percentiles, decimals. Whole numbers inside, so that values can be compared.
+
+use std::time::Duration;
+
+use super::Time;
+use super::fault::{Fault, settle};
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::model::HedgeAfter;
+use crate::raw::{Directive, Value};
+
+/// Whole per cent within bounds, as `"20%"`.
+pub(crate) struct Percent {
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+}
+
+impl Describe for Percent {
+    fn expected(&self) -> String {
+        format!("per cent from \"{}%\" to \"{}%\"", self.min, self.max)
+    }
+
+    fn type_name(&self) -> String {
+        "per cent".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::pattern("^[0-9]+%$")
+    }
+}
+
+impl Shape for Percent {
+    type Out = u32;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
+        let out_of_bounds = |value: u32| !(self.min..=self.max).contains(&value);
+        if let Value::Integer(_) | Value::Float = directive.value {
+            let meant = as_percent(cx.texts.slice(directive.span));
+            let problem = cx.wrong(directive.span, "is no share in per cent");
+            cx.push(match meant.filter(|value| !out_of_bounds(*value)) {
+                Some(meant) => problem.help(format!("write \"{meant}%\"")),
+                None => problem,
+            });
+            return None;
+        }
+        let text = cx.text(directive)?;
+        let digits = text.text.strip_suffix('%').filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()));
+        let value = digits.and_then(|digits| digits.parse::<u32>().ok());
+        let quoted = cx.quote(text);
+        let problem = match value {
+            Some(value) if !out_of_bounds(value) => return Some(value),
+            Some(value) if value > self.max => cx.wrong(directive.span, "is too large"),
+            Some(_) => cx.wrong(directive.span, "is too small"),
+            None => {
+                let problem = cx.wrong(directive.span, &format!("is {quoted}"));
+                let meant = as_percent(&text.text).filter(|value| !out_of_bounds(*value));
+                match meant.filter(|_| !text.secret) {
+                    Some(meant) => problem.help(format!("write \"{meant}%\"")),
+                    None => problem,
+                }
+            }
+        };
+        cx.push(problem);
+        None
+    }
+}
+
+/// What a bare number was meant as: `0.2` and `20` are both a fifth.
+fn as_percent(text: &str) -> Option<u32> {
+    let value = thousandths(text)?;
+    match text.contains('.') {
+        true => value.is_multiple_of(10).then_some(value / 10),
+        false => Some(value / 1000),
+    }
+}
+
+/// A number with up to three decimals within bounds, in thousandths.
+pub(crate) struct Decimal {
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+}
+
+impl Describe for Decimal {
+    fn expected(&self) -> String {
+        format!("a number from {} to {}, with up to three decimals", shown(self.min), shown(self.max))
+    }
+
+    fn type_name(&self) -> String {
+        "number".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::of_type("number")
+    }
+}
+
+impl Shape for Decimal {
+    type Out = u32;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<u32> {
+        let written = match &directive.value {
+            Value::Integer(_) | Value::Float => cx.texts.slice(directive.span).to_owned(),
+            Value::Text(text) if text.loose => text.text.clone(),
+            _ => {
+                cx.wrong_type(directive);
+                return None;
+            }
+        };
+        let value = thousandths(&written);
+        let how = match value {
+            Some(value) if value < self.min => "is too small",
+            Some(value) if value > self.max => "is too large",
+            Some(value) => return Some(value),
+            None => "is no such number",
+        };
+        let problem = cx.wrong(directive.span, how);
+        cx.push(problem);
+        None
+    }
+}
+
+/// `1.9` as 1900; `None` for what is negative, has more than three decimals, or is too large to hold.
+fn thousandths(text: &str) -> Option<u32> {
+    let text = text.trim();
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || decimals.len() > 3 || !digits(whole) || !digits(decimals) {
+        return None;
+    }
+    let part = format!("{decimals:0<3}").parse::<u32>().ok()?;
+    whole.parse::<u32>().ok()?.checked_mul(1000)?.checked_add(part)
+}
+
+/// Thousandths as a person writes them.
+fn shown(thousandths: u32) -> String {
+    let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// When a hedge is made: a time, or a percentile as `"p95"`.
+pub(crate) struct HedgeTime;
+
+pub(crate) const HEDGE_AFTER: HedgeTime = HedgeTime;
+
+const DELAY: Time = Time { min: Duration::from_millis(1), max: Duration::from_secs(3600) };
+
+impl Describe for HedgeTime {
+    fn expected(&self) -> String {
+        format!("a percentile from \"p50\" to \"p99.9\", or {}", DELAY.expected())
+    }
+
+    fn type_name(&self) -> String {
+        "percentile or time".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::any(vec![Json::pattern("^p[0-9]{2}(\\.[0-9])?$"), DELAY.schema()])
+    }
+}
+
+impl Shape for HedgeTime {
+    type Out = HedgeAfter;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<HedgeAfter> {
+        match &directive.value {
+            Value::Text(text) if text.text.starts_with('p') => {
+                settle(percentile(&text.text), text, directive, cx).map(HedgeAfter::Permille)
+            }
+            Value::Integer(number) => {
+                let problem = cx.wrong(directive.span, "has no unit").help(format!("write \"{number}ms\""));
+                cx.push(problem);
+                None
+            }
+            _ => DELAY.read(directive, cx).map(HedgeAfter::Delay),
+        }
+    }
+}
+
+fn percentile(text: &str) -> Result<u32, Fault> {
+    let number = text.strip_prefix('p').and_then(thousandths).filter(|number| number.is_multiple_of(100));
+    match number.map(|number| number / 100) {
+        Some(permille @ 500..=999) => Ok(permille),
+        _ => Err(Fault::new(format!("is `{text}`, which is no such percentile"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_held_exactly() {
+        for (text, value) in [("1.9", Some(1900)), ("0.001", Some(1)), ("2", Some(2000)), ("-1", None)] {
+            assert_eq!(thousandths(text), value, "{text}");
+        }
+        for wrong in ["", ".", "1.0001", "1e3", "nan", "5000000", "1_0"] {
+            assert_eq!(thousandths(wrong), None, "{wrong}");
+        }
+        assert_eq!(shown(1900), "1.9");
+        assert_eq!(shown(1000), "1");
+        assert_eq!(percentile("p99.9").ok(), Some(999));
+        assert_eq!(percentile("p50").ok(), Some(500));
+        for wrong in ["p100", "p49", "95", "p99.95", "p"] {
+            assert!(percentile(wrong).is_err(), "{wrong}");
+        }
+    }
+}

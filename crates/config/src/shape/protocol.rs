@@ -1,0 +1,36 @@
+use super::fault::Fault;
+use super::parsed::{Parsed, no_bare};
+use crate::model::UpstreamProtocol;
+use crate::nearest::{nearest, or_list};
+
+/// `protocol`: what is spoken to an upstream. People have many words for the two.
+pub(crate) const PROTOCOL: Parsed<UpstreamProtocol> = Parsed {
+    expected: "one of \"auto\", \"http1\", \"http2\"",
+    type_name: "one of \"auto\", \"http1\", \"http2\"",
+    pattern: "^(auto|http1|http2)$",
+    bare: no_bare,
+    read: |text| match text {
+        "auto" => Ok(UpstreamProtocol::Auto),
+        "http1" => Ok(UpstreamProtocol::Http1),
+        "http2" => Ok(UpstreamProtocol::Http2),
+        other => Err(unknown(other)),
+    },
+};
+
+fn unknown(text: &str) -> Fault {
+    let fault = Fault::new(format!("is `{text}`"));
+    match text.to_ascii_lowercase().as_str() {
+        "h2" | "h2c" | "http/2" | "http/2.0" | "grpc" => {
+            fault.help("write \"http2\"; whether it is over TLS or in clear is the URL's to say")
+        }
+        "h1" | "http" | "http/1" | "http/1.1" | "http1.1" => fault.help("write \"http1\""),
+        "https" | "tls" => {
+            fault.help("TLS is the URL's to say: url = \"https://HOST\"; leave `protocol` out")
+        }
+        "h3" | "http3" | "http/3" | "quic" => fault.help("HTTP/3 is not spoken to upstreams; write \"auto\""),
+        other => match nearest(other, ["auto", "http1", "http2"]) {
+            near if near.is_empty() => fault,
+            near => fault.help(format!("did you mean {}?", or_list(&near))),
+        },
+    }
+}

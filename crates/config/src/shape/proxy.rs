@@ -1,0 +1,140 @@
+//! What a forward proxy may call.
+
+use std::net::IpAddr;
+
+use super::fault::Fault;
+use super::origin::target;
+use super::parsed::{Parsed, ParsedList, no_bare};
+use crate::checker::Checker;
+use crate::json::Json;
+use crate::key::{Describe, Shape};
+use crate::model::{Cidr, HostPattern, ProxyHost, ProxyTarget};
+use crate::raw::Directive;
+
+use super::Count;
+
+/// `allow`
+pub(crate) const TARGETS: ParsedList<ProxyTarget> = ParsedList {
+    one: Parsed {
+        expected: "a host such as \"example.com\", \"*.example.com\", \"10.0.0.0/8\" or \"*\", perhaps with a port behind it",
+        type_name: "host, perhaps with a port",
+        pattern: "^[^@?#]+$",
+        bare: no_bare,
+        read: proxy_target,
+    },
+    empty: "leave it out, and plain calls may go to every host but this machine's own",
+};
+
+fn proxy_target(text: &str) -> Result<ProxyTarget, Fault> {
+    if let Some((_, rest)) = text.split_once("://") {
+        let host = rest.split('/').next().unwrap_or("");
+        let fault = Fault::new(format!("is `{text}`: what may be called stands without a scheme"));
+        return Err(fault.help(format!("write \"{host}\"")));
+    }
+    if let Some((address, bits)) = text.split_once('/') {
+        return block(text, address, bits);
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(of_address(address, None));
+    }
+    let (below, rest) = match text.strip_prefix("*.") {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    if rest == "*" || rest.starts_with("*:") {
+        let port = rest.strip_prefix("*:").map(|port| target(&format!("a:{port}")));
+        let port = port.transpose().map_err(|fault| fault.within(text))?.and_then(|(_, _, port)| port);
+        return if below {
+            Err(Fault::new(format!("is `{text}`")))
+        } else {
+            Ok(ProxyTarget { host: ProxyHost::Any, port })
+        };
+    }
+    let (address, host, port) = target(rest).map_err(|fault| fault.within(text))?;
+    match (address, below) {
+        (Some(address), false) => Ok(of_address(address, port)),
+        (Some(_), true) => Err(Fault::new(format!("is `{text}`: nothing is below an address"))
+            .help("a block of addresses is written ADDRESS/BITS")),
+        (None, true) => {
+            Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Below(format!(".{host}"))), port })
+        }
+        (None, false) => Ok(ProxyTarget { host: ProxyHost::Name(HostPattern::Exact(host)), port }),
+    }
+}
+
+fn of_address(address: IpAddr, port: Option<u16>) -> ProxyTarget {
+    let address = address.to_canonical();
+    let prefix = if address.is_ipv4() { 32 } else { 128 };
+    // Neither prefix is too long for its family.
+    let block = Cidr::new(address, prefix).unwrap_or(Cidr { address, prefix });
+    ProxyTarget { host: ProxyHost::Block(block), port }
+}
+
+fn block(text: &str, address: &str, bits: &str) -> Result<ProxyTarget, Fault> {
+    let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), bits.parse::<u8>()) else {
+        return Err(Fault::new(format!("is `{text}`, which is neither a host nor a block of addresses")));
+    };
+    match Cidr::new(address, prefix) {
+        Some(block) if block.address == address => {
+            Ok(ProxyTarget { host: ProxyHost::Block(block), port: None })
+        }
+        Some(block) => Err(Fault::new(format!("is `{text}`, with bits set behind the first {prefix}"))
+            .help(format!("write \"{block}\" for the block, or \"{address}\" for the one address"))),
+        None => Err(Fault::new(format!("is `{text}`, and this address has not so many bits"))),
+    }
+}
+
+/// `connect_ports`: one port, or a list.
+pub(crate) struct Ports;
+
+const PORT: Count = Count { min: 1, max: 65_535 };
+
+impl Describe for Ports {
+    fn expected(&self) -> String {
+        "a port from 1 to 65535, or a list of ports".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "port or list of ports".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::one_or_many(PORT.schema())
+    }
+}
+
+impl Shape for Ports {
+    type Out = Vec<u16>;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<Vec<u16>> {
+        let items = cx.items(directive);
+        let read: Vec<Option<u16>> =
+            items.iter().map(|item| PORT.read(item, cx).and_then(|port| u16::try_from(port).ok())).collect();
+        read.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_called() {
+        let fits = |text: &str, host: &str, port| {
+            proxy_target(text).is_ok_and(|target| target.matches_name(host, port))
+        };
+        assert!(fits("example.com", "example.com", 80) && !fits("example.com", "a.example.com", 80));
+        assert!(fits("*.Example.com", "a.example.com", 80) && !fits("*.example.com", "example.com", 80));
+        assert!(
+            fits("example.com:8443", "example.com", 8443) && !fits("example.com:8443", "example.com", 443)
+        );
+        assert!(fits("*", "x", 1) && fits("*:443", "x", 443) && !fits("*:443", "x", 80));
+        assert!(fits("10.0.0.0/8", "10.1.2.3", 80) && !fits("10.0.0.0/8", "11.1.2.3", 80));
+        assert!(fits("::1", "::1", 80) && fits("[::1]:80", "::1", 80) && fits("127.0.0.1:5", "127.0.0.1", 5));
+        for wrong in
+            ["", "http://a", "*.*", "a b", "10.0.0.1/8", "10.0.0.0/33", "*.10.0.0.1", "a:b", "*:x", "a/b"]
+        {
+            assert!(proxy_target(wrong).is_err(), "{wrong}");
+        }
+    }
+}

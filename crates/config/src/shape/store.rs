@@ -1,0 +1,128 @@
+//! `store`: where rate limits are counted.
+
+use std::net::Ipv6Addr;
+
+use super::fault::Fault;
+use super::net::is_host_name;
+use super::parsed::{Parsed, no_bare};
+use crate::model::{RateStore, Secret};
+use crate::nearest::nearest;
+
+/// `"local"`, or the URL of a Valkey or Redis. It may have a password in it, so that no fault quotes it.
+pub(crate) const STORE: Parsed<RateStore> = Parsed {
+    expected: "\"local\", \"redis://HOST:PORT/DATABASE\" or \"redis+unix:/PATH\"",
+    type_name: "\"local\" or URL",
+    pattern: "^(local|(redis|valkey)://.+|redis\\+unix:/.+)$",
+    bare: no_bare,
+    read: store,
+};
+
+fn store(text: &str) -> Result<RateStore, Fault> {
+    if text == "local" {
+        return Ok(RateStore::Local);
+    }
+    let unix = ["redis+unix:", "valkey+unix:", "unix:"].iter().find_map(|scheme| text.strip_prefix(scheme));
+    if let Some(path) = unix {
+        return unix_store(path);
+    }
+    let Some((scheme, rest)) = text.split_once("://") else {
+        let fault = Fault::new("is neither \"local\" nor a URL");
+        return Err(match nearest(text, ["local"]).is_empty() {
+            true => fault.help("a store is named with its scheme: \"redis://HOST:6379\""),
+            false => fault.help("did you mean `local`?"),
+        });
+    };
+    match scheme {
+        "redis" | "valkey" => {}
+        "rediss" | "valkeys" => {
+            let fault = Fault::new("asks for TLS to the store, which is not served by this version yet");
+            return Err(fault.help("reach it in clear over a network that is yours, or over a Unix socket"));
+        }
+        scheme => {
+            let fault = Fault::new(format!("has the scheme `{scheme}`, which is none of a store"));
+            return Err(fault.help("write redis:// in its place"));
+        }
+    }
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
+    if !database.is_empty() && database.parse::<u16>().is_err() {
+        return Err(
+            Fault::new("does not end in the number of a database").help("for database 0 leave it out")
+        );
+    }
+    // User and password go before the last `@`; what of them is no URL has to be percent-encoded.
+    let (login, address) =
+        place.rsplit_once('@').map_or((None, place), |(login, address)| (Some(login), address));
+    if login.is_some_and(|login| login.contains(['@', '/', '?', '#', ' '])) {
+        return Err(Fault::new("has characters in user or password that a URL cannot have")
+            .help("percent-encode them: `@` is %40, `/` is %2F"));
+    }
+    let (host, port) = split(address)?;
+    let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    let login = login.map_or_else(String::new, |login| format!("{login}@"));
+    let number = if database.is_empty() { "0" } else { database };
+    Ok(RateStore::Redis { url: Secret::new(format!("redis://{login}{address}/{number}")), address })
+}
+
+fn unix_store(path: &str) -> Result<RateStore, Fault> {
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let file = path.split('?').next().unwrap_or(path);
+    if !file.starts_with('/') || file.len() < 2 || file.len() > 107 {
+        return Err(Fault::new("names no Unix socket: an absolute path of at most 107 bytes follows"));
+    }
+    Ok(RateStore::Redis { url: Secret::new(format!("redis+unix://{path}")), address: format!("unix:{file}") })
+}
+
+fn split(address: &str) -> Result<(String, u16), Fault> {
+    let (host, port) = match address.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, port)) => (host, port.strip_prefix(':').or(port.is_empty().then_some("6379"))),
+        None => match address.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (address, Some("6379")),
+        },
+    };
+    let holds = is_host_name(host) || host.parse::<std::net::IpAddr>().is_ok();
+    if !holds || (host.contains(':') && host.parse::<Ipv6Addr>().is_err()) {
+        return Err(Fault::new("names no host where a store could be").help("write \"redis://HOST:6379\""));
+    }
+    match port.and_then(|port| port.parse::<u16>().ok()).filter(|port| *port != 0) {
+        Some(port) => Ok((host.to_ascii_lowercase(), port)),
+        None => Err(Fault::new("has a port that is no number from 1 to 65535")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_read() {
+        for (text, url, address) in [
+            ("redis://a", "redis://a:6379/0", "a:6379"),
+            ("valkey://A:1/", "redis://a:1/0", "a:1"),
+            ("redis://:pw@[::1]:2/3", "redis://:pw@[::1]:2/3", "[::1]:2"),
+            ("redis+unix:/run/redis.sock", "redis+unix:///run/redis.sock", "unix:/run/redis.sock"),
+            ("unix:///run/redis.sock?db=1", "redis+unix:///run/redis.sock?db=1", "unix:/run/redis.sock"),
+        ] {
+            match store(text).ok() {
+                Some(RateStore::Redis { url: read, address: at }) => {
+                    assert_eq!((read.reveal(), at.as_str()), (url, address), "{text}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        for wrong in [
+            "",
+            "redis",
+            "redis://",
+            "redis://a:0",
+            "redis://a/b",
+            "rediss://a",
+            "http://a",
+            "redis://a@b@c",
+            "unix:x",
+        ] {
+            assert!(store(wrong).is_err(), "{wrong}");
+        }
+    }
+}

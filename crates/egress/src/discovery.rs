@@ -1,0 +1,324 @@
+//! Discovery: from what the configuration says of an upstream's place to its endpoints, for as long as it is wanted.
+//!
+//! One [`Discovery`] per upstream, on the control thread. Literal addresses and Unix sockets are what they are; each name is looked up in a task of its own, so that one that
+//! does not answer holds up no other.
+//!
+//! * **When.** An answer is asked for again when its time to live is over, within a floor and a ceiling, up to a tenth earlier at random. After a failure: after a second, then less and less often.
+//! * **What counts.** The last good answer, until there is a better one ([`known`]).
+//! * **Changes.** Only a set that differs is published. What stays keeps its connections and all that was learnt of it; what is gone gets no further calls, and what it carries ends in peace.
+//! * **Two families.** One is used, the other stands by ([`race`]).
+
+mod known;
+mod names;
+mod race;
+mod service;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keepwarm_net::Endpoint;
+use keepwarm_policy::Jitter;
+use keepwarm_policy::backoff::{self, Backoff};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+pub(crate) use names::Looked;
+pub use names::{LookupFailure, Names};
+pub use status::DiscoveryStatus;
+
+use self::known::{Heard, KnownAddresses, KnownService};
+use self::race::Family;
+use crate::{DnsSettings, Found, Place, Source};
+
+/// The first set waits at most so long for names that do not answer, once there is an endpoint.
+const FIRST_SET: Duration = Duration::from_secs(1);
+/// Between two tries to look up what fails: doubled from the first to the second.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LAST_PAUSE: Duration = Duration::from_secs(30);
+/// Which family is used is looked into so often, when nothing changes; sooner while it is not known.
+const RACE_AGAIN: Duration = Duration::from_secs(600);
+
+/// Finds the endpoints of one upstream.
+#[derive(Debug)]
+pub struct Discovery {
+    /// The upstream's name, for the log.
+    pub upstream: Arc<str>,
+    /// Where its endpoints are.
+    pub sources: Vec<Source>,
+    /// How names are looked up.
+    pub dns: DnsSettings,
+    /// Who looks them up.
+    pub names: Arc<Names>,
+    /// Where it tells how it goes.
+    pub status: Arc<DiscoveryStatus>,
+}
+
+/// An endpoint with what orders it: the source's priority, the service's own, and the family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ranked {
+    endpoint: Endpoint,
+    weight: u32,
+    rank: Rank,
+    authority: Arc<str>,
+}
+
+type Rank = (u32, u16, u8);
+
+impl Discovery {
+    /// Finds endpoints, and publishes each set that differs from the one before. Never ends, unless everything is a literal address; drop it to end it.
+    pub async fn run(self, publish: impl Fn(&[Found])) {
+        self.status.restart();
+        let (sender, mut receiver) = mpsc::channel(16);
+        let mut tasks = JoinSet::new();
+        let mut parts: Vec<Option<Vec<Ranked>>> = Vec::with_capacity(self.sources.len());
+        for (number, source) in self.sources.iter().enumerate() {
+            parts.push(source.literal());
+            if parts.last().is_some_and(Option::is_none) {
+                tasks.spawn(Watch::new(&self, number, sender.clone()).run());
+            }
+        }
+        drop(sender);
+        let mut published: Option<Vec<Found>> = None;
+        let mut wait_for_all = Some(Instant::now() + FIRST_SET);
+        loop {
+            let complete = parts.iter().all(Option::is_some);
+            let late = wait_for_all.is_none_or(|until| Instant::now() >= until);
+            if complete || late {
+                wait_for_all = None;
+                let found = combine(parts.iter().flatten().flatten());
+                if !found.is_empty() && published.as_ref() != Some(&found) {
+                    self.tell(published.as_deref().unwrap_or_default(), &found);
+                    publish(&found);
+                    published = Some(found);
+                }
+            }
+            let update = match wait_for_all {
+                Some(until) => match timeout_at(until, receiver.recv()).await {
+                    Ok(update) => update,
+                    Err(_) => continue,
+                },
+                None => receiver.recv().await,
+            };
+            let Some((number, part)) = update else { return };
+            if let Some(slot) = parts.get_mut(number) {
+                *slot = Some(part);
+            }
+        }
+    }
+
+    /// What has changed, for the log.
+    fn tell(&self, before: &[Found], after: &[Found]) {
+        let new = after.iter().filter(|found| !before.iter().any(|it| it.endpoint == found.endpoint));
+        let gone = before.iter().filter(|found| !after.iter().any(|it| it.endpoint == found.endpoint));
+        let list = |found: &mut dyn Iterator<Item = &Found>| {
+            found.map(|it| it.endpoint.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let (new, gone) = (list(&mut new.into_iter()), list(&mut gone.into_iter()));
+        self.status.note_change();
+        if before.is_empty() {
+            tracing::info!(upstream = %self.upstream, endpoints = new, "the upstream's endpoints are known");
+        } else {
+            tracing::info!(upstream = %self.upstream, new, gone, "the upstream's endpoints have changed");
+        }
+    }
+}
+
+impl Source {
+    /// What needs no looking up.
+    fn literal(&self) -> Option<Vec<Ranked>> {
+        let endpoint = match &self.place {
+            Place::Address(address) => Endpoint::Tcp(*address),
+            Place::Unix(path) => Endpoint::Unix(path.clone()),
+            Place::Name { .. } | Place::Srv(_) => return None,
+        };
+        let (rank, authority) = ((self.priority, 0, 0), Arc::clone(&self.authority));
+        Some(vec![Ranked { endpoint, weight: self.weight, rank, authority }])
+    }
+}
+
+/// One set of all parts, in an order of its own; priorities are numbered from 0 without gaps.
+fn combine<'a>(parts: impl Iterator<Item = &'a Ranked> + Clone) -> Vec<Found> {
+    let ranks: BTreeSet<Rank> = parts.clone().map(|part| part.rank).collect();
+    let mut found: Vec<Found> = parts
+        .map(|part| Found {
+            endpoint: part.endpoint.clone(),
+            weight: part.weight,
+            priority: u32::try_from(ranks.iter().take_while(|rank| **rank < part.rank).count())
+                .unwrap_or(u32::MAX),
+            authority: Arc::clone(&part.authority),
+        })
+        .collect();
+    found.sort_by_cached_key(|found| (found.priority, found.endpoint.to_string()));
+    found
+}
+
+/// One name that is looked up again and again.
+struct Watch {
+    upstream: Arc<str>,
+    source: Source,
+    number: usize,
+    dns: DnsSettings,
+    names: Arc<Names>,
+    status: Arc<DiscoveryStatus>,
+    sender: mpsc::Sender<(usize, Vec<Ranked>)>,
+    backoff: Backoff,
+    jitter: Jitter,
+    /// Failures since the last success.
+    failures: u32,
+    /// By name and port.
+    preferences: BTreeMap<(String, u16), Preferences>,
+}
+
+impl Watch {
+    fn new(discovery: &Discovery, number: usize, sender: mpsc::Sender<(usize, Vec<Ranked>)>) -> Self {
+        let source = discovery.sources.get(number).cloned();
+        let settings = backoff::Settings {
+            base: FIRST_PAUSE,
+            cap: LAST_PAUSE.min(discovery.dns.max_ttl),
+            ..backoff::Settings::default()
+        };
+        Self {
+            upstream: Arc::clone(&discovery.upstream),
+            source: source.unwrap_or_else(|| unreachable!("the number is one of its sources")),
+            number,
+            dns: discovery.dns.clone(),
+            names: Arc::clone(&discovery.names),
+            status: Arc::clone(&discovery.status),
+            sender,
+            backoff: Backoff::new(settings),
+            jitter: Jitter::new(crate::random()),
+            failures: 0,
+            preferences: BTreeMap::new(),
+        }
+    }
+
+    async fn run(mut self) {
+        let (mut addresses, mut service) = (KnownAddresses::default(), KnownService::default());
+        let mut told = None;
+        loop {
+            let (part, heard) = match self.source.place.clone() {
+                Place::Name { host, port } => {
+                    let hurry = told.is_none();
+                    let heard = addresses.handle(self.names.addresses(&host, hurry).await);
+                    let share = self.share(self.source.weight, 0);
+                    let preferences = self.preferences.entry((host, port)).or_default();
+                    let part = preferences.ranked(&addresses, port, share).await;
+                    (part, heard)
+                }
+                Place::Srv(name) => service::refresh(&mut self, &name, &mut service).await,
+                Place::Address(_) | Place::Unix(_) => return,
+            };
+            let pause = self.pause(heard);
+            if told.as_ref() != Some(&part) {
+                told = Some(part.clone());
+                if self.sender.send((self.number, part)).await.is_err() {
+                    return;
+                }
+            }
+            self.status.wait_until(Instant::now() + pause, self.dns.min_ttl).await;
+        }
+    }
+
+    /// What endpoints of the source have in common; `own` is the service's own priority.
+    fn share(&self, weight: u32, own: u16) -> Share {
+        Share { weight, rank: (self.source.priority, own), authority: Arc::clone(&self.source.authority) }
+    }
+
+    /// When to ask again.
+    fn pause(&mut self, heard: Heard) -> Duration {
+        self.status.note_lookup(self.number, heard.trouble.as_ref());
+        let name = self.source.place.name();
+        match heard.trouble {
+            None => {
+                if std::mem::take(&mut self.failures) > 0 {
+                    tracing::info!(upstream = %self.upstream, name, "looking the upstream's name up works again");
+                }
+                self.backoff.reset();
+                let ttl = heard.ttl.unwrap_or(self.dns.min_ttl);
+                // A floor above the ceiling is a floor.
+                self.jitter.lower_duration(ttl.min(self.dns.max_ttl).max(self.dns.min_ttl))
+            }
+            Some(failure) => {
+                self.failures = self.failures.saturating_add(1);
+                // An answer that is merely late is asked for again, quietly.
+                if self.failures == 1 && failure.name != "dns_late" {
+                    tracing::warn!(upstream = %self.upstream, name, reason = failure.name,
+                        "looking the upstream's name up fails: {}. What was known of it goes on being used", failure.sentence);
+                }
+                self.backoff.handle_end(Duration::ZERO, crate::random())
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The name to look up, or what it is otherwise.
+    fn name(&self) -> String {
+        match self {
+            Self::Name { host, .. } => host.clone(),
+            Self::Srv(name) => name.clone(),
+            Self::Address(address) => address.to_string(),
+            Self::Unix(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// What the endpoints of one server have in common.
+#[derive(Debug, Clone)]
+struct Share {
+    weight: u32,
+    rank: (u32, u16),
+    authority: Arc<str>,
+}
+
+/// Which family of a name is used.
+#[derive(Debug, Default)]
+struct Preferences {
+    finding: race::Finding,
+    /// What it was found for, and when.
+    raced: Option<(KnownAddresses, Instant)>,
+}
+
+impl Preferences {
+    /// The endpoints of a name, the family that works before the other.
+    async fn ranked(&mut self, known: &KnownAddresses, port: u16, share: Share) -> Vec<Ranked> {
+        if known.is_dual() {
+            self.race(known, port).await;
+        } else {
+            self.raced = None;
+            self.finding = race::Finding::default();
+        }
+        let race::Finding { first, no_route } = self.finding;
+        let ranked = known.iter().filter_map(|address| {
+            let second = first.is_some_and(|first| first != Family::of(address));
+            (!(second && no_route)).then(|| Ranked {
+                endpoint: Endpoint::Tcp(SocketAddr::new(address, port)),
+                weight: share.weight,
+                rank: (share.rank.0, share.rank.1, u8::from(second)),
+                authority: Arc::clone(&share.authority),
+            })
+        });
+        ranked.collect()
+    }
+
+    async fn race(&mut self, known: &KnownAddresses, port: u16) {
+        let is_good = |(raced, at): &(KnownAddresses, Instant)| {
+            raced == known && self.finding.first.is_some() && at.elapsed() < RACE_AGAIN
+        };
+        if self.raced.as_ref().is_some_and(is_good) {
+            return;
+        }
+        let finding = race::run(known, port).await;
+        // Nobody there: what worked before is the better guess.
+        if finding.first.is_some() {
+            self.finding = finding;
+        }
+        self.raced = Some((known.clone(), Instant::now()));
+    }
+}

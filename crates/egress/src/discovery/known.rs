@@ -1,0 +1,190 @@
+//! What is known of a name: the last good answer, and what a further one does to it. Sans-IO.
+//!
+//! An answer that has addresses replaces what was known. One that fails, or has none, does not: a name server that is ill, or a zone that was
+//! emptied by mistake, must not take a service down that is well. The families are looked up apart, so one may fail alone: then the other is used, and what was
+//! known of the one that failed is kept.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use super::names::{Addresses, Looked, LookupFailure, ServiceRecord};
+
+/// The addresses of one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct KnownAddresses {
+    pub(super) v4: Vec<Ipv4Addr>,
+    pub(super) v6: Vec<Ipv6Addr>,
+}
+
+/// What an answer was good for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// How long it counts, when all of it was good.
+    pub(super) ttl: Option<Duration>,
+    /// Why not, otherwise.
+    pub(super) trouble: Option<LookupFailure>,
+}
+
+impl KnownAddresses {
+    /// An answer came for both families.
+    pub(super) fn handle(&mut self, (v4, v6): Addresses) -> Heard {
+        let failure = failure(&v4).or_else(|| failure(&v6));
+        let mut after = self.clone();
+        let ttls = [replace(&mut after.v4, v4), replace(&mut after.v6, v6)];
+        if after.is_empty() {
+            // What both families say together may be that there are none, or nothing.
+            return Heard { ttl: None, trouble: Some(failure.unwrap_or_else(empty)) };
+        }
+        *self = after;
+        match failure {
+            Some(failure) => Heard { ttl: None, trouble: Some(failure) },
+            None => Heard { ttl: ttls.into_iter().flatten().min(), trouble: None },
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+
+    /// Both families are there.
+    pub(super) fn is_dual(&self) -> bool {
+        !self.v4.is_empty() && !self.v6.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = IpAddr> {
+        let v4 = self.v4.iter().copied().map(IpAddr::V4);
+        v4.chain(self.v6.iter().copied().map(IpAddr::V6))
+    }
+}
+
+/// The servers of one service, and their addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct KnownService {
+    pub(super) records: Vec<ServiceRecord>,
+    /// By target.
+    pub(super) addresses: BTreeMap<String, KnownAddresses>,
+}
+
+impl KnownService {
+    /// An answer came with the servers. `Err`: it was of no use.
+    pub(super) fn handle(&mut self, looked: Looked<ServiceRecord>) -> Result<Duration, LookupFailure> {
+        match looked {
+            Looked::Found(mut records, ttl) => {
+                records.sort_by(|a, b| (a.priority, &a.target, a.port).cmp(&(b.priority, &b.target, b.port)));
+                self.addresses.retain(|target, _| records.iter().any(|record| record.target == *target));
+                self.records = records;
+                Ok(ttl)
+            }
+            Looked::Empty => Err(empty()),
+            Looked::Failed(failure) => Err(failure),
+        }
+    }
+
+    /// The targets, each once.
+    pub(super) fn targets(&self) -> Vec<String> {
+        let mut targets: Vec<String> = self.records.iter().map(|record| record.target.clone()).collect();
+        targets.sort();
+        targets.dedup();
+        targets
+    }
+}
+
+/// Puts an answer in the place of what was known, as far as it says something. Gives how long it counts.
+fn replace<T: Ord>(known: &mut Vec<T>, looked: Looked<T>) -> Option<Duration> {
+    match looked {
+        Looked::Found(mut found, ttl) => {
+            // Name servers turn the order about; an order of our own makes equal answers equal.
+            found.sort();
+            found.dedup();
+            *known = found;
+            Some(ttl)
+        }
+        Looked::Empty => {
+            known.clear();
+            None
+        }
+        Looked::Failed(_) => None,
+    }
+}
+
+fn failure<T>(looked: &Looked<T>) -> Option<LookupFailure> {
+    match looked {
+        Looked::Failed(failure) => Some(failure.clone()),
+        _ => None,
+    }
+}
+
+fn empty() -> LookupFailure {
+    LookupFailure::new("dns_empty", "the name servers know no address of it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+    const B: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+    const SIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+
+    fn found<T>(records: Vec<T>, seconds: u64) -> Looked<T> {
+        Looked::Found(records, Duration::from_secs(seconds))
+    }
+
+    fn failed<T>() -> Looked<T> {
+        Looked::Failed(LookupFailure::new("dns_timeout", "late"))
+    }
+
+    fn known() -> KnownAddresses {
+        KnownAddresses { v4: vec![A], v6: vec![SIX] }
+    }
+
+    #[test]
+    fn a_good_answer_replaces_and_the_shorter_time_counts() {
+        let mut it = KnownAddresses::default();
+        let heard = it.handle((found(vec![B, A, B], 30), found(vec![SIX], 20)));
+        assert_eq!(heard, Heard { ttl: Some(Duration::from_secs(20)), trouble: None });
+        assert_eq!(it, KnownAddresses { v4: vec![A, B], v6: vec![SIX] });
+        assert_eq!(it.handle((found(vec![B], 9), Looked::Empty)).ttl, Some(Duration::from_secs(9)));
+        assert_eq!(it, KnownAddresses { v4: vec![B], v6: vec![] });
+    }
+
+    #[test]
+    fn emptiness_and_failure_keep_the_last_good_answer() {
+        let cases = [(Looked::Empty, Looked::Empty, "dns_empty"), (failed(), failed(), "dns_timeout")];
+        for (v4, v6, name) in cases {
+            let mut it = known();
+            let heard = it.handle((v4, v6));
+            assert_eq!((heard.ttl, heard.trouble.map(|why| why.name)), (None, Some(name)));
+            assert_eq!(it, known());
+        }
+    }
+
+    #[test]
+    fn a_family_that_fails_alone_keeps_its_own() {
+        let mut it = known();
+        let heard = it.handle((found(vec![B], 30), failed()));
+        assert_eq!(heard.trouble.map(|why| why.name), Some("dns_timeout"));
+        assert_eq!(it, KnownAddresses { v4: vec![B], v6: vec![SIX] });
+        // One says for certain that it has none, the other nothing: what is left is used.
+        assert!(it.handle((Looked::Empty, failed())).trouble.is_some());
+        assert_eq!(it, KnownAddresses { v4: vec![], v6: vec![SIX] });
+        assert!(it.handle((failed(), Looked::Empty)).trouble.is_some());
+        assert_eq!(it, KnownAddresses { v4: vec![], v6: vec![SIX] }, "nothing would be left");
+    }
+
+    #[test]
+    fn a_service_keeps_addresses_of_the_targets_it_still_has() {
+        let record =
+            |target: &str| ServiceRecord { priority: 0, weight: 1, port: 80, target: target.to_owned() };
+        let mut it = KnownService::default();
+        assert!(it.handle(found(vec![record("b."), record("a."), record("a.")], 5)).is_ok());
+        assert_eq!(it.targets(), ["a.", "b."]);
+        it.addresses.insert("a.".to_owned(), known());
+        it.addresses.insert("b.".to_owned(), known());
+        assert!(it.handle(found(vec![record("b.")], 5)).is_ok());
+        assert_eq!(it.addresses.keys().collect::<Vec<_>>(), ["b."]);
+        assert_eq!(it.handle(Looked::Empty).unwrap_err().name, "dns_empty");
+        assert_eq!(it.targets(), ["b."]);
+    }
+}

@@ -1,0 +1,361 @@
+//! Looking names up: the system's hosts file first, then name servers.
+//!
+//! * **hosts.** A name that `/etc/hosts` has is not asked for elsewhere, as with the C library: an entry that sends a service to this machine is not to be mixed
+//!   with the addresses of the real one.
+//! * **Name servers.** Those of `/etc/resolv.conf`, with its search list, time-out and attempts; or those that are named. Answers are not cached: whoever asks minds their time to live.
+//! * **Changes.** Both files are looked at before each lookup, and read again when they have changed.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ProtocolConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::{Query, ResponseCode};
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::{Hosts, TokioResolver};
+use tokio::time::timeout;
+
+use crate::endpoints::lock;
+
+/// How long a lookup may take in all, with every attempt at every server.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The first answer of a name is used without the other family's when that is later than this (RFC 8305 §3).
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+/// What the hosts file says counts so long: an edit is noticed soon, and looking costs nothing.
+const HOSTS_TTL: Duration = Duration::from_secs(5);
+/// Of one answer; what is beyond is not used.
+const MOST_RECORDS: usize = 256;
+
+/// Looks names up. Shared by all upstreams that ask the same servers; to be used on the control thread, whose runtime drives its connections.
+#[derive(Debug)]
+pub struct Names {
+    servers: Servers,
+    hosts_file: PathBuf,
+    patience: Duration,
+    loaded: Mutex<Option<Loaded>>,
+}
+
+#[derive(Debug, Clone)]
+enum Servers {
+    /// Those in this file.
+    File(PathBuf),
+    Named(Vec<SocketAddr>),
+}
+
+/// What the files said when they were as `stamp`.
+#[derive(Debug, Clone)]
+struct Loaded {
+    stamp: [Option<SystemTime>; 2],
+    hosts: Arc<Hosts>,
+    resolver: Result<TokioResolver, LookupFailure>,
+}
+
+/// What a lookup of one type of record has brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Looked<T> {
+    /// Records, and how long they count.
+    Found(Vec<T>, Duration),
+    /// For certain there are none.
+    Empty,
+    /// It is not known.
+    Failed(LookupFailure),
+}
+
+/// The addresses of a name, by family.
+pub(crate) type Addresses = (Looked<Ipv4Addr>, Looked<Ipv6Addr>);
+
+/// A record of a service (RFC 2782).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServiceRecord {
+    pub(crate) priority: u16,
+    pub(crate) weight: u16,
+    pub(crate) port: u16,
+    pub(crate) target: String,
+}
+
+/// Why a lookup has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LookupFailure {
+    /// A stable name, for counters and logs.
+    pub name: &'static str,
+    /// What went on, as a sentence that goes on from "looking up NAME:".
+    pub sentence: String,
+}
+
+impl Names {
+    /// Asks these servers, or those of the system when there are none; the system's hosts file before them.
+    #[must_use]
+    pub fn new(servers: &[SocketAddr]) -> Arc<Self> {
+        let servers = match servers {
+            [] => Servers::File("/etc/resolv.conf".into()),
+            servers => Servers::Named(servers.to_vec()),
+        };
+        let hosts_file = "/etc/hosts".into();
+        Arc::new(Self { servers, hosts_file, patience: PATIENCE, loaded: Mutex::new(None) })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_test(server: SocketAddr, hosts_file: PathBuf, patience: Duration) -> Arc<Self> {
+        let servers = Servers::Named(vec![server]);
+        Arc::new(Self { servers, hosts_file, patience, loaded: Mutex::new(None) })
+    }
+
+    /// The addresses of a name, of both families at the same time. `hurry`: somebody waits for a first address; a family that is much later than the
+    /// other counts as failed.
+    pub(crate) async fn addresses(&self, host: &str, hurry: bool) -> Addresses {
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return literal(address);
+        }
+        let loaded = self.load();
+        let name = match Name::from_utf8(host) {
+            Ok(name) => name,
+            Err(error) => {
+                let failure = LookupFailure::new("dns_bad_name", format!("it is no name: {error}"));
+                return (Looked::Failed(failure.clone()), Looked::Failed(failure));
+            }
+        };
+        if let Some(addresses) = loaded.listed(&name) {
+            return addresses;
+        }
+        let resolver = match loaded.resolver {
+            Ok(resolver) => resolver,
+            Err(failure) => return (Looked::Failed(failure.clone()), Looked::Failed(failure)),
+        };
+        let question = Question { resolver: &resolver, name: &name, patience: self.patience };
+        let v4 = question.ask(RecordType::A, |data| match data {
+            RData::A(address) => Some(address.0),
+            _ => None,
+        });
+        let v6 = question.ask(RecordType::AAAA, |data| match data {
+            RData::AAAA(address) => Some(address.0),
+            _ => None,
+        });
+        match hurry {
+            true => first_of(v4, v6).await,
+            false => tokio::join!(v4, v6),
+        }
+    }
+
+    /// The records of a service.
+    pub(crate) async fn service(&self, service: &str) -> Looked<ServiceRecord> {
+        let resolver = match self.load().resolver {
+            Ok(resolver) => resolver,
+            Err(failure) => return Looked::Failed(failure),
+        };
+        let name = match Name::from_utf8(service) {
+            Ok(name) => name,
+            Err(error) => {
+                return Looked::Failed(LookupFailure::new("dns_bad_name", format!("it is no name: {error}")));
+            }
+        };
+        let question = Question { resolver: &resolver, name: &name, patience: self.patience };
+        let looked = question.ask(RecordType::SRV, |data| match data {
+            // RFC 2782: a target "." says that the service is decidedly not available here.
+            RData::SRV(record) if record.target.is_root() => None,
+            RData::SRV(record) => Some(ServiceRecord {
+                priority: record.priority,
+                weight: record.weight,
+                port: record.port,
+                target: record.target.to_utf8(),
+            }),
+            _ => None,
+        });
+        looked.await
+    }
+
+    /// What the files say, read again if they have changed.
+    fn load(&self) -> Loaded {
+        let stamp = [self.changed(), modified(&self.hosts_file)];
+        let mut loaded = lock(&self.loaded);
+        if let Some(known) = loaded.as_ref().filter(|known| known.stamp == stamp) {
+            return known.clone();
+        }
+        let hosts = read_hosts(&self.hosts_file);
+        let resolver = self.servers.resolver();
+        loaded.insert(Loaded { stamp, hosts: Arc::new(hosts), resolver }).clone()
+    }
+
+    fn changed(&self) -> Option<SystemTime> {
+        match &self.servers {
+            Servers::File(path) => modified(path),
+            Servers::Named(_) => None,
+        }
+    }
+}
+
+impl Loaded {
+    /// What the hosts file says about a name, if anything.
+    fn listed(&self, name: &Name) -> Option<Addresses> {
+        let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
+        let (v4, v6) = (of(RecordType::A), of(RecordType::AAAA));
+        if v4.is_none() && v6.is_none() {
+            return None;
+        }
+        let v4 = records(v4.as_ref(), |data| match data {
+            RData::A(address) => Some(address.0),
+            _ => None,
+        });
+        let v6 = records(v6.as_ref(), |data| match data {
+            RData::AAAA(address) => Some(address.0),
+            _ => None,
+        });
+        Some((Looked::of(v4, HOSTS_TTL), Looked::of(v6, HOSTS_TTL)))
+    }
+}
+
+impl Servers {
+    fn resolver(&self) -> Result<TokioResolver, LookupFailure> {
+        let (config, mut options) = match self {
+            Self::File(path) => {
+                let unreadable = |why: &dyn std::fmt::Display| {
+                    let sentence = format!("{} names no server that can be asked: {why}", path.display());
+                    LookupFailure::new("dns_no_server", sentence)
+                };
+                let text = std::fs::read(path).map_err(|error| unreadable(&error))?;
+                hickory_resolver::system_conf::parse_resolv_conf(text).map_err(|error| unreadable(&error))?
+            }
+            Self::Named(servers) => {
+                let servers = servers.iter().map(|server| name_server(*server)).collect();
+                (ResolverConfig::from_parts(None, Vec::new(), servers), ResolverOpts::default())
+            }
+        };
+        // Both are ours to do: the hosts file is looked at before, and an answer is asked for when the one before is no longer good.
+        options.use_hosts_file = ResolveHosts::Never;
+        options.cache_size = 0;
+        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        *builder.options_mut() = options;
+        builder.build().map_err(|error| LookupFailure::new("dns_no_server", error.to_string()))
+    }
+}
+
+impl<T> Looked<T> {
+    fn of(records: Vec<T>, ttl: Duration) -> Self {
+        match records.is_empty() {
+            true => Self::Empty,
+            false => Self::Found(records, ttl),
+        }
+    }
+}
+
+impl LookupFailure {
+    pub(crate) fn new(name: &'static str, sentence: impl Into<String>) -> Self {
+        Self { name, sentence: sentence.into() }
+    }
+
+    fn of(error: &NetError) -> Self {
+        match error {
+            NetError::Timeout => Self::new("dns_timeout", "no name server answered in time"),
+            NetError::NoConnections => Self::new("dns_no_server", "no name server can be reached"),
+            NetError::Dns(DnsError::ResponseCode(code)) => {
+                Self::new("dns_refused", format!("the name server answered with an error: {}", words(*code)))
+            }
+            other => Self::new("dns_failed", other.to_string()),
+        }
+    }
+}
+
+fn words(code: ResponseCode) -> String {
+    match code {
+        ResponseCode::ServFail => "it could not find out (SERVFAIL)".to_owned(),
+        ResponseCode::Refused => "it does not answer questions from here (REFUSED)".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A question about a name.
+struct Question<'a> {
+    resolver: &'a TokioResolver,
+    name: &'a Name,
+    patience: Duration,
+}
+
+impl Question<'_> {
+    /// Asks for one type of record, with every attempt at every server.
+    async fn ask<T>(&self, kind: RecordType, pick: impl Fn(&RData) -> Option<T>) -> Looked<T> {
+        // A cache of no size keeps what was put in for a moment.
+        self.resolver.clear_cache();
+        match timeout(self.patience, self.resolver.lookup(self.name.clone(), kind)).await {
+            Ok(Ok(lookup)) => {
+                // Those of aliases on the way count as well.
+                let ttl = lookup.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
+                Looked::of(records(Some(&lookup), pick), Duration::from_secs(u64::from(ttl)))
+            }
+            Ok(Err(error)) if error.is_no_records_found() => Looked::Empty,
+            Ok(Err(error)) => Looked::Failed(LookupFailure::of(&error)),
+            Err(_) => Looked::Failed(LookupFailure::of(&NetError::Timeout)),
+        }
+    }
+}
+
+/// Both, or the first that has found something when the other is much later.
+async fn first_of(
+    v4: impl Future<Output = Looked<Ipv4Addr>>,
+    v6: impl Future<Output = Looked<Ipv6Addr>>,
+) -> Addresses {
+    let (mut v4, mut v6) = (std::pin::pin!(v4), std::pin::pin!(v6));
+    tokio::select! {
+        first = &mut v4 => {
+            let second = match first {
+                Looked::Found(..) => timeout(RESOLUTION_DELAY, v6).await.unwrap_or_else(|_| late()),
+                _ => v6.await,
+            };
+            (first, second)
+        }
+        first = &mut v6 => {
+            let second = match first {
+                Looked::Found(..) => timeout(RESOLUTION_DELAY, v4).await.unwrap_or_else(|_| late()),
+                _ => v4.await,
+            };
+            (second, first)
+        }
+    }
+}
+
+fn late<T>() -> Looked<T> {
+    Looked::Failed(LookupFailure::new("dns_late", "the answer for one family of addresses is late"))
+}
+
+fn literal(address: IpAddr) -> Addresses {
+    match address {
+        IpAddr::V4(address) => (Looked::Found(vec![address], Duration::MAX), Looked::Empty),
+        IpAddr::V6(address) => (Looked::Empty, Looked::Found(vec![address], Duration::MAX)),
+    }
+}
+
+fn records<T>(lookup: Option<&Lookup>, pick: impl Fn(&RData) -> Option<T>) -> Vec<T> {
+    let answers = lookup.map_or(&[][..], Lookup::answers);
+    answers.iter().filter_map(|record| pick(&record.data)).take(MOST_RECORDS).collect()
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let connection = |protocol| {
+        let mut connection = ConnectionConfig::new(protocol);
+        connection.port = address.port();
+        connection
+    };
+    let connections = vec![connection(ProtocolConfig::Udp), connection(ProtocolConfig::Tcp)];
+    NameServerConfig::new(address.ip(), true, connections)
+}
+
+fn read_hosts(path: &std::path::Path) -> Hosts {
+    let mut hosts = Hosts::default();
+    let read = std::fs::File::open(path).and_then(|file| hosts.read_hosts_conf(file));
+    // None is no trouble: many containers have none.
+    if let Err(error) = read
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(file = %path.display(), %error, "the hosts file cannot be read: names are looked up without it");
+    }
+    hosts
+}
+
+fn modified(path: &std::path::Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|about| about.modified()).ok()
+}

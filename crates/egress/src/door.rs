@@ -1,0 +1,150 @@
+//! The ways in that belong to one upstream: a door, and a route of a listener.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use keepwarm_http1::normalize_path;
+use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error, answer_refusal, sentence};
+
+use crate::forward::{HostOf, Manner, forward};
+use crate::{Upstream, guard};
+
+/// The handler of a local address that stands for an upstream: the app calls it in place of the service.
+#[derive(Debug)]
+pub struct Door {
+    leads: ArcSwap<Leads>,
+}
+
+/// Where a door leads, and for whom.
+#[derive(Debug)]
+struct Leads {
+    upstream: Arc<Upstream>,
+    /// Names it goes by; `None`: any.
+    names: Option<Vec<String>>,
+}
+
+impl Door {
+    /// A door to `upstream`. `names`: those it goes by beside loopback's and its own address; `None`: it is public on purpose, and any name will do.
+    #[must_use]
+    pub fn new(upstream: Arc<Upstream>, names: Option<Vec<String>>) -> Self {
+        Self { leads: ArcSwap::from_pointee(Leads { upstream, names }) }
+    }
+
+    /// Leads to another upstream, under other names, from the next call on. Calls under way end where they began.
+    pub fn replace(&self, upstream: Arc<Upstream>, names: Option<Vec<String>>) {
+        self.leads.store(Arc::new(Leads { upstream, names }));
+    }
+}
+
+impl Handler for Door {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        let leads = self.leads.load();
+        if refused(exchange, leads.names.as_deref()) {
+            return Box::pin(std::future::ready(()));
+        }
+        let upstream = Arc::clone(&leads.upstream);
+        Box::pin(async move {
+            if let Some(limiter) = upstream.limiter()
+                && limiter.refuses(exchange).await
+            {
+                return;
+            }
+            let settings = upstream.settings();
+            let host = settings.host.as_deref();
+            let manner = Manner {
+                host: host.map_or(HostOf::Endpoint, |host| HostOf::Fixed(host.as_bytes())),
+                routed: false,
+                via: false,
+                returns_redirects: true,
+                forwards_expectation: settings.forwards_expectation,
+            };
+            forward(&upstream, manner, exchange).await;
+        })
+    }
+
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        answer_refusal(exchange, refusal);
+    }
+
+    fn finished(&self, _request: &Request, _outcome: &Outcome) {}
+}
+
+/// What a door answers itself (`http-rules` §2, §4).
+fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
+    const ALLOW: [(&str, &[u8]); 1] = [("Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")];
+    let request = exchange.request();
+    if let Some(refusal) = request.head.refusal {
+        use keepwarm_http1::Refusal::{Connect, Expectation, Trace};
+        let (status, name) = (refusal.status(), refusal.name());
+        match refusal {
+            Connect | Trace => {
+                // What follows a CONNECT was meant for a tunnel.
+                exchange.close_after();
+                answer_error(exchange, status, name, "The method is not served here.", &ALLOW);
+            }
+            Expectation => {
+                let detail = "The only expectation that can be met is 100-continue.";
+                answer_error(exchange, status, name, detail, &[]);
+            }
+        }
+        return true;
+    }
+    if let Err(denied) = guard::check(request, names) {
+        exchange.close_after();
+        answer_error(exchange, 403, denied.reason(), denied.sentence(), &[]);
+        return true;
+    }
+    if request.head.is_server_wide() {
+        let [(name, value)] = ALLOW;
+        match exchange.head(200, Some(0), false, std::iter::once((name.as_bytes(), value))) {
+            Ok(_) => exchange.end(),
+            Err(_) => exchange.abort("bad_field_in_answer"),
+        }
+        return true;
+    }
+    // It goes on as it came: a signature may cover it. What is no path is refused all the same.
+    let mut scratch = Vec::new();
+    if let Err(fault) = normalize_path(request.head.path(), &mut scratch) {
+        exchange.close_after();
+        answer_error(exchange, fault.status(), fault.name(), &sentence(&fault.to_string()), &[]);
+        return true;
+    }
+    false
+}
+
+/// The handler of a route that ends in an upstream. The listener has matched the path, and set the fields that say who the client is.
+#[derive(Debug)]
+pub struct UpstreamRoute {
+    upstream: Arc<Upstream>,
+}
+
+impl UpstreamRoute {
+    /// A route to `upstream`.
+    #[must_use]
+    pub fn new(upstream: Arc<Upstream>) -> Self {
+        Self { upstream }
+    }
+}
+
+impl Handler for UpstreamRoute {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            let settings = self.upstream.settings();
+            let host = settings.host.as_deref();
+            let manner = Manner {
+                host: host.map_or(HostOf::Client, |host| HostOf::Fixed(host.as_bytes())),
+                routed: true,
+                via: false,
+                returns_redirects: false,
+                forwards_expectation: true,
+            };
+            forward(&self.upstream, manner, exchange).await;
+        })
+    }
+
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        answer_refusal(exchange, refusal);
+    }
+}

@@ -1,0 +1,310 @@
+//! The endpoints of an upstream: what discovery finds, and what is known of each.
+//!
+//! [`EndpointSet`] is a snapshot: never changed, replaced whole. An endpoint that is in the next one as well keeps its [`EndpointState`], and with it all that was
+//! learnt of it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use keepwarm_net::Endpoint;
+use keepwarm_policy::balance::{Ask, Load, Member, Pick, Tried, View};
+use keepwarm_policy::breaker::{Outcome, Pass};
+use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, stable_hash};
+use tokio::time::Instant;
+
+use crate::CheckFailure;
+
+/// What an upstream consists of at one time.
+#[derive(Debug)]
+pub struct EndpointSet {
+    /// The endpoints, each once in a priority.
+    pub endpoints: Vec<EndpointEntry>,
+    balancer: Balancer,
+}
+
+/// An endpoint and its share.
+#[derive(Debug, Clone)]
+pub struct EndpointEntry {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// Its share of the calls among those of its priority.
+    pub weight: u32,
+    /// The lowest number is used first.
+    pub priority: u32,
+    /// `host[:port]`, for `Host`.
+    pub authority: Arc<str>,
+    /// What is known of it.
+    pub state: Arc<EndpointState>,
+}
+
+/// An endpoint that is to be in a set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// Its share of the calls among those of its priority.
+    pub weight: u32,
+    /// The lowest number is used first.
+    pub priority: u32,
+    /// `host[:port]`, for `Host`.
+    pub authority: Arc<str>,
+}
+
+impl Default for EndpointSet {
+    fn default() -> Self {
+        Self { endpoints: Vec::new(), balancer: Balancer::new(balance::Settings::default(), &[]) }
+    }
+}
+
+impl EndpointSet {
+    /// Of what was found; endpoints that are in `before` as well keep their state. One that was found twice is one endpoint, with both shares.
+    #[must_use]
+    pub fn of(found: &[Found], before: &Self, settings: balance::Settings) -> Self {
+        let mut endpoints: Vec<EndpointEntry> = Vec::with_capacity(found.len());
+        for Found { endpoint, weight, priority, authority } in found {
+            if let Some(twin) =
+                endpoints.iter_mut().find(|it| it.endpoint == *endpoint && it.priority == *priority)
+            {
+                twin.weight = twin.weight.saturating_add(*weight);
+                continue;
+            }
+            let known = endpoints.iter().chain(&before.endpoints).find(|entry| entry.endpoint == *endpoint);
+            let state =
+                known.map_or_else(|| Arc::new(EndpointState::new(endpoint)), |it| Arc::clone(&it.state));
+            endpoints.push(EndpointEntry {
+                endpoint: endpoint.clone(),
+                weight: *weight,
+                priority: *priority,
+                authority: Arc::clone(authority),
+                state,
+            });
+        }
+        Self::balanced(endpoints, settings)
+    }
+
+    /// The same endpoints, chosen among in another way.
+    pub(crate) fn rebalanced(&self, settings: balance::Settings) -> Self {
+        Self::balanced(self.endpoints.clone(), settings)
+    }
+
+    fn balanced(endpoints: Vec<EndpointEntry>, settings: balance::Settings) -> Self {
+        let members = endpoints.iter().map(|entry| Member {
+            weight: entry.weight,
+            priority: entry.priority,
+            identity: stable_hash(entry.state.name.as_bytes()),
+        });
+        let balancer = Balancer::new(settings, &members.collect::<Vec<_>>());
+        Self { endpoints, balancer }
+    }
+
+    /// The endpoint for a call.
+    pub(crate) fn pick(&self, hash: Option<u64>, tried: &Tried, now: Instant, random: u64) -> Option<Pick> {
+        let view = |index: usize| match self.endpoints.get(index) {
+            Some(entry) => entry.state.view(now),
+            None => View { usable: false, outstanding: 0, average: std::time::Duration::ZERO, warmth: 1000 },
+        };
+        self.balancer.pick(view, Ask { hash, tried, random })
+    }
+
+    /// Whether it has this endpoint.
+    #[must_use]
+    pub fn has(&self, endpoint: &Endpoint) -> bool {
+        self.endpoints.iter().any(|entry| entry.endpoint == *endpoint)
+    }
+}
+
+/// What is known of an endpoint. Shared by all threads, and by every set that has the endpoint.
+pub struct EndpointState {
+    /// What logs and metrics call it.
+    name: Arc<str>,
+    /// Calls that are with it, and how long answers take.
+    load: Load,
+    /// What active health checks say; true without any.
+    healthy: AtomicBool,
+    check_failure: Mutex<Option<CheckFailure>>,
+    /// How much of its weight it bears, in thousandths: less than 1000 during a slow start.
+    warmth: AtomicU32,
+    breaker: Mutex<Option<Breaker>>,
+    expectation: Mutex<Expectation>,
+    /// It was said that its answers have to be mended.
+    told_mended: AtomicBool,
+}
+
+impl EndpointState {
+    /// Of an endpoint of which nothing is known.
+    #[must_use]
+    pub fn new(endpoint: &Endpoint) -> Self {
+        Self {
+            name: endpoint.to_string().into(),
+            load: Load::new(Instant::now().into_std()),
+            healthy: AtomicBool::new(true),
+            check_failure: Mutex::default(),
+            warmth: AtomicU32::new(1000),
+            breaker: Mutex::default(),
+            expectation: Mutex::default(),
+            told_mended: AtomicBool::new(false),
+        }
+    }
+
+    /// What logs and metrics call it.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Calls that are with it, and how long answers take.
+    #[must_use]
+    pub fn load(&self) -> &Load {
+        &self.load
+    }
+
+    /// What active health checks say; true without any.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed)
+    }
+
+    /// Why the last active health check failed; `None`: it did not, or there was none.
+    #[must_use]
+    pub fn check_failure(&self) -> Option<CheckFailure> {
+        lock(&self.check_failure).clone()
+    }
+
+    /// An active health check has ended, and this is what is decided now.
+    pub(crate) fn note_check(&self, healthy: bool, failure: Option<CheckFailure>) {
+        *lock(&self.check_failure) = failure;
+        self.healthy.store(healthy, Ordering::Relaxed);
+    }
+
+    /// Nobody looks after it any more: it is taken for healthy and warm.
+    pub(crate) fn forget_health(&self) {
+        self.note_check(true, None);
+        self.set_warmth(1000);
+    }
+
+    /// How much of its weight it bears, in thousandths.
+    #[must_use]
+    pub fn warmth(&self) -> u32 {
+        self.warmth.load(Ordering::Relaxed)
+    }
+
+    /// It starts slowly, and bears so much of its weight: 1 to 1000 thousandths.
+    pub fn set_warmth(&self, warmth: u32) {
+        self.warmth.store(warmth.clamp(1, 1000), Ordering::Relaxed);
+    }
+
+    /// What its breaker does with calls; closed without one.
+    #[must_use]
+    pub fn breaker(&self) -> breaker::State {
+        let now = Instant::now().into_std();
+        lock(&self.breaker).as_ref().map_or(breaker::State::Closed, |breaker| breaker.state(now))
+    }
+
+    /// Its breaker by these settings from now on.
+    pub(crate) fn set_breaker(&self, settings: Option<breaker::Settings>) {
+        set_breaker(&mut lock(&self.breaker), settings);
+    }
+
+    fn view(&self, now: Instant) -> View {
+        let now = now.into_std();
+        let passes = lock(&self.breaker).as_ref().is_none_or(|breaker| breaker.would_pass(now));
+        View {
+            usable: self.is_healthy() && passes,
+            outstanding: self.load.outstanding(),
+            average: self.load.average(now),
+            warmth: self.warmth(),
+        }
+    }
+
+    /// What it does with expectations.
+    pub(crate) fn expectation(&self) -> MutexGuard<'_, Expectation> {
+        lock(&self.expectation)
+    }
+
+    /// Whether it is to be said now that its answers have to be mended: once.
+    pub(crate) fn tells_mended(&self) -> bool {
+        !self.told_mended.swap(true, Ordering::Relaxed)
+    }
+
+    /// A call is given to it. `forced`: although its breaker may be open, since there is no other.
+    pub(crate) fn enter(self: &Arc<Self>, now: Instant) -> Visit {
+        let pass = match &mut *lock(&self.breaker) {
+            Some(breaker) => breaker.try_pass(now.into_std()).ok(),
+            None => None,
+        };
+        if let Some((_, Some(change))) = &pass {
+            crate::told::breaker(&self.name, change);
+        }
+        self.load.handle_begin();
+        Visit { state: Arc::clone(self), pass: pass.map(|(pass, _)| pass) }
+    }
+}
+
+impl fmt::Debug for EndpointState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointState")
+            .field("name", &self.name)
+            .field("load", &self.load)
+            .field("healthy", &self.is_healthy())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An attempt that is with an endpoint.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    state: Arc<EndpointState>,
+    /// What its breaker gave; none when that is off, or refuses and the call went all the same.
+    pass: Option<Pass>,
+}
+
+impl Visit {
+    /// At which endpoint.
+    pub(crate) fn state(&self) -> &Arc<EndpointState> {
+        &self.state
+    }
+
+    /// The head of an answer came, or the endpoint has failed.
+    pub(crate) fn note(&mut self, outcome: Outcome, took: std::time::Duration, now: Instant) {
+        let failed = outcome == Outcome::Failure;
+        if outcome != Outcome::Unknown {
+            self.state.load.handle_answer(took, failed, now.into_std());
+        }
+        self.give_back(outcome, now);
+    }
+
+    fn give_back(&mut self, outcome: Outcome, now: Instant) {
+        let Some(pass) = self.pass.take() else { return };
+        let change = match &mut *lock(&self.state.breaker) {
+            Some(breaker) => breaker.handle_result(pass, outcome, now.into_std(), crate::random()),
+            None => None,
+        };
+        if let Some(change) = &change {
+            crate::told::breaker(&self.state.name, change);
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if self.pass.is_some() {
+            self.give_back(Outcome::Unknown, Instant::now());
+        }
+        self.state.load.handle_end();
+    }
+}
+
+/// Makes, changes or removes a breaker.
+pub(crate) fn set_breaker(slot: &mut Option<Breaker>, settings: Option<breaker::Settings>) {
+    let now = Instant::now().into_std();
+    match (slot.as_mut(), settings) {
+        (Some(breaker), Some(settings)) => breaker.set_settings(settings, now),
+        (None, Some(settings)) => *slot = Some(Breaker::new(settings, now)),
+        (_, None) => *slot = None,
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

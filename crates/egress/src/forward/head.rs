@@ -1,0 +1,137 @@
+//! Heads: the request's as it is sent to the upstream, the answer's as it is passed on.
+
+use std::borrow::Cow;
+
+use keepwarm_http1::{HopByHop, ResponseHead};
+use keepwarm_net::{Call, CallHead, Request, Scheme, answer_fields, request_target};
+
+use crate::origin::Origin;
+
+/// How calls of one way in are carried: a door, a route, a forward proxy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner<'m> {
+    /// What goes as `Host`.
+    pub(crate) host: HostOf<'m>,
+    /// The path goes as a route has normalised it, instead of as it came; and fields say who the client is.
+    pub(crate) routed: bool,
+    /// `Via` is added, both ways.
+    pub(crate) via: bool,
+    /// Redirects to the upstream's own origin come back here.
+    pub(crate) returns_redirects: bool,
+    /// The upstream decides about expectations; otherwise we say yes for it.
+    pub(crate) forwards_expectation: bool,
+}
+
+/// Whose name goes as `Host`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum HostOf<'m> {
+    /// The endpoint's own.
+    Endpoint,
+    /// The client's, as it came.
+    Client,
+    /// This one.
+    Fixed(&'m [u8]),
+}
+
+/// Our name in `Via` (RFC 9110 §7.6.3).
+pub(crate) const VIA: (&[u8], &[u8]) = (b"via", b"1.1 keepwarm");
+/// Where the route has stripped a prefix, what it was.
+const PREFIX: &[u8] = b"x-forwarded-prefix";
+
+/// What a request's head says beyond what the client said.
+pub(super) struct Opening<'o> {
+    pub(super) scheme: Scheme,
+    /// The endpoint's.
+    pub(super) authority: &'o [u8],
+    pub(super) framing: keepwarm_http1::RequestBody,
+    pub(super) expects: bool,
+    pub(super) upgrade: Option<&'o [u8]>,
+}
+
+impl Manner<'_> {
+    /// Begins the call.
+    pub(super) fn begin(&self, call: &mut Call, request: &Request, opening: &Opening<'_>) {
+        let head = &request.head;
+        let authority = match self.host {
+            HostOf::Fixed(host) => host,
+            HostOf::Endpoint => opening.authority,
+            // HTTP/1.0 may have none, and 1.1 must.
+            HostOf::Client if head.authority().is_empty() => opening.authority,
+            HostOf::Client => head.authority(),
+        };
+        let target = if self.routed { Cow::Owned(request_target(request)) } else { received_target(request) };
+        let hop_by_hop = HopByHop::of(&head.fields);
+        let (routed, mounted) = (self.routed, self.routed && request.mount > 0);
+        let dropped = move |name: &[u8]| {
+            hop_by_hop.removes(name) || (routed && request.drops_field(name)) || (mounted && name == PREFIX)
+        };
+        let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
+        let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
+        let fields = theirs.chain(request.extra_fields.iter()).chain(prefix).chain(self.via.then_some(VIA));
+        call.begin(CallHead {
+            method: &head.method,
+            scheme: opening.scheme,
+            authority,
+            target: &target,
+            fields,
+            framing: opening.framing,
+            expect: opening.expects,
+            te_trailers: head.fields.has_token("te", "trailers"),
+            upgrade: opening.upgrade,
+        });
+    }
+
+    /// The fields of an answer as the client gets them; `location` in place of the one that came.
+    pub(super) fn answer_fields<'h>(
+        &self,
+        head: &'h ResponseHead,
+        location: Option<&'h [u8]>,
+    ) -> impl Iterator<Item = (&'h [u8], &'h [u8])> + Clone {
+        let rewritten = move |(name, value)| match location {
+            Some(location) if name == b"location" => (name, location),
+            _ => (name, value),
+        };
+        answer_fields(head).map(rewritten).chain(self.via.then_some(VIA))
+    }
+
+    /// Where a redirect leads that would lead past the door: to the door.
+    pub(super) fn location(
+        &self,
+        head: &ResponseHead,
+        request: &Request,
+        scheme: Scheme,
+        authority: &str,
+    ) -> Option<Vec<u8>> {
+        if !self.returns_redirects {
+            return None;
+        }
+        let location = head.fields.first("location")?;
+        let rest = Origin::new(scheme, authority)?.strip_from(location)?;
+        let authority = request.head.authority();
+        let mut local = Vec::with_capacity(authority.len() + rest.len() + 8);
+        if !authority.is_empty() {
+            local.extend_from_slice(request.peer.scheme.as_str().as_bytes());
+            local.extend_from_slice(b"://");
+            local.extend_from_slice(authority);
+        }
+        if !rest.starts_with(b"/") {
+            local.push(b'/');
+        }
+        local.extend_from_slice(rest);
+        Some(local)
+    }
+}
+
+/// Path and query as they came, in origin form.
+fn received_target(request: &Request) -> Cow<'_, [u8]> {
+    let head = &request.head;
+    if !head.names_authority() {
+        return Cow::Borrowed(head.target());
+    }
+    let mut target = head.path().to_vec();
+    if let Some(query) = head.query() {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    Cow::Owned(target)
+}

@@ -1,0 +1,184 @@
+//! One call to an upstream, through all its attempts.
+//!
+//! ```text
+//!   admit ──▶ collect ──▶ choose an endpoint ──▶ connect ──▶ talk ──▶ over
+//!                               ▲                    │          │
+//!                               └─────── retry ──────┴──────────┘
+//! ```
+//!
+//! * `attempt`: one try at one endpoint, and whether another may follow.  `talk`: the two messages between client and upstream.
+//! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the answer's as it is passed on.
+//! * `refusal`: what Keepwarm answers itself, and how failures are told.
+//!
+//! The client's own task does all of it, on its own thread.
+
+mod attempt;
+mod body;
+mod head;
+mod refusal;
+mod talk;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use keepwarm_net::{BodyError, CallRecord, CallTimes, Exchange, Need, UNSENT_ENOUGH, Wait};
+use keepwarm_policy::balance::Tried;
+use keepwarm_policy::retry::Decision;
+use tokio::time::Instant;
+
+use self::body::Body;
+pub(crate) use self::head::{HostOf, Manner, VIA};
+use crate::gate::Entered;
+use crate::{EndpointSet, Upstream, UpstreamSettings};
+
+/// Carries the call to `upstream`, and its answer back.
+pub(crate) async fn forward(upstream: &Arc<Upstream>, manner: Manner<'_>, exchange: &mut Exchange<'_>) {
+    exchange.request_mut().target = Some(Arc::clone(upstream.name()));
+    let mut forward = Forward::new(upstream, manner, exchange);
+    forward.run().await;
+    forward.record();
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// The call is answered, or nobody waits for it.
+    Over,
+    /// It goes on with another attempt.
+    Again,
+}
+
+/// One call, through all attempts.
+struct Forward<'a, 'c> {
+    upstream: &'a Arc<Upstream>,
+    settings: Arc<UpstreamSettings>,
+    endpoints: Arc<EndpointSet>,
+    manner: Manner<'a>,
+    exchange: &'a mut Exchange<'c>,
+    body: Body,
+    record: Box<CallRecord>,
+    /// When the present attempt began to look for a connection, had one, and had the head of an answer; when the answer was complete.
+    sought: Instant,
+    connected: Option<Instant>,
+    headed: Option<Instant>,
+    /// The next attempt is on a new connection: one that was kept has failed.
+    anew: bool,
+    /// Where it has failed, in `endpoints`.
+    tried: Tried,
+    /// It was tried again, and that was counted.
+    retries: u32,
+    /// Whether a status is followed by another attempt: known before the attempt has ended.
+    decided: Option<Decision>,
+    /// It was tried again because an idle connection was closed.
+    lost_before: bool,
+}
+
+impl<'a, 'c> Forward<'a, 'c> {
+    fn new(upstream: &'a Arc<Upstream>, manner: Manner<'a>, exchange: &'a mut Exchange<'c>) -> Self {
+        let body = Body::of(exchange);
+        Self {
+            upstream,
+            settings: upstream.settings(),
+            endpoints: upstream.endpoints(),
+            manner,
+            body,
+            record: Box::new(CallRecord { upstream: Arc::clone(upstream.name()), ..CallRecord::default() }),
+            sought: exchange.received(),
+            connected: None,
+            headed: None,
+            anew: false,
+            tried: Tried::default(),
+            retries: 0,
+            decided: None,
+            lost_before: false,
+            exchange,
+        }
+    }
+
+    async fn run(&mut self) {
+        if let Some(whole) = self.settings.timeouts.whole {
+            let at = self.exchange.received().checked_add(whole);
+            self.exchange.deadlines().set(Wait::Slow, at);
+        }
+        if let Err(error) = self.collect().await {
+            return self.refuse_body(&error);
+        }
+        let upstream = self.upstream;
+        let Some(_place) = self.enter(upstream).await else { return };
+        upstream.budget().handle_request();
+        while self.attempt().await == Verdict::Again {}
+    }
+
+    /// A place among the calls in flight.
+    async fn enter(&mut self, upstream: &'a Upstream) -> Option<Entered<'a>> {
+        if let Some(place) = upstream.gate().try_enter() {
+            return Some(place);
+        }
+        match upstream.gate().enter(self.time_left()).await {
+            Ok(place) => Some(place),
+            Err(refused) => {
+                self.refuse_entrance(refused);
+                None
+            }
+        }
+    }
+
+    /// What is left of the time for all of it.
+    fn time_left(&self) -> Option<Duration> {
+        Some(self.settings.timeouts.whole?.saturating_sub(self.exchange.received().elapsed()))
+    }
+
+    /// Reads what the upstream should not have to wait for.
+    async fn collect(&mut self) -> Result<(), BodyError> {
+        if self.exchange.awaits_continue() {
+            if self.manner.forwards_expectation {
+                return Ok(());
+            }
+            self.exchange.want_body();
+            // Now, not when there is a connection.
+            poll_fn(|cx| Poll::Ready(self.exchange.poll_flush(cx).is_ready())).await;
+        }
+        self.body.collect(self.exchange).await
+    }
+
+    /// A call that can be sent again takes any kept connection, another only one that is hardly closed.
+    fn need(&self) -> Need {
+        match self.anew {
+            true => Need::New,
+            false if self.is_repeatable() => Need::Any,
+            false => Need::Fresh,
+        }
+    }
+
+    /// RFC 9110 §9.2.2, and all of its body is still here.
+    fn is_repeatable(&self) -> bool {
+        self.exchange.request().head.method.is_idempotent() && self.body.can_be_sent_again()
+    }
+
+    /// Leaves what became of it with the request.
+    fn record(&mut self) {
+        let deadlines = self.exchange.deadlines();
+        deadlines.set(Wait::Answer, None);
+        deadlines.set(Wait::Slow, None);
+        let ended = Instant::now();
+        let connected = self.connected.unwrap_or(ended);
+        let headed = self.headed.unwrap_or(ended);
+        self.record.times = CallTimes {
+            queue: self.sought.saturating_duration_since(self.exchange.received()),
+            connect: connected.saturating_duration_since(self.sought),
+            first_byte: headed.saturating_duration_since(connected),
+            body: ended.saturating_duration_since(headed),
+        };
+        self.record.sent = self.body.received();
+        let record = std::mem::take(&mut self.record);
+        refusal::tell_story(&record, self.exchange);
+        self.exchange.request_mut().call = Some(record);
+    }
+
+    /// Whether the client takes what comes.
+    fn has_room(&self) -> bool {
+        self.exchange.unsent() < UNSENT_ENOUGH
+    }
+}

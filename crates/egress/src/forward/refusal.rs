@@ -1,0 +1,138 @@
+//! What Keepwarm answers itself, and how failures are told.
+
+use std::time::Duration;
+
+use keepwarm_http1::BadField;
+use keepwarm_net::{BodyError, CallRecord, Exchange, answer_error};
+use keepwarm_policy::retry::Cause;
+use keepwarm_telemetry::{RequestId, counters};
+
+use super::Forward;
+use crate::gate::Refused;
+
+/// Why an attempt failed: the cause for those who decide, and the sentence for people.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) cause: Cause,
+    /// A stable name, for counters and logs.
+    pub(super) name: &'static str,
+    /// Goes on from "upstream".
+    pub(super) sentence: String,
+    /// A byte of the request was sent.
+    pub(super) sent: bool,
+    /// A byte of an answer came.
+    pub(super) heard: bool,
+    /// Another attempt is of no use.
+    pub(super) is_final: bool,
+}
+
+impl Told {
+    /// Whether it says something of the upstream.
+    pub(super) fn is_upstreams(&self) -> bool {
+        !(self.is_final && self.cause == Cause::Connect)
+    }
+
+    /// The status to answer.
+    fn answer_status(&self) -> u16 {
+        match self.cause {
+            Cause::Connect if self.is_final => 503,
+            Cause::ConnectTimeout | Cause::FirstByteTimeout => 504,
+            _ => 502,
+        }
+    }
+}
+
+impl Forward<'_, '_> {
+    pub(super) fn refuse_body(&mut self, error: &BodyError) {
+        match error.refusal() {
+            Some(refusal) if !self.exchange.answered() => {
+                answer_error(self.exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+            }
+            Some(refusal) => self.exchange.abort(refusal.name),
+            None => self.exchange.abort("client_closed"),
+        }
+    }
+
+    pub(super) fn refuse_entrance(&mut self, refused: Refused) {
+        let name = self.upstream.name();
+        let (reason, sentence) = match refused {
+            Refused::QueueFull => (
+                "queue_full",
+                format!("The upstream {name} has as many calls as it may, and as many wait as may."),
+            ),
+            Refused::Waited(limit) => (
+                "queue_timeout",
+                format!("No place among the calls to the upstream {name} became free within {limit:?}."),
+            ),
+        };
+        self.refuse_for_now(reason, &sentence, Duration::from_secs(1));
+    }
+
+    pub(super) fn refuse_without_endpoint(&mut self) {
+        let sentence = format!("The upstream {} has no endpoint that could be called.", self.upstream.name());
+        self.refuse_for_now("no_endpoint", &sentence, Duration::from_secs(1));
+    }
+
+    /// The breaker does not let it through.
+    pub(super) fn refuse_open(&mut self, retry_after: Duration) {
+        let sentence = format!(
+            "The upstream {} has failed again and again; it is not called for a while.",
+            self.upstream.name()
+        );
+        self.refuse_for_now("breaker_open", &sentence, retry_after);
+    }
+
+    /// 503, with when it may pass.
+    fn refuse_for_now(&mut self, reason: &'static str, sentence: &str, after: Duration) {
+        // Rounded up: not before.
+        let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+        let seconds = seconds.max(1).to_string();
+        let fields: [(&str, &[u8]); 1] = [("Retry-After", seconds.as_bytes())];
+        answer_error(self.exchange, 503, reason, sentence, &fields);
+    }
+
+    /// The failure is the answer; what was begun is cut.
+    pub(super) fn answer_failure(&mut self, told: &Told) {
+        let sentence = format!("The upstream {} {}.", self.upstream.name(), told.sentence);
+        match told.answer_status() {
+            503 => self.refuse_for_now(told.name, &sentence, Duration::from_secs(1)),
+            status => answer_error(self.exchange, status, told.name, &sentence, &[]),
+        }
+    }
+
+    /// An answer that cannot be passed on.
+    pub(super) fn refuse_answer(&mut self, bad: &BadField) {
+        let sentence =
+            format!("The answer of the upstream {} cannot be passed on: {bad}.", self.upstream.name());
+        answer_error(self.exchange, 502, "bad_field", &sentence, &[]);
+    }
+}
+
+/// Says what became of a call that did not go well at once: loudly at first, then by counting.
+pub(super) fn tell_story(record: &CallRecord, exchange: &Exchange<'_>) {
+    let Some(last) = record.failures.last() else { return };
+    let mut count = 0;
+    for failed in &record.failures {
+        count = counters::RETRIES.count(&record.upstream, failed.cause);
+    }
+    if record.failures.len() >= record.attempts as usize {
+        // The answer itself has said so.
+        return;
+    }
+    let story = record.story().unwrap_or_default();
+    let (upstream, endpoint, cause) = (&record.upstream, &last.endpoint, last.cause);
+    let id = RequestId::new(exchange.request().number);
+    if is_round(count) {
+        tracing::warn!(%upstream, %endpoint, cause, count, %id, "{story}");
+    } else {
+        tracing::debug!(%upstream, %endpoint, cause, count, %id, "{story}");
+    }
+}
+
+/// 1, 10, 100 and so on.
+fn is_round(mut count: u64) -> bool {
+    while count > 1 && count.is_multiple_of(10) {
+        count /= 10;
+    }
+    count == 1
+}

@@ -1,0 +1,362 @@
+//! The two messages between a client and an upstream: each way as fast as the other side takes it, both at once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use keepwarm_http1::{BadField, Fields, Mended};
+use keepwarm_net::{
+    Answer, BodyError, Call, ClientError, Gone, Tunnel, TunnelEnd, Wait, offered_protocols,
+    pass_informational,
+};
+use keepwarm_policy::breaker::Outcome;
+use keepwarm_policy::timeout::Phase;
+use keepwarm_telemetry::counters;
+use keepwarm_telemetry::stalls::Stall;
+use tokio::time::{Instant, Sleep};
+
+use super::Forward;
+use super::attempt::is_failure;
+use super::body::Gave;
+use super::head::Opening;
+use crate::endpoints::Visit;
+
+/// How long an upstream may consider an expectation (`http-rules` §2).
+const EXPECT: Duration = Duration::from_millis(250);
+
+/// A request with an endpoint.
+pub(super) struct Talk<'t, 'a, 'c> {
+    pub(super) forward: &'t mut Forward<'a, 'c>,
+    /// None once the upstream has done its part.
+    pub(super) call: Option<Call>,
+    pub(super) visit: Visit,
+    /// `Host` for this endpoint.
+    authority: &'t str,
+    /// The body is held back: the time the upstream has to say that it wants it.
+    expects: Option<Pin<Box<Sleep>>>,
+    trailers: Fields,
+    /// There was no room for what the upstream may have said.
+    full: bool,
+    /// Whose turn it is, as far as time goes.
+    turn: Turn,
+    /// Bytes have moved since the time was looked at.
+    moved: bool,
+    tunnel: Option<Tunnel>,
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Nothing was looked at yet.
+    Unknown,
+    /// The client's: to send its body, or to take the answer.
+    Client,
+    /// The upstream's: to take the request.
+    Sending,
+    /// To begin its answer.
+    FirstByte,
+    /// To go on with it.
+    Answering,
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The answer was passed on, or replaced by one of ours, or cut.
+    Answered,
+    /// No answer will come, or not all of it.
+    Failed(ClientError),
+    /// The status of an answer of which nothing was passed on: it may be tried again.
+    Status(u16),
+    /// A phase took too long: its limit.
+    TimedOut(Phase, Duration),
+    /// The client was lost.
+    Gone(Gone),
+    /// The request's body will not be complete.
+    BadBody(BodyError),
+}
+
+/// What one part of the answer led to.
+enum Step {
+    Moved,
+    Waiting,
+    End(End),
+}
+
+impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
+    pub(super) fn new(
+        forward: &'t mut Forward<'a, 'c>,
+        visit: Visit,
+        call: Call,
+        authority: &'t str,
+    ) -> Self {
+        Self {
+            forward,
+            call: Some(call),
+            visit,
+            authority,
+            expects: None,
+            trailers: Fields::new(),
+            full: false,
+            turn: Turn::Unknown,
+            moved: false,
+            tunnel: None,
+        }
+    }
+
+    /// Gives the upstream the head, and the body as far as it is here.
+    pub(super) fn begin(&mut self) {
+        let Some(call) = &mut self.call else { return };
+        let forward = &mut *self.forward;
+        let asks = forward.exchange.awaits_continue();
+        let expects = asks && !self.visit.state().expectation().is_ignored(Instant::now().into_std());
+        if asks && !expects {
+            // Known to be ignored: answered for the upstream, at once.
+            forward.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
+        }
+        let upgrade = offered_protocols(forward.exchange);
+        let opening = Opening {
+            scheme: forward.settings.scheme,
+            authority: self.authority.as_bytes(),
+            framing: forward.body.framing(),
+            expects,
+            upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
+        };
+        forward.manner.begin(call, forward.exchange.request(), &opening);
+        forward.body.rewind();
+        if !expects {
+            forward.body.give_kept(call, forward.exchange.trailers());
+        }
+        self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
+    }
+
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        loop {
+            if self.tunnel.is_some() {
+                return self.poll_tunnel(cx);
+            }
+            if let Err(error) = self.poll_request(cx) {
+                return Poll::Ready(End::BadBody(error));
+            }
+            if let Some(end) = self.poll_answer(cx) {
+                return Poll::Ready(end);
+            }
+            if self.tunnel.is_some() {
+                continue;
+            }
+            if self.forward.exchange.over() {
+                return Poll::Ready(End::Answered);
+            }
+            match self.forward.exchange.poll_flush(cx) {
+                Poll::Ready(Err(gone)) => return Poll::Ready(End::Gone(gone)),
+                // What the client has taken makes room for more.
+                Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
+                Poll::Ready(Ok(())) | Poll::Pending => {}
+            }
+            if let Poll::Ready(gone) = self.forward.exchange.poll_gone(cx) {
+                return Poll::Ready(End::Gone(gone));
+            }
+            return self.poll_time(cx);
+        }
+    }
+
+    /// From the upstream.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Option<End> {
+        loop {
+            if !self.forward.has_room() {
+                self.full = true;
+                return None;
+            }
+            match self.poll_part(cx) {
+                Step::Moved if self.tunnel.is_some() || self.call.is_none() => return None,
+                Step::Moved => self.moved = true,
+                Step::Waiting => return None,
+                Step::End(end) => return Some(end),
+            }
+        }
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
+        let Some(call) = &mut self.call else { return Step::Waiting };
+        let exchange = &mut *self.forward.exchange;
+        match call.poll_answer(cx) {
+            Poll::Pending => return Step::Waiting,
+            Poll::Ready(Err(error)) => return Step::End(End::Failed(error)),
+            Poll::Ready(Ok(Answer::Informational(head))) => match head.status.as_u16() {
+                100 => self.handle_continue(),
+                _ => pass_informational(exchange, head),
+            },
+            Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
+            Poll::Ready(Ok(Answer::Data(bytes))) => {
+                self.forward.record.received += bytes.len() as u64;
+                exchange.data(bytes);
+            }
+            Poll::Ready(Ok(Answer::Trailers(fields))) => self.trailers = fields.clone(),
+            Poll::Ready(Ok(Answer::End)) => {
+                exchange.end_with_trailers(self.trailers.iter());
+                if let Some(call) = self.call.take() {
+                    call.finish();
+                }
+            }
+        }
+        Step::Moved
+    }
+
+    /// `100 Continue`: the upstream wants the body. It is passed on to a client that waits for it; nobody else sees it.
+    fn handle_continue(&mut self) {
+        if self.expects.take().is_some() {
+            self.visit.state().expectation().handle_honoured();
+        }
+        self.forward.exchange.want_body();
+    }
+
+    fn handle_head(&mut self) -> Step {
+        if self.expects.is_some() {
+            // It answers without having asked for the body: that is an answer to the expectation too.
+            self.visit.state().expectation().handle_honoured();
+        }
+        let now = Instant::now();
+        let took = now.saturating_duration_since(self.forward.connected.unwrap_or(now));
+        let Some(call) = &mut self.call else { return Step::Waiting };
+        let status = call.head().status.as_u16();
+        let outcome = if is_failure(status) { Outcome::Failure } else { Outcome::Success };
+        self.visit.note(outcome, took, now);
+        if self.forward.may_retry_status(status) {
+            return Step::End(End::Status(status));
+        }
+        let forward = &mut *self.forward;
+        forward.headed = Some(now);
+        forward.record.status = status;
+        if call.head_came_in_pieces() {
+            forward.exchange.request_mut().stalls.insert(Stall::HeadInPieces);
+        }
+        tell_mended(forward.upstream.name(), &self.visit, call.head().mended);
+        let begun = match status {
+            101 => Tunnel::switch(forward.exchange, call.head()).map(|tunnel| self.tunnel = Some(tunnel)),
+            _ => pass_head(forward, call, self.authority),
+        };
+        match begun {
+            Ok(()) => Step::Moved,
+            Err(bad) => {
+                forward.refuse_answer(&bad);
+                Step::End(End::Answered)
+            }
+        }
+    }
+
+    /// To the upstream.
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+        let may_go = self.poll_expectation(cx);
+        loop {
+            let Some(call) = &mut self.call else { return Ok(()) };
+            let gave = match may_go {
+                true => self.forward.body.poll_give(cx, self.forward.exchange, call)?,
+                false => Gave::Starved,
+            };
+            self.moved |= gave == Gave::Some;
+            if call.poll_flush(cx).is_pending() || matches!(gave, Gave::Starved | Gave::Nothing) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the body may go out: the upstream wants it, the client does not wait for that, or the time is over.
+    fn poll_expectation(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(timer) = &mut self.expects else { return true };
+        if self.forward.exchange.poll_body_begun(cx).is_pending() {
+            if timer.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            self.forward.exchange.request_mut().stalls.insert(Stall::ExpectationUnanswered);
+            self.visit.state().expectation().handle_ignored(Instant::now().into_std());
+        }
+        self.expects = None;
+        self.forward.exchange.want_body();
+        true
+    }
+
+    /// The upstream's time stands still while it waits for the client.
+    fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let turn = self.whose_turn();
+        let deadlines = self.forward.exchange.deadlines();
+        let timeouts = self.forward.settings.timeouts;
+        let limit = match turn {
+            Turn::Client | Turn::Unknown => None,
+            Turn::FirstByte => timeouts.first_byte,
+            Turn::Sending | Turn::Answering => timeouts.idle,
+        };
+        if turn != self.turn || std::mem::take(&mut self.moved) {
+            self.turn = turn;
+            deadlines.set(Wait::Answer, limit.and_then(|limit| Instant::now().checked_add(limit)));
+        }
+        if deadlines.poll_passed(Wait::Slow, cx) {
+            return Poll::Ready(End::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
+        }
+        if deadlines.poll_passed(Wait::Answer, cx) {
+            let phase = if turn == Turn::FirstByte { Phase::FirstByte } else { Phase::Idle };
+            return Poll::Ready(End::TimedOut(phase, limit.unwrap_or_default()));
+        }
+        Poll::Pending
+    }
+
+    fn whose_turn(&self) -> Turn {
+        let Some(call) = &self.call else { return Turn::Client };
+        if self.full {
+            return Turn::Client;
+        }
+        if self.forward.headed.is_some() {
+            return Turn::Answering;
+        }
+        match (call.unsent(), self.forward.body.is_given(), &self.expects) {
+            (1.., _, _) => Turn::Sending,
+            (0, true, _) | (0, false, Some(_)) => Turn::FirstByte,
+            (0, false, None) => Turn::Client,
+        }
+    }
+
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let (Some(tunnel), Some(call)) = (&mut self.tunnel, &mut self.call) else {
+            return Poll::Ready(End::Answered);
+        };
+        self.forward.exchange.deadlines().set(Wait::Slow, None);
+        match std::task::ready!(tunnel.poll(cx, self.forward.exchange, call)) {
+            TunnelEnd::Gone(gone) => Poll::Ready(End::Gone(gone)),
+            TunnelEnd::Over | TunnelEnd::Idle => Poll::Ready(End::Answered),
+        }
+    }
+}
+
+/// Passes the head of the answer on.
+fn pass_head(forward: &mut Forward<'_, '_>, call: &Call, authority: &str) -> Result<(), BadField> {
+    let head = call.head();
+    let location = match head.fields.first("location") {
+        Some(_) => {
+            forward.manner.location(head, forward.exchange.request(), forward.settings.scheme, authority)
+        }
+        None => None,
+    };
+    let fields = forward.manner.answer_fields(head, location.as_deref());
+    forward.exchange.pass_head(head.status.as_u16(), fields).map(drop)
+}
+
+/// Faults of syntax that were mended: counted, and told once per endpoint.
+fn tell_mended(upstream: &str, visit: &Visit, mended: Mended) {
+    if !mended.any() {
+        return;
+    }
+    let Mended { folded, blank_before_colon, bare_lf, no_reason_blank } = mended;
+    let faults = [
+        ("folded", folded),
+        ("blank_before_colon", blank_before_colon),
+        ("bare_lf", bare_lf),
+        ("no_reason_blank", no_reason_blank),
+    ];
+    for (fault, _) in faults.iter().filter(|(_, mended)| *mended) {
+        counters::MENDED.count(upstream, fault);
+    }
+    if visit.state().tells_mended() {
+        tracing::warn!(upstream, endpoint = %visit.state().name(), ?mended,
+            "the upstream's answers have faults of syntax, which are mended (said once)");
+    }
+}

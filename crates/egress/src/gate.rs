@@ -1,0 +1,191 @@
+//! How many calls may be in work at once, and how many wait for that.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::CallLimits;
+use crate::endpoints::lock;
+
+/// Lets calls through, in the order they came.
+#[derive(Debug)]
+pub(crate) struct Gate(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    limits: CallLimits,
+    in_work: u32,
+    /// The oldest first. One that is told has its place.
+    waiting: VecDeque<oneshot::Sender<()>>,
+}
+
+/// A call that is in work, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Entered<'g>(&'g Gate);
+
+/// Why a call is not let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// As many wait as may.
+    QueueFull,
+    /// It has waited this long.
+    Waited(Duration),
+}
+
+impl Gate {
+    pub(crate) fn new(limits: CallLimits) -> Self {
+        Self(Mutex::new(State { limits, in_work: 0, waiting: VecDeque::new() }))
+    }
+
+    /// Other limits from now on. Calls above a lower one end in their own time.
+    pub(crate) fn set_limits(&self, limits: CallLimits) {
+        let mut state = lock(&self.0);
+        state.limits = limits;
+        while state.has_place() && state.admit_next() {}
+    }
+
+    /// Calls that are in work, and that wait.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let state = lock(&self.0);
+        (state.in_work as usize, state.waiting.len())
+    }
+
+    /// A place at once, or `None`: it has to be waited for.
+    pub(crate) fn try_enter(&self) -> Option<Entered<'_>> {
+        let mut state = lock(&self.0);
+        // Those who wait were here first.
+        if !state.has_place() || !state.waiting.is_empty() {
+            return None;
+        }
+        state.in_work += 1;
+        Some(Entered(self))
+    }
+
+    /// A place; waits for one if need be, for at most `most`.
+    pub(crate) async fn enter(&self, most: Option<Duration>) -> Result<Entered<'_>, Refused> {
+        let (mut place, limit) = {
+            let mut state = lock(&self.0);
+            state.waiting.retain(|waiting| !waiting.is_closed());
+            if state.has_place() && state.waiting.is_empty() {
+                state.in_work += 1;
+                return Ok(Entered(self));
+            }
+            if state.waiting.len() >= state.limits.queue as usize {
+                return Err(Refused::QueueFull);
+            }
+            let (told, place) = oneshot::channel();
+            state.waiting.push_back(told);
+            let limit = state.limits.queue_timeout;
+            (Waiting { gate: self, place }, most.map_or(limit, |most| most.min(limit)))
+        };
+        match tokio::time::timeout(limit, &mut place.place).await {
+            Ok(_) => Ok(Entered(self)),
+            Err(_) => Err(Refused::Waited(limit)),
+        }
+    }
+
+    fn leave(&self) {
+        let mut state = lock(&self.0);
+        state.in_work -= 1;
+        if state.has_place() {
+            state.admit_next();
+        }
+    }
+}
+
+impl State {
+    fn has_place(&self) -> bool {
+        self.limits.in_flight.is_none_or(|most| self.in_work < most)
+    }
+
+    /// The longest waiting gets a place. `false`: nobody waits.
+    fn admit_next(&mut self) -> bool {
+        while let Some(first) = self.waiting.pop_front() {
+            if first.send(()).is_ok() {
+                self.in_work += 1;
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Whoever waits. One that has given up when it was told gives its place back.
+struct Waiting<'g> {
+    gate: &'g Gate,
+    place: oneshot::Receiver<()>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.place.close();
+        // Not one that was received already: `Entered` has that.
+        if self.place.try_recv().is_ok() {
+            self.gate.leave();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(in_flight: u32, queue: u32) -> CallLimits {
+        CallLimits { in_flight: Some(in_flight), queue, queue_timeout: Duration::from_secs(1) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_are_given_in_order_and_the_queue_has_an_end() {
+        let gate = Gate::new(limits(1, 1));
+        let first = gate.try_enter().unwrap();
+        assert!(gate.try_enter().is_none());
+        let second = gate.enter(None);
+        tokio::pin!(second);
+        assert!(
+            std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await
+        );
+        assert_eq!(gate.counts(), (1, 1));
+        assert_eq!(gate.enter(None).await.unwrap_err(), Refused::QueueFull);
+        drop(first);
+        let second = second.await.unwrap();
+        assert_eq!(gate.counts(), (1, 0));
+        let waited = gate.enter(None).await.unwrap_err();
+        assert_eq!(waited, Refused::Waited(Duration::from_secs(1)));
+        drop(second);
+        assert_eq!(gate.counts(), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_gives_up_as_its_place_comes_gives_it_back() {
+        let gate = Gate::new(limits(1, 4));
+        let first = gate.try_enter().unwrap();
+        {
+            let second = gate.enter(None);
+            tokio::pin!(second);
+            std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await;
+            drop(first);
+            assert_eq!(gate.counts(), (1, 0));
+        }
+        assert_eq!(gate.counts(), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_higher_limit_lets_those_in_who_wait() {
+        let gate = Gate::new(limits(1, 4));
+        let _first = gate.try_enter().unwrap();
+        let second = gate.enter(None);
+        tokio::pin!(second);
+        std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await;
+        gate.set_limits(limits(2, 4));
+        let _second = second.await.unwrap();
+        assert_eq!(gate.counts(), (2, 0));
+    }
+}

@@ -1,0 +1,98 @@
+//! One health check.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::Method;
+use keepwarm_http1::{Fields, RequestBody};
+use keepwarm_net::{Answer, Call, CallHead, Calls, Need};
+use tokio::time::timeout;
+
+use super::{HealthSettings, Probe};
+use crate::{EndpointEntry, UpstreamSettings};
+
+/// Why a check failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckFailure {
+    /// A stable name, for counters and logs.
+    pub name: &'static str,
+    /// For people.
+    pub sentence: String,
+}
+
+/// Checks an endpoint once.
+pub(super) async fn check(
+    calls: &Arc<Calls>,
+    entry: &EndpointEntry,
+    settings: &UpstreamSettings,
+    health: &HealthSettings,
+) -> Result<(), CheckFailure> {
+    let asked = timeout(health.timeout, ask(calls, entry, settings, &health.probe)).await;
+    asked.unwrap_or_else(|_| Err(CheckFailure::late(health.timeout)))
+}
+
+async fn ask(
+    calls: &Arc<Calls>,
+    entry: &EndpointEntry,
+    settings: &UpstreamSettings,
+    probe: &Probe,
+) -> Result<(), CheckFailure> {
+    let call = calls.acquire(&entry.endpoint, Need::Any).await;
+    let mut call = call.map_err(|error| CheckFailure {
+        name: error.name(),
+        sentence: format!("no connection can be made: {error}"),
+    })?;
+    let Probe::Http { path, statuses } = probe else { return Ok(()) };
+    let authority = settings.host.as_deref().unwrap_or(&entry.authority).as_bytes();
+    begin(&mut call, settings, authority, path.as_bytes());
+    let status = status(&mut call).await?;
+    if statuses.iter().any(|good| good.contains(&status)) {
+        return Ok(());
+    }
+    Err(CheckFailure { name: "health_status", sentence: format!("it answers {status} to {path}") })
+}
+
+fn begin(call: &mut Call, settings: &UpstreamSettings, authority: &[u8], target: &[u8]) {
+    let about: [(&[u8], &[u8]); 2] = [
+        (b"user-agent", concat!("keepwarm/", env!("CARGO_PKG_VERSION"), " (health)").as_bytes()),
+        (b"accept", b"*/*"),
+    ];
+    call.begin(CallHead {
+        method: &Method::GET,
+        scheme: settings.scheme,
+        authority,
+        target,
+        fields: about.into_iter(),
+        framing: RequestBody::None,
+        expect: false,
+        te_trailers: false,
+        upgrade: None,
+    });
+    call.end(&Fields::new());
+}
+
+/// The status of the answer; what follows is of no interest.
+async fn status(call: &mut Call) -> Result<u16, CheckFailure> {
+    poll_fn(|cx| {
+        // What became of the request shows in the answer.
+        let _ = call.poll_flush(cx);
+        loop {
+            let failure = match std::task::ready!(call.poll_answer(cx)) {
+                Ok(Answer::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
+                Ok(Answer::End) => "its answer has no head".to_owned(),
+                Ok(_) => continue,
+                Err(error) => error.to_string(),
+            };
+            return Poll::Ready(Err(CheckFailure { name: "health_no_answer", sentence: failure }));
+        }
+    })
+    .await
+}
+
+impl CheckFailure {
+    fn late(limit: Duration) -> Self {
+        Self { name: "health_timeout", sentence: format!("it does not answer within {limit:?}") }
+    }
+}

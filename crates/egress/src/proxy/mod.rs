@@ -1,0 +1,230 @@
+//! The forward proxy: a listener that calls what its clients name (`http_proxy`).
+//!
+//! * Absolute targets are calls: pooled by origin, as an upstream of the configuration where that has the authority (and then over TLS where the upstream says so).
+//! * `CONNECT` is a tunnel, to listed hosts and ports only. What is in it is nobody's but its ends': it cannot be pooled.
+//! * Anything else is for the listener's routes.
+//!
+//! What is connected to is the address that was checked ([`ProxyRules`]), whatever its name leads to a moment later.
+
+mod others;
+mod resolver;
+mod rules;
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use keepwarm_http1::{RequestBody, TargetForm};
+use keepwarm_net::{
+    Client, Exchange, Handler, Http1, Outcome, Refusal, Request, Scheme, Tunnel, TunnelEnd, answer_error,
+    answer_refusal, connect_any,
+};
+
+use self::others::Others;
+pub use self::resolver::{Resolver, ResolverDriver};
+use self::rules::Asked;
+pub use self::rules::{AllowHost, Allowed, ProxyRules};
+use crate::Upstream;
+use crate::forward::{HostOf, Manner, VIA, forward};
+use crate::origin::Origin;
+
+/// Connecting for a tunnel may take so long.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// The handler of a listener that is a forward proxy.
+pub struct Proxy {
+    /// Answers what is asked of the listener itself.
+    inner: Arc<dyn Handler>,
+    resolver: Resolver,
+    terms: ArcSwap<Terms>,
+}
+
+/// What the configuration says.
+#[derive(Debug)]
+struct Terms {
+    rules: ProxyRules,
+    /// By authority, without the port where that is the scheme's own.
+    upstreams: Vec<(String, Arc<Upstream>)>,
+    others: Others,
+}
+
+impl Proxy {
+    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own.
+    #[must_use]
+    pub fn new(
+        inner: Arc<dyn Handler>,
+        resolver: Resolver,
+        rules: ProxyRules,
+        upstreams: Vec<(String, Arc<Upstream>)>,
+    ) -> Self {
+        let terms = ArcSwap::from_pointee(Terms { rules, upstreams, others: Others::default() });
+        Self { inner, resolver, terms }
+    }
+
+    /// Other rules from the next call on. Connections to what is no upstream are made anew.
+    pub fn replace(&self, rules: ProxyRules, upstreams: Vec<(String, Arc<Upstream>)>) {
+        self.terms.store(Arc::new(Terms { rules, upstreams, others: Others::default() }));
+    }
+
+    /// A call for somebody else's host.
+    async fn call(&self, exchange: &mut Exchange<'_>) {
+        let terms = self.terms.load_full();
+        let head = &exchange.request().head;
+        let scheme = match head.absolute_scheme() {
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => Scheme::Https,
+            _ => Scheme::Http,
+        };
+        let authority = String::from_utf8_lossy(head.authority()).to_ascii_lowercase();
+        let Some(origin) = Origin::new(scheme, &authority) else {
+            return refuse(exchange, 400, "bad_authority", "The target names no host and port.");
+        };
+        let bare = origin.authority();
+        if let Some((_, upstream)) = terms.upstreams.iter().find(|(known, _)| *known == bare) {
+            let settings = upstream.settings();
+            let host = settings.host.as_deref();
+            let host = host.map_or(HostOf::Endpoint, |host| HostOf::Fixed(host.as_bytes()));
+            return forward(upstream, manner(host, settings.forwards_expectation), exchange).await;
+        }
+        let upstream = match terms.others.known(&origin) {
+            Some(upstream) => upstream,
+            None => match self.learn(&terms, &origin, &bare).await {
+                Ok(upstream) => upstream,
+                Err(why) => return why.answer(exchange),
+            },
+        };
+        forward(&upstream, manner(HostOf::Client, false), exchange).await;
+    }
+
+    async fn learn(
+        &self,
+        terms: &Terms,
+        origin: &Origin,
+        authority: &str,
+    ) -> Result<Arc<Upstream>, NotCalled> {
+        let asked = Asked { host: origin.host(), port: origin.port(), connect: false };
+        let (addresses, until) = self.addresses(terms, asked).await?;
+        terms.others.learn(origin, authority, &addresses, until).map_err(NotCalled::Unusable)
+    }
+
+    /// The addresses of a host that may be connected to.
+    async fn addresses(
+        &self,
+        terms: &Terms,
+        asked: Asked<'_>,
+    ) -> Result<(Vec<IpAddr>, tokio::time::Instant), NotCalled> {
+        let denied = || NotCalled::Denied(format!("{}:{}", asked.host, asked.port));
+        if !terms.rules.may_permit(asked) {
+            return Err(denied());
+        }
+        let answer = self.resolver.ask(asked.host).await;
+        let (addresses, until) = answer.map_err(|why| NotCalled::Unknown(format!("{} {why}", asked.host)))?;
+        let permitted: Vec<IpAddr> =
+            addresses.iter().copied().filter(|address| terms.rules.permits(asked, *address)).collect();
+        if permitted.is_empty() { Err(denied()) } else { Ok((permitted, until)) }
+    }
+
+    /// `CONNECT`.
+    async fn tunnel(&self, exchange: &mut Exchange<'_>) {
+        let terms = self.terms.load_full();
+        let authority = String::from_utf8_lossy(exchange.request().head.authority()).to_ascii_lowercase();
+        let origin = Origin::new(Scheme::Https, &authority);
+        let Some(origin) = origin.filter(|_| exchange.request().head.body == RequestBody::None) else {
+            return refuse(exchange, 400, "bad_connect", "CONNECT has a host, a port and no body.");
+        };
+        let asked = Asked { host: origin.host(), port: origin.port(), connect: true };
+        let addresses = match self.addresses(&terms, asked).await {
+            Ok((addresses, _)) => addresses,
+            Err(why) => return why.answer(exchange),
+        };
+        let addresses: Vec<SocketAddr> =
+            addresses.iter().map(|address| SocketAddr::new(*address, origin.port())).collect();
+        let io = match tokio::time::timeout(CONNECT, connect_any(&addresses)).await {
+            Ok(Ok((io, _))) => io,
+            Ok(Err(error)) => {
+                let sentence = format!("{authority} could not be connected to: {error}.");
+                return refuse(exchange, 502, "connect_failed", &sentence);
+            }
+            Err(_) => {
+                let sentence = format!("{authority} could not be connected to within {CONNECT:?}.");
+                return refuse(exchange, 504, "connect_timeout", &sentence);
+            }
+        };
+        let mut server = Client::<Http1>::new(io);
+        if exchange.begin_connected_tunnel(VIA.1).is_err() {
+            return exchange.abort("bad_field_in_answer");
+        }
+        let mut tunnel = Tunnel::of(exchange);
+        let end = std::future::poll_fn(|cx| tunnel.poll(cx, exchange, &mut server)).await;
+        if let TunnelEnd::Gone(gone) = end {
+            exchange.request_mut().reason.get_or_insert(gone.name());
+        }
+    }
+}
+
+impl Handler for Proxy {
+    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        let head = &exchange.request().head;
+        match (head.form, head.refusal) {
+            (TargetForm::Authority, None) => Box::pin(self.tunnel(exchange)),
+            (TargetForm::Absolute, None) => Box::pin(self.call(exchange)),
+            _ => self.inner.handle(exchange),
+        }
+    }
+
+    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
+        answer_refusal(exchange, refusal);
+    }
+
+    fn is_forward_proxy(&self) -> bool {
+        true
+    }
+
+    fn finished(&self, request: &Request, outcome: &Outcome) {
+        self.inner.finished(request, outcome);
+    }
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proxy").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+fn manner(host: HostOf<'_>, forwards_expectation: bool) -> Manner<'_> {
+    Manner { host, routed: false, via: true, returns_redirects: false, forwards_expectation }
+}
+
+/// Why a host is not called.
+enum NotCalled {
+    /// The rules forbid it.
+    Denied(String),
+    /// It cannot be looked up.
+    Unknown(String),
+    /// It cannot be spoken to.
+    Unusable(String),
+}
+
+impl NotCalled {
+    fn answer(&self, exchange: &mut Exchange<'_>) {
+        match self {
+            Self::Denied(host) => {
+                let sentence =
+                    format!("This proxy does not call {host}: forward_proxy.allow does not list it.");
+                refuse(exchange, 403, "proxy_denied", &sentence);
+            }
+            Self::Unknown(sentence) => refuse(exchange, 502, "host_unknown", &format!("{sentence}.")),
+            Self::Unusable(sentence) => refuse(exchange, 502, "host_unusable", &format!("{sentence}.")),
+        }
+    }
+}
+
+/// An error of ours; after a CONNECT, what follows was meant for the tunnel.
+fn refuse(exchange: &mut Exchange<'_>, status: u16, reason: &'static str, sentence: &str) {
+    if exchange.request().head.form == TargetForm::Authority {
+        exchange.close_after();
+    }
+    answer_error(exchange, status, reason, sentence, &[]);
+}

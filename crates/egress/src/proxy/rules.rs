@@ -1,0 +1,256 @@
+//! What a forward proxy may call. It is never an open one, and never a way around "only this machine": an address is checked where it is connected to, not
+//! where it is named.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+/// The rules of one listener.
+#[derive(Debug, Clone, Default)]
+pub struct ProxyRules {
+    /// What may be called. Empty: every host but those that are special, and no `CONNECT` at all.
+    pub allow: Vec<Allowed>,
+    /// Ports of `CONNECT` where the entry names none.
+    pub connect_ports: Vec<u16>,
+    /// Where this process listens.
+    pub own: Arc<ArcSwap<Vec<SocketAddr>>>,
+}
+
+/// One entry of what may be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allowed {
+    /// Which hosts.
+    pub host: AllowHost,
+    /// Which port; `None`: any, of `CONNECT` those of [`ProxyRules::connect_ports`].
+    pub port: Option<u16>,
+}
+
+/// Hosts that may be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllowHost {
+    /// Every one whose address is not special.
+    Any,
+    /// This one, in lower case.
+    Exact(String),
+    /// Every one below: the rest of the name, with its first dot.
+    Below(String),
+    /// Those with an address of this block, special or not.
+    Block(IpAddr, u8),
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// In lower case, an IPv6 address without brackets.
+    pub(super) host: &'a str,
+    pub(super) port: u16,
+    pub(super) connect: bool,
+}
+
+impl ProxyRules {
+    /// Whether looking the host up can be worth it.
+    pub(super) fn may_permit(&self, asked: Asked<'_>) -> bool {
+        let has_block = self
+            .allow
+            .iter()
+            .any(|entry| matches!(entry.host, AllowHost::Block(..)) && self.fits_port(entry, asked));
+        self.permits_name(asked) || has_block
+    }
+
+    /// Whether this address of the host may be connected to.
+    pub(super) fn permits(&self, asked: Asked<'_>, address: IpAddr) -> bool {
+        let address = canonical(address);
+        let by_block = self.allow.iter().any(|entry| match entry.host {
+            AllowHost::Block(base, prefix) => contains(base, prefix, address) && self.fits_port(entry, asked),
+            _ => false,
+        });
+        if is_special(address) || self.is_own(address, asked.port) {
+            return by_block
+                || (asked.host == "localhost" && address.is_loopback() && self.lists_localhost(asked));
+        }
+        by_block || self.permits_name(asked)
+    }
+
+    fn permits_name(&self, asked: Asked<'_>) -> bool {
+        if self.allow.is_empty() {
+            return !asked.connect;
+        }
+        self.allow.iter().any(|entry| self.fits_port(entry, asked) && entry.host.is_name_of(asked.host))
+    }
+
+    fn lists_localhost(&self, asked: Asked<'_>) -> bool {
+        let lists = |entry: &Allowed| matches!(&entry.host, AllowHost::Exact(host) if host == "localhost");
+        self.allow.iter().any(|entry| lists(entry) && self.fits_port(entry, asked))
+    }
+
+    fn fits_port(&self, entry: &Allowed, asked: Asked<'_>) -> bool {
+        match entry.port {
+            Some(port) => port == asked.port,
+            None => !asked.connect || self.connect_ports.contains(&asked.port),
+        }
+    }
+
+    /// A door, or another listener of ours: also by an address of this machine, where it listens on all of them.
+    fn is_own(&self, address: IpAddr, port: u16) -> bool {
+        self.own.load().iter().any(|own| {
+            own.port() == port
+                && (canonical(own.ip()) == address
+                    || (own.ip().is_unspecified() && is_of_this_machine(address)))
+        })
+    }
+}
+
+impl AllowHost {
+    fn is_name_of(&self, host: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(exact) => host == exact,
+            Self::Below(suffix) => host.len() > suffix.len() && host.ends_with(suffix.as_str()),
+            Self::Block(..) => false,
+        }
+    }
+}
+
+/// An address as it is connected to: IPv4 out of the forms that IPv6 has for it.
+fn canonical(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else { return address };
+    let low = || {
+        let [.., a, b, c, d] = v6.octets();
+        IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+    };
+    match v6.segments() {
+        // Mapped; NAT64's well-known prefix (RFC 6052 §2.1).
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => low(),
+        // Compatible, which nobody uses any more; not ::1 and ::.
+        [0, 0, 0, 0, 0, 0, high, _] if high > 0 => low(),
+        // 6to4 (RFC 3056 §2).
+        [0x2002, a, b, ..] => {
+            let ([a, b], [c, d]) = (a.to_be_bytes(), b.to_be_bytes());
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => address,
+    }
+}
+
+/// Addresses that mean this machine, its link, or nobody in particular.
+fn is_special(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            v4.is_loopback()
+                || v4.is_link_local()
+                || v4.is_multicast()
+                || v4.is_broadcast()
+                || v4.octets()[0] == 0
+        }
+        IpAddr::V6(v6) => {
+            v6.is_loopback() || v6.is_unicast_link_local() || v6.is_multicast() || v6 == Ipv6Addr::UNSPECIFIED
+        }
+    }
+}
+
+/// Whether an interface of this machine has the address: only then can something be bound to it.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+fn contains(base: IpAddr, prefix: u8, address: IpAddr) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, 32),
+        IpAddr::V6(v6) => (v6.to_bits(), 128),
+    };
+    let ((base, base_width), (address, width)) = (bits(canonical(base)), bits(address));
+    let shift = 128 - u32::from(prefix).min(base_width);
+    base_width == width && base.checked_shr(shift).unwrap_or(0) == address.checked_shr(shift).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(allow: Vec<Allowed>) -> ProxyRules {
+        ProxyRules { allow, connect_ports: vec![443], own: Arc::default() }
+    }
+
+    fn asked(host: &str, port: u16, connect: bool) -> Asked<'_> {
+        Asked { host, port, connect }
+    }
+
+    fn any() -> Allowed {
+        Allowed { host: AllowHost::Any, port: None }
+    }
+
+    #[test]
+    fn special_addresses_are_called_only_when_they_are_listed_as_such() {
+        let open = rules(vec![any()]);
+        for address in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "0.1.2.3",
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::7f00:1",
+            "::127.0.0.1",
+            "2002:7f00:1::",
+            "2002:a9fe:a9fe::1",
+        ] {
+            assert!(!open.permits(asked("x.example", 80, false), address.parse().unwrap()), "{address}");
+        }
+        for address in ["10.0.0.1", "93.184.216.34", "2001:db8::1", "::ffff:10.0.0.1"] {
+            assert!(open.permits(asked("x.example", 80, false), address.parse().unwrap()), "{address}");
+        }
+        let block = Allowed { host: AllowHost::Block("127.0.0.0".parse().unwrap(), 8), port: Some(8080) };
+        let listed = rules(vec![any(), block]);
+        for address in ["127.0.0.1", "::ffff:127.0.0.1"] {
+            assert!(listed.permits(asked("x", 8080, false), address.parse().unwrap()), "{address}");
+            assert!(!listed.permits(asked("x", 8081, false), address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
+    fn localhost_is_listed_by_name_and_leads_to_loopback_only() {
+        let rules = rules(vec![Allowed { host: AllowHost::Exact("localhost".into()), port: None }]);
+        assert!(rules.permits(asked("localhost", 80, false), "127.0.0.1".parse().unwrap()));
+        assert!(rules.permits(asked("localhost", 80, false), "::1".parse().unwrap()));
+        assert!(!rules.permits(asked("localhost", 80, false), "169.254.169.254".parse().unwrap()));
+        assert!(!rules.permits(asked("rebound.example", 80, false), "127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn tunnels_go_to_listed_hosts_and_ports_only() {
+        let public = "93.184.216.34".parse().unwrap();
+        assert!(rules(Vec::new()).permits(asked("a.example", 80, false), public));
+        assert!(!rules(Vec::new()).permits(asked("a.example", 443, true), public));
+        let below = Allowed { host: AllowHost::Below(".example".into()), port: None };
+        let other = Allowed { host: AllowHost::Exact("b.test".into()), port: Some(8443) };
+        let rules = rules(vec![below, other]);
+        for (host, port, connect, yes) in [
+            ("a.example", 443, true, true),
+            ("a.example", 22, true, false),
+            ("a.example", 8080, false, true),
+            ("example", 443, true, false),
+            ("b.test", 8443, true, true),
+            ("b.test", 443, true, false),
+            ("c.test", 443, true, false),
+        ] {
+            assert_eq!(rules.permits(asked(host, port, connect), public), yes, "{host}:{port}");
+        }
+    }
+
+    #[test]
+    fn own_addresses_are_no_way_around() {
+        let rules = rules(vec![any()]);
+        rules.own.store(Arc::new(vec!["10.1.2.3:6102".parse().unwrap()]));
+        assert!(!rules.permits(asked("door", 6102, false), "10.1.2.3".parse().unwrap()));
+        assert!(!rules.permits(asked("door", 6102, false), "::ffff:10.1.2.3".parse().unwrap()));
+        assert!(rules.permits(asked("door", 6103, false), "10.1.2.3".parse().unwrap()));
+    }
+}

@@ -1,0 +1,199 @@
+//! The connection to a store, on the control thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use keepwarm_policy::backoff::{self, Backoff};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ErrorKind, RedisError, Script, ServerErrorKind};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::{Counted, Question, SCRIPT, State, StoreFailure, StoreSettings};
+
+/// What it asks for to see whether the store is well: nobody's key.
+const PROBE: &[u8] = b"keepwarm:rate:probe";
+/// How long connecting may take at least, however short the time-out of a question is.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// Drives the connection to a store.
+#[derive(Debug)]
+pub struct Driver {
+    client: redis::Client,
+    address: String,
+    timeout: Duration,
+    questions: mpsc::Receiver<Question>,
+    state: Arc<State>,
+    script: Arc<Script>,
+}
+
+/// A failure, and what the server or the system said.
+struct Failed {
+    failure: StoreFailure,
+    /// The whole store is ill, not this key alone.
+    trips: bool,
+    detail: String,
+}
+
+impl Driver {
+    pub(super) fn new(
+        settings: &StoreSettings,
+        questions: mpsc::Receiver<Question>,
+        state: Arc<State>,
+    ) -> Result<Self, String> {
+        let client = redis::Client::open(settings.url.as_str()).map_err(|error| {
+            format!(
+                "the URL of the store at {} cannot be used: {error}. It is to be redis://HOST:PORT/DATABASE, or redis+unix:///PATH",
+                settings.address
+            )
+        })?;
+        Ok(Self {
+            client,
+            address: settings.address.clone(),
+            timeout: settings.timeout,
+            questions,
+            state,
+            script: Arc::new(Script::new(SCRIPT)),
+        })
+    }
+
+    /// Connects, answers questions, and connects again when the store has failed; until the store is dropped.
+    pub async fn run(mut self) {
+        let settings = backoff::Settings { cap: Duration::from_secs(5), ..backoff::Settings::default() };
+        let mut backoff = Backoff::new(settings);
+        // The first failure is told, and then that it is over.
+        let mut told = false;
+        loop {
+            let (failed, healthy) = match self.connect().await {
+                Ok(connection) => {
+                    let since = Instant::now();
+                    self.state.up.store(true, Ordering::Relaxed);
+                    if std::mem::take(&mut told) {
+                        tracing::info!(store = self.address, "the store of rate limits is asked again");
+                    }
+                    match self.serve(connection).await {
+                        Some(failed) => (failed, since.elapsed()),
+                        None => return,
+                    }
+                }
+                Err(failed) => (failed, Duration::ZERO),
+            };
+            self.state.trip(failed.failure);
+            if !std::mem::replace(&mut told, true) {
+                tracing::warn!(
+                    store = self.address,
+                    reason = failed.failure.name(),
+                    "the store of rate limits is not asked for a while: {}",
+                    failed.detail
+                );
+            }
+            if !self.wait(backoff.handle_end(healthy, crate::random())).await {
+                return;
+            }
+        }
+    }
+
+    /// A connection on which a question was answered in time.
+    async fn connect(&self) -> Result<MultiplexedConnection, Failed> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout.max(CONNECT)))
+            .set_response_timeout(Some(self.timeout));
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = connecting.await.map_err(|error| Failed::of(&error))?;
+        // Most of the time it knows the script; if not, this loads it.
+        count(&mut connection, &self.script, PROBE, 1, 1).await?;
+        Ok(connection)
+    }
+
+    /// Answers questions until the store fails. `None`: nobody will ask any more.
+    async fn serve(&mut self, connection: MultiplexedConnection) -> Option<Failed> {
+        let (sender, mut failures) = mpsc::channel(1);
+        loop {
+            let question = tokio::select! {
+                biased;
+                failed = failures.recv() => return failed,
+                // A thread did not wait any longer; unless the word is of the time before.
+                () = self.state.tripped.notified() => match self.state.up.load(Ordering::Relaxed) {
+                    true => continue,
+                    false => return Some(Failed::late(self.timeout)),
+                },
+                question = self.questions.recv() => question?,
+            };
+            let (mut connection, script) = (connection.clone(), Arc::clone(&self.script));
+            let (state, sender) = (Arc::clone(&self.state), sender.clone());
+            tokio::spawn(async move {
+                let Question { key, interval, tolerance, answer } = question;
+                let counted = count(&mut connection, &script, &key, interval, tolerance).await;
+                let counted = counted.map_err(|failed| {
+                    let failure = failed.failure;
+                    if failed.trips {
+                        state.trip(failure);
+                        let _ = sender.try_send(failed);
+                    }
+                    failure
+                });
+                // Whoever asked may have gone.
+                let _ = answer.send(counted);
+            });
+        }
+    }
+
+    /// Waits; whoever asks meanwhile is told at once. Whether the store is still wanted.
+    async fn wait(&mut self, pause: Duration) -> bool {
+        let pause = sleep(pause);
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut pause => return true,
+                // Dropping it is the answer.
+                question = self.questions.recv() => if question.is_none() { return false },
+            }
+        }
+    }
+}
+
+/// One question.
+async fn count(
+    connection: &mut MultiplexedConnection,
+    script: &Script,
+    key: &[u8],
+    interval: u64,
+    tolerance: u64,
+) -> Result<Counted, Failed> {
+    let command = |name: &str, what: &str| {
+        let mut command = redis::cmd(name);
+        command.arg(what).arg(1).arg(key).arg(interval).arg(tolerance);
+        command
+    };
+    let known = command("EVALSHA", script.get_hash()).query_async::<(u8, u64)>(connection).await;
+    let reply = match known {
+        Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+            // Runs it, and from now on it is known.
+            command("EVAL", SCRIPT).query_async::<(u8, u64)>(connection).await
+        }
+        reply => reply,
+    };
+    let (admitted, ahead) = reply.map_err(|error| Failed::of(&error))?;
+    Ok(Counted { admitted: admitted == 1, ahead })
+}
+
+impl Failed {
+    fn of(error: &RedisError) -> Self {
+        let failure = if error.is_timeout() {
+            StoreFailure::Timeout
+        } else if error.is_io_error() || error.is_connection_dropped() || error.is_unrecoverable_error() {
+            StoreFailure::Unreachable
+        } else {
+            StoreFailure::Refused
+        };
+        // Somebody else's value lies under the key.
+        let trips = error.code() != Some("WRONGTYPE");
+        Self { failure, trips, detail: error.to_string() }
+    }
+
+    fn late(timeout: Duration) -> Self {
+        let detail = format!("it did not answer within {timeout:?}");
+        Self { failure: StoreFailure::Timeout, trips: true, detail }
+    }
+}

@@ -1,0 +1,166 @@
+//! What an upstream is told: the configuration, as this crate wants it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keepwarm_net::{Endpoint, PoolSettings, Protocol, Scheme};
+use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, retry};
+
+use crate::{Found, HealthSettings};
+
+/// How an upstream is called.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpstreamSettings {
+    /// In clear or over TLS.
+    pub scheme: Scheme,
+    /// `Host` of every call. `None`: the endpoint's authority for doors, the client's for routes.
+    pub host: Option<String>,
+    /// Where it is.
+    pub sources: Vec<Source>,
+    /// Which version of HTTP.
+    pub protocol: Protocol,
+    /// What a door does with `Expect: 100-continue`: passes it on, or says yes at once.
+    pub forwards_expectation: bool,
+    /// Its connections.
+    pub pool: PoolSettings,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// What is tried again.
+    pub retry: retry::Settings,
+    /// How many of all calls may be tries.
+    pub retry_budget: BudgetSettings,
+    /// When calls are refused without being tried, of an endpoint and of all of them. `None`: off.
+    pub breaker: Option<breaker::Settings>,
+    /// How an endpoint is chosen.
+    pub balance: balance::Settings,
+    /// What decides, for a choice by hash.
+    pub hash_key: Option<HashKey>,
+    /// How much may be under way.
+    pub limits: CallLimits,
+    /// How names are looked up.
+    pub dns: DnsSettings,
+    /// How endpoints are checked. `None`: not at all.
+    pub health: Option<HealthSettings>,
+    /// How long one that is new, or was down, gets less than its share. `None`: off.
+    pub slow_start: Option<Duration>,
+}
+
+/// Where some endpoints of an upstream are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// The address, or a name to look up.
+    pub place: Place,
+    /// `host[:port]`, for `Host`.
+    pub authority: Arc<str>,
+    /// The share of each of its endpoints; SRV has its own.
+    pub weight: u32,
+    /// The lowest number is used first; SRV has its own, which come behind it.
+    pub priority: u32,
+}
+
+impl Source {
+    /// The endpoint of one that needs no looking up.
+    pub(crate) fn found(&self) -> Option<Found> {
+        let endpoint = match &self.place {
+            Place::Address(address) => Endpoint::Tcp(*address),
+            Place::Unix(path) => Endpoint::Unix(path.clone()),
+            Place::Name { .. } | Place::Srv(_) => return None,
+        };
+        let authority = Arc::clone(&self.authority);
+        Some(Found { endpoint, weight: self.weight, priority: self.priority, authority })
+    }
+}
+
+/// An address, or a name to look up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// A literal address.
+    Address(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+    /// A name with A or AAAA records.
+    Name {
+        /// The name.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// A name with SRV records.
+    Srv(String),
+}
+
+/// What of a call decides which endpoint it goes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HashKey {
+    /// A field, its name in lower case.
+    Header(String),
+    /// A cookie.
+    Cookie(String),
+}
+
+/// How much may be under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Calls in work. `None`: no limit.
+    pub in_flight: Option<u32>,
+    /// Calls that may wait for one of these; more: 503.
+    pub queue: u32,
+    /// How long a call may wait, for this and for a connection; longer: 503.
+    pub queue_timeout: Duration,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        Self { in_flight: Some(4096), queue: 1024, queue_timeout: Duration::from_secs(1) }
+    }
+}
+
+/// How names are looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsSettings {
+    /// An answer counts at least so long.
+    pub min_ttl: Duration,
+    /// And at most so long.
+    pub max_ttl: Duration,
+    /// Servers to ask. Empty: those of the system.
+    pub resolver: Vec<SocketAddr>,
+}
+
+impl Default for DnsSettings {
+    fn default() -> Self {
+        Self { min_ttl: Duration::from_secs(5), max_ttl: Duration::from_secs(300), resolver: Vec::new() }
+    }
+}
+
+impl UpstreamSettings {
+    /// Every default.
+    #[must_use]
+    pub fn new(scheme: Scheme, sources: Vec<Source>) -> Self {
+        const MINUTE: Duration = Duration::from_secs(60);
+        Self {
+            scheme,
+            host: None,
+            sources,
+            protocol: Protocol::Auto,
+            forwards_expectation: false,
+            pool: PoolSettings::default(),
+            timeouts: Timeouts {
+                connect: Some(Duration::from_secs(5)),
+                first_byte: Some(MINUTE),
+                idle: Some(MINUTE),
+                whole: None,
+            },
+            retry: retry::Settings::default(),
+            retry_budget: BudgetSettings::default(),
+            breaker: Some(breaker::Settings::default()),
+            balance: balance::Settings::default(),
+            hash_key: None,
+            limits: CallLimits::default(),
+            dns: DnsSettings::default(),
+            health: None,
+            slow_start: None,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What is said about upstreams in the log.
+
+use keepwarm_policy::breaker::{Cause, Change};
+
+/// A breaker has changed its state.
+pub(crate) fn breaker(name: &str, change: &Change) {
+    match change {
+        Change::Opened(cause, length) => {
+            let why = match cause {
+                Cause::Consecutive(count) => format!("{count} calls in a row failed"),
+                Cause::SuccessRate(percent) => format!("only {percent} % of its calls went well lately"),
+                Cause::Probe => "it has failed again".to_owned(),
+            };
+            tracing::warn!(upstream = name, state = "open", ?length, "the breaker opens: {why}");
+        }
+        Change::HalfOpened => {
+            tracing::info!(upstream = name, state = "half-open", "the breaker lets some calls through");
+        }
+        Change::Closed => tracing::info!(upstream = name, state = "closed", "the breaker closes"),
+    }
+}

@@ -1,0 +1,210 @@
+//! An upstream: its connections, its endpoints and what is known of them, shared by all threads and outliving reloads.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use keepwarm_net::{Calls, ClientTls};
+use keepwarm_policy::breaker::{self, Outcome, Pass, Refused};
+use keepwarm_policy::{Breaker, RetryBudget};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::endpoints::{lock, set_breaker};
+use crate::gate::Gate;
+use crate::{DiscoveryStatus, EndpointSet, Found, RateLimiter, Source, UpstreamSettings};
+
+/// A service that is called.
+#[derive(Debug)]
+pub struct Upstream {
+    /// Its name in the configuration.
+    name: Arc<str>,
+    settings: ArcSwap<UpstreamSettings>,
+    calls: Arc<Calls>,
+    endpoints: ArcSwap<EndpointSet>,
+    gate: Gate,
+    breaker: Mutex<Option<Breaker>>,
+    budget: Mutex<RetryBudget>,
+    discovery: Arc<DiscoveryStatus>,
+    /// There are endpoints. Whoever watches is told of each change: of endpoints, settings, certificates.
+    published: watch::Sender<bool>,
+    tls: ArcSwapOption<ClientTls>,
+    limiter: ArcSwapOption<RateLimiter>,
+}
+
+impl Upstream {
+    /// One without endpoints: discovery publishes them ([`Self::publish`]).
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, settings: UpstreamSettings) -> Arc<Self> {
+        let mut breaker = None;
+        set_breaker(&mut breaker, settings.breaker);
+        Arc::new(Self {
+            name: name.into(),
+            calls: Calls::new(settings.pool, settings.protocol),
+            endpoints: ArcSwap::default(),
+            gate: Gate::new(settings.limits),
+            breaker: Mutex::new(breaker),
+            budget: Mutex::new(RetryBudget::new(settings.retry_budget)),
+            settings: ArcSwap::from_pointee(settings),
+            discovery: Arc::default(),
+            published: watch::Sender::new(false),
+            tls: ArcSwapOption::empty(),
+            limiter: ArcSwapOption::empty(),
+        })
+    }
+
+    /// Calls it in another way from now on; connections and what is known of endpoints stay. Its protocol cannot change.
+    pub fn set_settings(&self, settings: UpstreamSettings) {
+        self.calls.set_settings(settings.pool);
+        self.gate.set_limits(settings.limits);
+        set_breaker(&mut lock(&self.breaker), settings.breaker);
+        lock(&self.budget).set_settings(settings.retry_budget);
+        let endpoints = self.endpoints.load();
+        endpoints.endpoints.iter().for_each(|entry| entry.state.set_breaker(settings.breaker));
+        if settings.balance != self.settings.load().balance {
+            self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
+        }
+        self.settings.store(Arc::new(settings));
+        endpoints.endpoints.iter().for_each(|entry| self.calls.warm(&entry.endpoint));
+        self.published.send_modify(|_| ());
+    }
+
+    /// Encrypts new connections with this from now on; what is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.calls.set_tls(tls.clone());
+        self.tls.store(tls);
+        self.published.send_modify(|_| ());
+    }
+
+    /// Holds calls through its doors to this limit from now on.
+    pub fn set_limiter(&self, limiter: Option<Arc<RateLimiter>>) {
+        self.limiter.store(limiter);
+    }
+
+    /// What calls through its doors are held to.
+    #[must_use]
+    pub fn limiter(&self) -> Option<Arc<RateLimiter>> {
+        self.limiter.load_full()
+    }
+
+    /// Its name in the configuration.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// How it is called now.
+    #[must_use]
+    pub fn settings(&self) -> Arc<UpstreamSettings> {
+        self.settings.load_full()
+    }
+
+    /// Its connections.
+    #[must_use]
+    pub fn calls(&self) -> &Arc<Calls> {
+        &self.calls
+    }
+
+    /// Its endpoints now.
+    #[must_use]
+    pub fn endpoints(&self) -> Arc<EndpointSet> {
+        self.endpoints.load_full()
+    }
+
+    /// How looking its names up goes.
+    #[must_use]
+    pub fn discovery(&self) -> &Arc<DiscoveryStatus> {
+        &self.discovery
+    }
+
+    /// Calls that are in work, and that wait.
+    #[must_use]
+    pub fn in_work(&self) -> (usize, usize) {
+        self.gate.counts()
+    }
+
+    /// What its breaker does with calls; closed without one.
+    #[must_use]
+    pub fn breaker(&self) -> breaker::State {
+        let now = Instant::now().into_std();
+        lock(&self.breaker).as_ref().map_or(breaker::State::Closed, |breaker| breaker.state(now))
+    }
+
+    /// Discovery has found these. Endpoints that stay keep what is known of them; connections to those that are gone end with what they carry.
+    pub fn publish(&self, found: &[Found]) {
+        let before = self.endpoints.load_full();
+        let settings = self.settings.load();
+        let after = Arc::new(EndpointSet::of(found, &before, settings.balance));
+        for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
+            entry.state.set_breaker(settings.breaker);
+        }
+        self.endpoints.store(Arc::clone(&after));
+        for entry in after.endpoints.iter().filter(|entry| !before.has(&entry.endpoint)) {
+            self.calls.warm(&entry.endpoint);
+        }
+        if !found.is_empty() {
+            self.published.send_replace(true);
+        }
+        for entry in before.endpoints.iter().filter(|entry| !after.has(&entry.endpoint)) {
+            self.calls.forget(&entry.endpoint);
+        }
+    }
+
+    /// Publishes what needs no looking up. `true`: that is all there is.
+    pub fn publish_literal(&self) -> bool {
+        let settings = self.settings.load();
+        let found: Vec<Found> = settings.sources.iter().filter_map(Source::found).collect();
+        let complete = found.len() == settings.sources.len();
+        if complete {
+            self.publish(&found);
+        }
+        complete
+    }
+
+    /// Learns of each change: of endpoints, settings, certificates.
+    pub(crate) fn news(&self) -> watch::Receiver<bool> {
+        self.published.subscribe()
+    }
+
+    /// What new connections are encrypted with.
+    pub(crate) fn tls(&self) -> Option<Arc<ClientTls>> {
+        self.tls.load_full()
+    }
+
+    /// Waits until endpoints were found, for the first time; at most so long.
+    pub(crate) async fn wait_for_endpoints(&self, most: Duration) {
+        let mut published = self.published.subscribe();
+        let _ = tokio::time::timeout(most, published.wait_for(|published| *published)).await;
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Whether its breaker lets a call through. `Ok(None)`: it has none.
+    pub(crate) fn try_pass(&self, now: Instant) -> Result<Option<Pass>, Refused> {
+        let mut slot = lock(&self.breaker);
+        let Some(breaker) = slot.as_mut() else { return Ok(None) };
+        let (pass, change) = breaker.try_pass(now.into_std())?;
+        drop(slot);
+        if let Some(change) = &change {
+            crate::told::breaker(&self.name, change);
+        }
+        Ok(Some(pass))
+    }
+
+    /// How a call that was let through has ended.
+    pub(crate) fn give_back(&self, pass: Pass, outcome: Outcome, now: Instant) {
+        let change = match lock(&self.breaker).as_mut() {
+            Some(breaker) => breaker.handle_result(pass, outcome, now.into_std(), crate::random()),
+            None => None,
+        };
+        if let Some(change) = &change {
+            crate::told::breaker(&self.name, change);
+        }
+    }
+
+    pub(crate) fn budget(&self) -> std::sync::MutexGuard<'_, RetryBudget> {
+        lock(&self.budget)
+    }
+}

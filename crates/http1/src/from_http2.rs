@@ -1,0 +1,198 @@
+//! Requests that came in HTTP/2, told as those of HTTP/1.1 are (RFC 9113 §8.3): whoever answers need not know.
+
+use http::Method;
+
+use crate::fault::{Fault, FaultKind};
+use crate::fields::Fields;
+use crate::head::{Refusal, RequestBody, RequestHead, TargetForm, Version};
+use crate::request::Listener;
+use crate::survey::Survey;
+use crate::target::{is_authority, parse_target};
+
+/// The head of a request of HTTP/2, as its decoder has checked it: complete pseudo-fields, names in lower case, no field about the connection.
+#[derive(Clone, Debug)]
+pub struct Http2Head<'a, F> {
+    /// `:method`
+    pub method: &'a Method,
+    /// `:authority`
+    pub authority: Option<&'a [u8]>,
+    /// `:path`
+    pub path: &'a [u8],
+    /// The other fields, in order.
+    pub fields: F,
+    /// The most there may be, crumbs of cookies counted.
+    pub most_fields: usize,
+    /// No body follows.
+    pub ended: bool,
+}
+
+impl RequestHead {
+    /// Fills the head in. Crumbs of cookies are joined (RFC 9113 §8.2.3), and the authority stands in `Host`.
+    ///
+    /// # Errors
+    ///
+    /// The client's fault, which concerns this request alone.
+    pub fn fill_http2<'f>(
+        &mut self,
+        head: Http2Head<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>,
+    ) -> Result<(), Fault> {
+        self.fill_from(head).map_err(Fault::client)
+    }
+
+    fn fill_from<'f>(
+        &mut self,
+        head: Http2Head<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>,
+    ) -> Result<(), FaultKind> {
+        let Http2Head { method, authority, path, fields, most_fields, ended } = head;
+        fill_fields(&mut self.fields, authority, fields, most_fields)?;
+        let survey = Survey::of(&self.fields, Version::Http11)?;
+        match survey.hosts {
+            0 => return Err(FaultKind::NoHost),
+            1 if is_authority(survey.host) => {}
+            1 => return Err(FaultKind::BadHost),
+            _ => return Err(FaultKind::SeveralHosts),
+        }
+        self.host.clear();
+        self.host.extend_from_slice(survey.host);
+        self.body = match survey.length {
+            _ if ended => RequestBody::None,
+            Some(0) => RequestBody::None,
+            Some(length) => RequestBody::Length(length),
+            None => RequestBody::Chunked,
+        };
+        self.empty_body_declared = survey.length == Some(0);
+        self.wants = Default::default();
+        self.expects_continue = survey.expects_continue && self.body != RequestBody::None;
+        self.upgrade = false;
+        self.refusal = match *method {
+            Method::CONNECT => Some(Refusal::Connect),
+            Method::TRACE => Some(Refusal::Trace),
+            _ if survey.expects_other => Some(Refusal::Expectation),
+            _ => None,
+        };
+        self.listener = Listener::Origin;
+        self.method = method.clone();
+        self.version = Version::Http11;
+        self.target.clear();
+        self.target.extend_from_slice(if *method == Method::CONNECT { &self.host } else { path });
+        (self.form, self.parts) = parse_target(method, &self.target)?;
+        match self.form {
+            // RFC 9113 §8.3.1: `:path` is path and query.
+            TargetForm::Absolute => Err(FaultKind::BadTarget),
+            TargetForm::Origin | TargetForm::Authority | TargetForm::Asterisk => Ok(()),
+        }
+    }
+}
+
+fn fill_fields<'f>(
+    all: &mut Fields,
+    authority: Option<&[u8]>,
+    fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    most: usize,
+) -> Result<(), FaultKind> {
+    all.clear();
+    if let Some(authority) = authority {
+        all.push(b"host", authority);
+    }
+    let (mut count, mut cookies) = (0, Vec::new());
+    for (name, value) in fields {
+        count += 1;
+        match name {
+            b"cookie" => {
+                if !cookies.is_empty() {
+                    cookies.extend_from_slice(b"; ");
+                }
+                cookies.extend_from_slice(value);
+            }
+            // RFC 9113 §8.3.1: it may stand beside `:authority`, and must then say the same.
+            b"host" => match authority {
+                Some(authority) if authority.eq_ignore_ascii_case(value) => {}
+                Some(_) => return Err(FaultKind::SeveralHosts),
+                None => all.push(name, value),
+            },
+            _ => all.push(name, value),
+        }
+    }
+    if count > most {
+        return Err(FaultKind::TooManyFields);
+    }
+    if !cookies.is_empty() {
+        all.push(b"cookie", &cookies);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(
+        method: &Method,
+        authority: Option<&str>,
+        path: &str,
+        fields: &[(&str, &str)],
+        ended: bool,
+    ) -> Result<RequestHead, &'static str> {
+        let mut head = RequestHead::default();
+        head.fill_http2(Http2Head {
+            method,
+            authority: authority.map(str::as_bytes),
+            path: path.as_bytes(),
+            fields: fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+            most_fields: 4,
+            ended,
+        })
+        .map(|()| head)
+        .map_err(|fault| fault.name())
+    }
+
+    #[test]
+    fn the_parts_of_a_head_are_where_those_of_http_1_are() {
+        let fields = [("cookie", "a=1"), ("accept", "*/*"), ("cookie", "b=2")];
+        let head = filled(&Method::GET, Some("a.test:81"), "/x%2F?y", &fields, true).unwrap();
+        assert_eq!(
+            (head.authority(), head.path(), head.query()),
+            (&b"a.test:81"[..], &b"/x%2F"[..], Some(&b"y"[..]))
+        );
+        assert_eq!(head.fields.first("host"), Some(&b"a.test:81"[..]));
+        assert_eq!(head.fields.all("cookie").collect::<Vec<_>>(), [b"a=1; b=2"]);
+        assert_eq!((head.body, head.version, head.refusal), (RequestBody::None, Version::Http11, None));
+    }
+
+    #[test]
+    fn a_body_is_framed_by_its_length_or_by_its_end() {
+        let framing = |fields: &[(&str, &str)], ended| {
+            filled(&Method::POST, Some("a"), "/", fields, ended).map(|head| head.body)
+        };
+        assert_eq!(framing(&[("content-length", "5")], false), Ok(RequestBody::Length(5)));
+        assert_eq!(framing(&[("content-length", "0")], false), Ok(RequestBody::None));
+        assert_eq!(framing(&[], false), Ok(RequestBody::Chunked));
+        assert_eq!(framing(&[], true), Ok(RequestBody::None));
+        assert_eq!(framing(&[("content-length", "x")], false), Err("bad_content_length"));
+    }
+
+    #[test]
+    fn host_and_authority_must_agree() {
+        let host = |authority, fields: &[(&str, &str)]| {
+            filled(&Method::GET, authority, "/", fields, true).map(|head| head.authority().to_vec())
+        };
+        assert_eq!(host(Some("a"), &[("host", "A")]), Ok(b"a".to_vec()));
+        assert_eq!(host(None, &[("host", "b")]), Ok(b"b".to_vec()));
+        assert_eq!(host(Some("a"), &[("host", "b")]), Err("several_hosts"));
+        assert_eq!(host(None, &[]), Err("no_host"));
+        assert_eq!(host(Some("u@a"), &[]), Err("bad_host"));
+    }
+
+    #[test]
+    fn targets_and_methods_are_judged_as_in_http_1() {
+        let refusal =
+            |method: &Method, path| filled(method, Some("a:1"), path, &[], true).map(|head| head.refusal);
+        assert_eq!(refusal(&Method::OPTIONS, "*"), Ok(None));
+        assert_eq!(refusal(&Method::CONNECT, ""), Ok(Some(Refusal::Connect)));
+        assert_eq!(refusal(&Method::TRACE, "/"), Ok(Some(Refusal::Trace)));
+        assert_eq!(refusal(&Method::GET, "http://a/"), Err("bad_target"));
+        assert_eq!(refusal(&Method::GET, "/ "), Err("bad_target"));
+        let many = [("a", ""), ("b", ""), ("c", ""), ("cookie", ""), ("cookie", "")];
+        assert_eq!(filled(&Method::GET, Some("a"), "/", &many, true).err(), Some("too_many_fields"));
+    }
+}

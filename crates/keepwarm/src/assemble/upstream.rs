@@ -1,0 +1,192 @@
+//! Upstreams: what `egress` is given.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use keepwarm_config as config;
+use keepwarm_egress::{
+    AllowHost, Allowed, CallLimits, DnsSettings, HashKey, HealthSettings, Place, Probe, ProxyRules, Source,
+    UpstreamSettings,
+};
+use keepwarm_net::{PoolSettings, Protocol, Scheme};
+use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, health, retry};
+
+use crate::upstreams::Upstreams;
+
+/// How an upstream is called.
+pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
+    let timeouts = &upstream.timeouts;
+    let (balance, hash_key) = balance(&upstream.balance);
+    UpstreamSettings {
+        scheme: scheme(upstream),
+        host: upstream.host.clone(),
+        sources: sources(upstream),
+        protocol: protocol(upstream),
+        forwards_expectation: upstream.expect == config::Expect::Forward,
+        pool: pool(upstream),
+        timeouts: Timeouts {
+            connect: Some(timeouts.connect),
+            first_byte: timeouts.first_byte,
+            idle: timeouts.idle,
+            whole: upstream.timeout,
+        },
+        retry: retry::Settings {
+            retries: upstream.retries,
+            on: retry_on(&upstream.retry_on),
+            ..retry::Settings::default()
+        },
+        retry_budget: BudgetSettings {
+            percent: upstream.retry_budget.percent,
+            per_second: upstream.retry_budget.per_second,
+            ..BudgetSettings::default()
+        },
+        breaker: upstream.breaker.as_ref().map(breaker),
+        balance,
+        hash_key,
+        limits: CallLimits {
+            in_flight: upstream.limits.in_flight,
+            queue: upstream.limits.queue,
+            queue_timeout: upstream.limits.queue_timeout,
+        },
+        dns: DnsSettings {
+            min_ttl: upstream.dns.min_ttl,
+            max_ttl: upstream.dns.max_ttl,
+            resolver: upstream.dns.resolver.clone(),
+        },
+        health: upstream.health.as_ref().map(health),
+        slow_start: upstream.slow_start,
+    }
+}
+
+/// In clear or over TLS.
+pub(crate) fn scheme(upstream: &config::Upstream) -> Scheme {
+    if upstream.tls.is_some() { Scheme::Https } else { Scheme::Http }
+}
+
+/// Which version of HTTP.
+pub(crate) fn protocol(upstream: &config::Upstream) -> Protocol {
+    match upstream.protocol {
+        config::UpstreamProtocol::Auto => Protocol::Auto,
+        config::UpstreamProtocol::Http1 => Protocol::Http1,
+        config::UpstreamProtocol::Http2 => Protocol::Http2,
+    }
+}
+
+/// What a forward proxy may call.
+pub(crate) fn proxy_rules(proxy: &config::ForwardProxy, own: Arc<ArcSwap<Vec<SocketAddr>>>) -> ProxyRules {
+    let allowed = |target: &config::ProxyTarget| Allowed {
+        host: match &target.host {
+            config::ProxyHost::Any => AllowHost::Any,
+            config::ProxyHost::Name(config::HostPattern::Exact(host)) => AllowHost::Exact(host.clone()),
+            config::ProxyHost::Name(config::HostPattern::Below(suffix)) => AllowHost::Below(suffix.clone()),
+            config::ProxyHost::Block(block) => AllowHost::Block(block.address, block.prefix),
+        },
+        port: target.port,
+    };
+    ProxyRules {
+        allow: proxy.allow.iter().map(allowed).collect(),
+        connect_ports: proxy.connect_ports.clone(),
+        own,
+    }
+}
+
+/// Upstreams by the authorities that they have in URLs.
+pub(crate) fn by_authority(
+    config: &config::Config,
+    upstreams: &Upstreams,
+) -> Vec<(String, Arc<keepwarm_egress::Upstream>)> {
+    let of = |upstream: &config::Upstream| {
+        let called = upstreams.get(&upstream.name).cloned();
+        let authorities = upstream.endpoints.iter().map(|endpoint| endpoint.authority.clone());
+        authorities.filter_map(|authority| Some((authority, called.clone()?))).collect::<Vec<_>>()
+    };
+    config.upstreams.iter().flat_map(of).collect()
+}
+
+fn sources(upstream: &config::Upstream) -> Vec<Source> {
+    let source = |endpoint: &config::UpstreamEndpoint| Source {
+        place: match (&upstream.dns.srv, &endpoint.address) {
+            (Some(name), _) => Place::Srv(name.clone()),
+            (None, config::EndpointAddress::Ip(address)) => Place::Address(*address),
+            (None, config::EndpointAddress::Unix(path)) => Place::Unix(path.clone()),
+            (None, config::EndpointAddress::Name { host, port }) => {
+                Place::Name { host: host.clone(), port: *port }
+            }
+        },
+        authority: endpoint.authority.as_str().into(),
+        weight: endpoint.weight,
+        priority: endpoint.priority,
+    };
+    upstream.endpoints.iter().map(source).collect()
+}
+
+fn pool(upstream: &config::Upstream) -> PoolSettings {
+    let (pool, limits) = (&upstream.pool, &upstream.limits);
+    let max = pool.max.into_iter().chain(limits.connections).min();
+    PoolSettings {
+        max: max.map_or(usize::MAX, |max| max as usize),
+        idle: pool.idle as usize,
+        min_idle: pool.min_idle as usize,
+        max_age: pool.max_age,
+        max_requests: pool.max_requests.map_or(u64::MAX, u64::from),
+        idle_timeout: pool.idle_timeout,
+        connect_timeout: upstream.timeouts.connect,
+        handshake_timeout: upstream.timeouts.connect,
+        trusts: false,
+    }
+}
+
+fn retry_on(causes: &[config::RetryCause]) -> retry::RetryOn {
+    use config::RetryCause::{Connect, FirstByte, Refused, Reset, Status};
+    let has = |cause| causes.contains(&cause);
+    retry::RetryOn {
+        connect: has(Connect),
+        refused_stream: has(Refused),
+        reset: has(Reset),
+        first_byte_timeout: has(FirstByte),
+        bad_gateway: has(Status(502)),
+        unavailable: has(Status(503)),
+        gateway_timeout: has(Status(504)),
+    }
+}
+
+fn breaker(breaker: &config::Breaker) -> breaker::Settings {
+    breaker::Settings {
+        consecutive: breaker.failures.unwrap_or(0),
+        success_rate: breaker.success_percent.unwrap_or(0),
+        minimum: breaker.min_requests,
+        window: breaker.window,
+        open: breaker.open,
+        open_most: breaker.max_open,
+        probes: breaker.probes,
+    }
+}
+
+fn health(health: &config::Health) -> HealthSettings {
+    HealthSettings {
+        probe: match &health.probe {
+            config::HealthProbe::Tcp => Probe::Connect,
+            config::HealthProbe::Http { path, statuses } => Probe::Http {
+                path: path.clone(),
+                statuses: statuses.iter().map(|range| range.first..=range.last).collect(),
+            },
+        },
+        timeout: health.timeout,
+        thresholds: health::Settings { interval: health.interval, rise: health.rise, fall: health.fall },
+    }
+}
+
+fn balance(balance: &config::Balance) -> (balance::Settings, Option<HashKey>) {
+    let key = |key: &config::HashKey| match key {
+        config::HashKey::Header(name) => HashKey::Header(name.clone()),
+        config::HashKey::Cookie(name) => HashKey::Cookie(name.clone()),
+    };
+    let (method, key) = match balance {
+        config::Balance::LeastRequest => (balance::Method::LeastRequest, None),
+        config::Balance::RoundRobin => (balance::Method::RoundRobin, None),
+        config::Balance::RingHash(by) => (balance::Method::RingHash, Some(key(by))),
+        config::Balance::Maglev(by) => (balance::Method::Maglev, Some(key(by))),
+    };
+    (balance::Settings { method, ..balance::Settings::default() }, key)
+}

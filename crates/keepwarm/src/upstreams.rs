@@ -1,0 +1,210 @@
+//! The upstreams of the process: kept over reloads, with their connections and all that is known of their endpoints; and the rate limits that they and
+//! routes are held to. Names are looked up and files watched on the control thread; health checks and stores of rate limits have a thread of their own, which waits for nobody.
+
+mod tls;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use keepwarm_config::{self as config, Config};
+use keepwarm_egress::{Discovery, Names, RateLimiter, Upstream};
+use keepwarm_net::{ClientTls, DataPlane, Protocol, Remote, Scheme};
+use tokio::task::JoinHandle;
+
+use crate::assemble;
+use crate::rate_limits::{NewStores, RateLimits};
+
+/// The upstreams, by name.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    /// The threads that call them.
+    threads: Vec<Remote>,
+    kept: BTreeMap<String, Kept>,
+    /// Who looks names up, by the servers that are asked.
+    names: BTreeMap<Vec<SocketAddr>, Arc<Names>>,
+    limits: RateLimits,
+    /// Where checks are made and stores are asked; started with the first upstream or store.
+    background: Option<DataPlane>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    upstream: Arc<Upstream>,
+    config: config::Upstream,
+    tls: Option<Arc<ClientTls>>,
+    discovery: Option<Task>,
+    watch: Option<Task>,
+}
+
+/// What a configuration needs and may not get.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    /// What its upstreams are encrypted with, by name.
+    tls: BTreeMap<String, Option<Arc<ClientTls>>>,
+    stores: NewStores,
+}
+
+/// What cannot change while connections are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Nature(Scheme, Protocol);
+
+/// A task that ends with its handle.
+#[derive(Debug)]
+struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Upstreams {
+    /// None yet; these threads will call them.
+    pub(crate) fn new(threads: &[Remote]) -> Self {
+        Self {
+            threads: threads.to_vec(),
+            kept: BTreeMap::new(),
+            names: BTreeMap::new(),
+            limits: RateLimits::default(),
+            background: None,
+        }
+    }
+
+    /// Makes what may fail, before anything is changed.
+    ///
+    /// # Errors
+    /// Which file or store cannot be used, and why.
+    pub(crate) fn prepare(&mut self, config: &Config) -> Result<Prepared, String> {
+        let stores = self.limits.prepare(config)?;
+        if self.background.is_none() && (!config.upstreams.is_empty() || !stores.is_empty()) {
+            let background = DataPlane::start_named("keepwarm-egress", 1);
+            self.background = Some(background.map_err(|error| format!("no thread for upstreams: {error}"))?);
+        }
+        let prepare = |upstream: &config::Upstream| {
+            let before = self.kept.get(&upstream.name).and_then(|kept| kept.tls.as_ref());
+            let tls = tls::prepare(upstream, before)?;
+            Ok((upstream.name.clone(), tls))
+        };
+        let tls = config.upstreams.iter().map(prepare).collect::<Result<_, String>>()?;
+        Ok(Prepared { tls, stores })
+    }
+
+    /// Calls them as the configuration says: those that stay keep their connections, others come and go.
+    pub(crate) fn apply(&mut self, config: &Config, prepared: &mut Prepared) {
+        self.connect(&mut prepared.stores);
+        self.limits.apply(config);
+        let mut before = std::mem::take(&mut self.kept);
+        for upstream in &config.upstreams {
+            let tls = prepared.tls.get(&upstream.name).cloned().flatten();
+            let same = |kept: &Kept| Nature::of(&kept.config) == Nature::of(upstream);
+            let kept = match before.remove(&upstream.name).filter(same) {
+                Some(kept) => self.changed(kept, upstream, tls),
+                None => self.made(upstream, tls),
+            };
+            self.kept.insert(upstream.name.clone(), kept);
+        }
+        let wanted =
+            |servers: &Vec<SocketAddr>| config.upstreams.iter().any(|it| it.dns.resolver == *servers);
+        self.names.retain(|servers, _| wanted(servers));
+    }
+
+    /// Those of a configuration that is about to serve, beside those that are there.
+    pub(crate) fn add(&mut self, config: &Config, prepared: &mut Prepared) {
+        self.connect(&mut prepared.stores);
+        self.limits.add(config);
+        for upstream in &config.upstreams {
+            if !self.kept.contains_key(&upstream.name) {
+                let kept = self.made(upstream, prepared.tls.get(&upstream.name).cloned().flatten());
+                self.kept.insert(upstream.name.clone(), kept);
+            }
+        }
+    }
+
+    /// It did not come to serve: those that it alone has go.
+    pub(crate) fn keep_only(&mut self, config: &Config) {
+        self.kept.retain(|name, _| config.upstream(name).is_some());
+        self.limits.keep_only(config);
+    }
+
+    /// The upstream of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.kept.get(name).map(|kept| &kept.upstream)
+    }
+
+    /// The rate limits.
+    pub(crate) fn limits(&self) -> &RateLimits {
+        &self.limits
+    }
+
+    /// Starts to ask stores that are new.
+    fn connect(&mut self, stores: &mut NewStores) {
+        if let Some(remote) = self.remote().cloned() {
+            self.limits.connect(std::mem::take(stores), &remote);
+        }
+    }
+
+    fn remote(&self) -> Option<&Remote> {
+        self.background.as_ref()?.remotes().first()
+    }
+
+    fn made(&mut self, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
+        let upstream = Upstream::new(config.name.as_str(), assemble::upstream(config));
+        upstream.set_tls(tls.clone());
+        upstream.calls().warm_on(&self.threads);
+        upstream.set_limiter(self.limiter(config));
+        let attended = Arc::downgrade(&upstream);
+        if let Some(remote) = self.remote() {
+            remote.spawn(move || keepwarm_egress::attend(attended));
+        }
+        Kept {
+            discovery: self.discover(&upstream),
+            watch: tls::watch(config, &upstream, tls.as_ref()).map(Task),
+            upstream,
+            config: config.clone(),
+            tls,
+        }
+    }
+
+    fn changed(&mut self, mut kept: Kept, config: &config::Upstream, tls: Option<Arc<ClientTls>>) -> Kept {
+        let moved = kept.config.endpoints != config.endpoints || kept.config.dns != config.dns;
+        kept.upstream.set_settings(assemble::upstream(config));
+        kept.upstream.set_limiter(self.limiter(config));
+        if moved {
+            kept.discovery = None;
+            kept.discovery = self.discover(&kept.upstream);
+        }
+        // The watch may have read files anew: what was configured is compared, what is in use is replaced.
+        kept.upstream.set_tls(tls.clone());
+        kept.watch = tls::watch(config, &kept.upstream, tls.as_ref()).map(Task);
+        Kept { config: config.clone(), tls, ..kept }
+    }
+
+    fn limiter(&self, config: &config::Upstream) -> Option<Arc<RateLimiter>> {
+        config.rate_limit.as_ref().and_then(|name| self.limits.get(name)).cloned()
+    }
+
+    /// Finds its endpoints from now on. What needs no looking up is there at once.
+    fn discover(&mut self, upstream: &Arc<Upstream>) -> Option<Task> {
+        let settings = upstream.settings();
+        if upstream.publish_literal() {
+            return None;
+        }
+        let names = self.names.entry(settings.dns.resolver.clone());
+        let discovery = Discovery {
+            upstream: Arc::clone(upstream.name()),
+            sources: settings.sources.clone(),
+            dns: settings.dns.clone(),
+            names: Arc::clone(names.or_insert_with(|| Names::new(&settings.dns.resolver))),
+            status: Arc::clone(upstream.discovery()),
+        };
+        let upstream = Arc::clone(upstream);
+        Some(Task(tokio::spawn(async move { discovery.run(|found| upstream.publish(found)).await })))
+    }
+}
+
+impl Nature {
+    fn of(upstream: &config::Upstream) -> Self {
+        Self(assemble::scheme(upstream), assemble::protocol(upstream))
+    }
+}

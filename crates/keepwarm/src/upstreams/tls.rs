@@ -1,0 +1,130 @@
+//! TLS of upstreams: what the configuration says as `net` wants it, and files that change.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use keepwarm_config::{self as config, Ca, PemFile};
+use keepwarm_egress::Upstream;
+use keepwarm_net::{CaSource, ClientTls, Pem, Protocol, TlsSettings, TlsVersion};
+use tokio::task::JoinHandle;
+
+use crate::assemble;
+
+/// Files are looked at so often. A certificate that is renewed is renewed days before it ends.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What an upstream is encrypted with; what is in use when nothing has changed, with the sessions it remembers.
+pub(super) fn prepare(
+    upstream: &config::Upstream,
+    before: Option<&Arc<ClientTls>>,
+) -> Result<Option<Arc<ClientTls>>, String> {
+    let Some(settings) = settings(upstream) else { return Ok(None) };
+    if let Some(before) = before.filter(|before| *before.settings() == settings) {
+        return Ok(Some(Arc::clone(before)));
+    }
+    let made = ClientTls::new(&settings);
+    made.map(Some).map_err(|error| format!("upstream.{}: {error}", upstream.name))
+}
+
+fn settings(upstream: &config::Upstream) -> Option<TlsSettings> {
+    let tls = upstream.tls.as_ref()?;
+    Some(TlsSettings {
+        server_name: tls.server_name.clone(),
+        ca: match &tls.ca {
+            Ca::System => CaSource::System,
+            Ca::Only(file) => CaSource::Only(pem(file)),
+            Ca::Also(file) => CaSource::Also(pem(file)),
+        },
+        identity: tls.identity.as_ref().map(|identity| (pem(&identity.cert), pem(&identity.key))),
+        min_version: match tls.min_version {
+            config::TlsVersion::Tls12 => TlsVersion::Tls12,
+            config::TlsVersion::Tls13 => TlsVersion::Tls13,
+        },
+        alpn: alpn(assemble::protocol(upstream)),
+    })
+}
+
+fn alpn(protocol: Protocol) -> Vec<Vec<u8>> {
+    match protocol {
+        Protocol::Auto | Protocol::Http1 => vec![b"http/1.1".to_vec()],
+        Protocol::Http2 => vec![b"h2".to_vec()],
+    }
+}
+
+fn pem(file: &PemFile) -> Pem {
+    Pem { file: file.path.clone(), text: file.pem.reveal().as_bytes().to_vec() }
+}
+
+/// Reads the files of an upstream again when they have changed; what is open stays open.
+pub(super) fn watch(
+    config: &config::Upstream,
+    upstream: &Arc<Upstream>,
+    tls: Option<&Arc<ClientTls>>,
+) -> Option<JoinHandle<()>> {
+    let tls = tls?;
+    let configured = config.tls.as_ref()?;
+    let mut files: Vec<PathBuf> = Vec::new();
+    if let Ca::Only(file) | Ca::Also(file) = &configured.ca {
+        files.push(file.path.clone());
+    }
+    files.extend(configured.identity.iter().flat_map(|it| [it.cert.path.clone(), it.key.path.clone()]));
+    if files.is_empty() {
+        return None;
+    }
+    let (upstream, mut used) = (Arc::clone(upstream), Arc::clone(tls));
+    let mut seen = states(&files);
+    Some(tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = states(&files);
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            match read_again(used.settings())
+                .map(|settings| (settings != *used.settings()).then_some(settings))
+            {
+                Ok(None) => {}
+                Ok(Some(settings)) => match ClientTls::new(&settings) {
+                    Ok(tls) => {
+                        upstream.set_tls(Some(Arc::clone(&tls)));
+                        used = tls;
+                        tracing::info!(upstream = %upstream.name(), "new connections use the changed certificates");
+                    }
+                    Err(error) => tell(&upstream, &error.to_string()),
+                },
+                Err(error) => tell(&upstream, &error),
+            }
+        }
+    }))
+}
+
+fn tell(upstream: &Upstream, error: &str) {
+    tracing::warn!(upstream = %upstream.name(), "the changed certificates are not used; those of before are: {error}");
+}
+
+/// When each was changed, and how long it is.
+fn states(files: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
+    let state = |file: &Path| {
+        let metadata = std::fs::metadata(file).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    files.iter().map(|file| state(file)).collect()
+}
+
+fn read_again(settings: &TlsSettings) -> Result<TlsSettings, String> {
+    let read = |pem: &Pem| {
+        Pem::read(&pem.file).map_err(|error| format!("{} cannot be read: {error}", pem.file.display()))
+    };
+    let ca = match &settings.ca {
+        CaSource::System => CaSource::System,
+        CaSource::Only(pem) => CaSource::Only(read(pem)?),
+        CaSource::Also(pem) => CaSource::Also(read(pem)?),
+    };
+    let identity = match &settings.identity {
+        Some((cert, key)) => Some((read(cert)?, read(key)?)),
+        None => None,
+    };
+    Ok(TlsSettings { ca, identity, ..settings.clone() })
+}

@@ -1,0 +1,362 @@
+//! One request to a server, whatever version of HTTP carries it: what [`crate::Client`] is for one connection, [`Call`] is for one upstream.
+//!
+//! Order of calls: one [`begin`](Call::begin), any number of [`send`](Call::send), one [`end`](Call::end), written by [`poll_flush`](Call::poll_flush); the answer
+//! comes from [`poll_answer`](Call::poll_answer). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Method;
+use keepwarm_http1::{Fields, RequestBody, RequestOptions, ResponseHead};
+use tokio::time::Instant;
+
+use crate::{
+    AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need,
+    Pool, PoolSettings, Remote, RequestLine, Scheme,
+};
+
+/// Which version of HTTP an upstream is spoken to in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// What ALPN gives; HTTP/1.1 in clear.
+    #[default]
+    Auto,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2: by ALPN, and in clear without asking ("prior knowledge", RFC 9113 §3.3).
+    Http2,
+}
+
+/// The connections to one upstream, of every version. Shared by all threads.
+#[derive(Debug)]
+pub struct Calls {
+    http1: Arc<Pool<Http1>>,
+    http2: Arc<Http2Pool>,
+    protocol: Protocol,
+    encrypted: AtomicBool,
+    /// With [`Protocol::Auto`]: who chose HTTP/1.1, and when.
+    chose_http1: Mutex<HashMap<Endpoint, Instant>>,
+    /// Who makes connections beforehand.
+    warmers: OnceLock<Vec<Remote>>,
+}
+
+/// How long a server that chose HTTP/1.1 is not asked again: it may be another one by then.
+const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
+
+impl Calls {
+    /// No connection yet.
+    pub fn new(settings: PoolSettings, protocol: Protocol) -> Arc<Self> {
+        let http1 = Pool::new(settings);
+        let http2 = Http2Pool::beside(settings, (protocol == Protocol::Auto).then(|| Arc::clone(&http1)));
+        Arc::new(Self {
+            http1,
+            http2,
+            protocol,
+            encrypted: AtomicBool::new(false),
+            chose_http1: Mutex::default(),
+            warmers: OnceLock::new(),
+        })
+    }
+
+    /// Changes the settings, for what comes from now on.
+    pub fn set_settings(&self, settings: PoolSettings) {
+        self.http1.set_settings(settings);
+        self.http2.set_settings(settings);
+    }
+
+    /// Changes what new connections are encrypted with; what is open stays open. The protocols that are offered follow from [`Protocol`].
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        let tls = tls.as_deref();
+        const H1: &[u8] = b"http/1.1";
+        const H2: &[u8] = b"h2";
+        let http2: &[&[u8]] = if self.protocol == Protocol::Auto { &[H2, H1] } else { &[H2] };
+        self.http1.set_tls(tls.map(|tls| tls.with_alpn(&[H1])));
+        self.http2.set_tls(tls.map(|tls| tls.with_alpn(http2)));
+        self.encrypted.store(tls.is_some(), Relaxed);
+    }
+
+    /// Which version of HTTP is spoken.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Has what [`PoolSettings::min_idle`] asks for made on these threads from now on. Of HTTP/2, one connection for each is made: it carries many calls.
+    pub fn warm_on(&self, threads: &[Remote]) {
+        let _ = self.warmers.set(threads.to_vec());
+    }
+
+    /// An endpoint is there that may be called.
+    pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
+        if self.http1.dials_with().0.min_idle == 0 {
+            return;
+        }
+        for thread in self.warmers.get().into_iter().flatten() {
+            let (calls, endpoint) = (Arc::clone(self), endpoint.clone());
+            thread.spawn(move || async move { calls.warm_here(&endpoint).await });
+        }
+    }
+
+    async fn warm_here(self: &Arc<Self>, endpoint: &Endpoint) {
+        if self.tries_http2(endpoint) {
+            match self.http2.acquire(endpoint, Need::Any).await {
+                Err(AcquireError::NotHttp2) if self.protocol == Protocol::Auto => {
+                    self.chose_http1().insert(endpoint.clone(), Instant::now());
+                }
+                // Where nobody answers, the calls will tell.
+                _ => return,
+            }
+        }
+        self.http1.warm(endpoint);
+    }
+
+    /// A connection for one request, or a place on one: see [`Pool::acquire`].
+    ///
+    /// # Errors
+    /// No connection could be made.
+    pub async fn acquire(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Result<Call, AcquireError> {
+        if self.tries_http2(endpoint) {
+            match self.http2.acquire(endpoint, need).await {
+                Err(AcquireError::NotHttp2) if self.protocol == Protocol::Auto => {
+                    // The connection that showed it waits in the other pool.
+                    self.chose_http1().insert(endpoint.clone(), Instant::now());
+                }
+                answered => return answered.map(Call::Http2),
+            }
+        }
+        self.acquire_http1(endpoint, need).await
+    }
+
+    /// The same for a request that offers to switch protocols, which HTTP/2 does not have; with [`Protocol::Http2`], it will not be switched.
+    ///
+    /// # Errors
+    /// No connection could be made.
+    pub async fn acquire_to_switch(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        need: Need,
+    ) -> Result<Call, AcquireError> {
+        match self.protocol {
+            Protocol::Http2 => self.acquire(endpoint, need).await,
+            Protocol::Auto | Protocol::Http1 => self.acquire_http1(endpoint, need).await,
+        }
+    }
+
+    async fn acquire_http1(&self, endpoint: &Endpoint, need: Need) -> Result<Call, AcquireError> {
+        self.http1.acquire(endpoint, need).await.map(Call::Http1)
+    }
+
+    /// A connection that is there, if one will do: [`Self::acquire`] without waiting.
+    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Call> {
+        match self.tries_http2(endpoint) {
+            true => self.http2.take(endpoint, need).map(Call::Http2),
+            false => self.http1.take(endpoint, need).map(Call::Http1),
+        }
+    }
+
+    /// Whether an endpoint speaks HTTP/2, or is to be asked.
+    fn tries_http2(&self, endpoint: &Endpoint) -> bool {
+        match self.protocol {
+            Protocol::Http1 => false,
+            Protocol::Http2 => true,
+            Protocol::Auto if !self.encrypted.load(Relaxed) => false,
+            Protocol::Auto => self.chose_http1().get(endpoint).is_none_or(|at| at.elapsed() >= ASK_AGAIN),
+        }
+    }
+
+    fn chose_http1(&self) -> MutexGuard<'_, HashMap<Endpoint, Instant>> {
+        self.chose_http1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes what is kept to an endpoint, which is gone. What is in use is closed when it is finished.
+    pub fn forget(&self, endpoint: &Endpoint) {
+        self.http1.forget(endpoint);
+        self.http2.forget(endpoint);
+        self.chose_http1().remove(endpoint);
+    }
+
+    /// The connections of HTTP/2, for those who count.
+    pub fn http2(&self) -> &Arc<Http2Pool> {
+        &self.http2
+    }
+
+    /// The pool of HTTP/1.1 connections, for those who count.
+    pub fn http1(&self) -> &Arc<Pool<Http1>> {
+        &self.http1
+    }
+}
+
+/// The head of a request.
+#[derive(Debug, Clone)]
+pub struct CallHead<'a, F> {
+    /// The method.
+    pub method: &'a Method,
+    /// Of the upstream.
+    pub scheme: Scheme,
+    /// For `Host` or `:authority`.
+    pub authority: &'a [u8],
+    /// Path and query.
+    pub target: &'a [u8],
+    /// The fields, hop-by-hop ones left out.
+    pub fields: F,
+    /// How the body follows.
+    pub framing: RequestBody,
+    /// The body is held back until the server says that it wants it.
+    pub expect: bool,
+    /// Trailers are taken, and passed on.
+    pub te_trailers: bool,
+    /// The protocols offered to switch to.
+    pub upgrade: Option<&'a [u8]>,
+}
+
+/// One request, and its answer.
+#[derive(Debug)]
+pub enum Call {
+    /// On a connection of HTTP/1.1.
+    Http1(Lease<Http1>),
+    /// On a stream of HTTP/2.
+    Http2(Http2Call),
+}
+
+impl Call {
+    /// Begins the request.
+    pub fn begin<'f>(&mut self, head: CallHead<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>) {
+        let lease = match self {
+            Self::Http1(lease) => lease,
+            Self::Http2(call) => return call.begin(head),
+        };
+        let CallHead { method, authority, target, fields, framing, .. } = head;
+        let options = RequestOptions {
+            keep_alive: true,
+            expect_continue: head.expect,
+            te_trailers: head.te_trailers,
+            upgrade: head.upgrade,
+        };
+        let line = RequestLine { method, target, authority };
+        lease.begin(|codec, out| codec.encode_head(out, line, fields, framing, options));
+    }
+
+    /// Bytes of the request's body.
+    pub fn send(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Http1(lease) => lease.send(bytes),
+            Self::Http2(call) => call.send(bytes),
+        }
+    }
+
+    /// The request is complete.
+    pub fn end(&mut self, trailers: &Fields) {
+        match self {
+            Self::Http1(lease) => lease.end(trailers),
+            Self::Http2(call) => call.end(trailers),
+        }
+    }
+
+    /// Bytes given and not yet taken.
+    pub fn unsent(&self) -> usize {
+        match self {
+            Self::Http1(lease) => lease.unsent(),
+            Self::Http2(call) => call.unsent(),
+        }
+    }
+
+    /// Writes what was given. Ready when all of it was taken, or nothing more is: what became of the request then shows in its answer.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Http1(lease) => lease.poll_flush(cx),
+            Self::Http2(call) => call.poll_flush(cx),
+        }
+    }
+
+    /// The next part of the answer. After [`Answer::End`] and after an error there is none.
+    pub fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer<'_>, ClientError>> {
+        match self {
+            Self::Http1(lease) => lease.poll_answer(cx),
+            Self::Http2(call) => call.poll_answer(cx),
+        }
+    }
+
+    /// The head that came last.
+    pub fn head(&self) -> &ResponseHead {
+        match self {
+            Self::Http1(lease) => lease.head(),
+            Self::Http2(call) => call.head(),
+        }
+    }
+
+    /// Whether a byte of the request was taken. If not, it is certain that nobody has begun with it.
+    pub fn has_sent(&self) -> bool {
+        match self {
+            Self::Http1(lease) => lease.has_sent(),
+            Self::Http2(call) => call.has_sent(),
+        }
+    }
+
+    /// Whether a byte of the answer came.
+    pub fn has_heard(&self) -> bool {
+        match self {
+            Self::Http1(lease) => lease.has_heard(),
+            Self::Http2(call) => call.has_heard(),
+        }
+    }
+
+    /// How long its connection had been idle; `None`: it is new.
+    pub fn idle(&self) -> Option<Duration> {
+        match self {
+            Self::Http1(lease) => lease.idle(),
+            Self::Http2(call) => call.idle(),
+        }
+    }
+
+    /// Whether several reads were needed for a small head.
+    pub fn head_came_in_pieces(&self) -> bool {
+        match self {
+            Self::Http1(lease) => lease.head_came_in_pieces(),
+            Self::Http2(_) => false,
+        }
+    }
+
+    /// The use is over: the connection is kept if it can be.
+    pub fn finish(self) {
+        match self {
+            Self::Http1(lease) => lease.finish(),
+            // Its connection was never taken off.
+            Self::Http2(call) => drop(call),
+        }
+    }
+}
+
+impl FarEnd for Call {
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        match self {
+            Self::Http1(lease) => lease.poll_tunnel(cx),
+            // There is no 101 in HTTP/2.
+            Self::Http2(_) => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+
+    fn send_tunnel(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Http1(lease) => lease.send_tunnel(bytes),
+            Self::Http2(_) => {}
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        self.unsent()
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.poll_flush(cx)
+    }
+
+    fn shutdown_write(&mut self) {
+        match self {
+            Self::Http1(lease) => (**lease).shutdown_write(),
+            Self::Http2(_) => {}
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a protocol is to [`super::Client`], and what goes wrong with a server.
+
+use std::io;
+
+use keepwarm_http1::{Decoded, Event, Fields, ResponseHead};
+
+/// The client's side of a protocol that carries one request at a time on a connection: bytes in, events out. How a request begins is
+/// the protocol's own (see [`Client::begin`]).
+pub trait Codec: Send + 'static {
+    /// For a new connection.
+    fn new() -> Self;
+
+    /// Appends a part of the request's body, framed. `bytes` is not empty.
+    fn encode_body(&mut self, bytes: &[u8], out: &mut Vec<u8>);
+
+    /// Appends what ends the request's body.
+    fn encode_end(&mut self, trailers: &Fields, out: &mut Vec<u8>);
+
+    /// The next event of the answer, as [`keepwarm_http1::ResponseDecoder::decode`] gives it: `Informational*`, `Head`, `Data*`, `Trailers?`, `End`. The head is filled in
+    /// with `Informational` and `Head`.
+    ///
+    /// # Errors
+    /// The server's. The connection is of no further use.
+    fn decode(&mut self, input: &[u8], head: &mut ResponseHead) -> Result<Decoded, ServerFault>;
+
+    /// The server has closed: `Some(End)` if that ends the answer, `None` if it was not to come yet.
+    ///
+    /// # Errors
+    /// The answer is cut short by it.
+    fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault>;
+
+    /// The trailers, after [`Event::Trailers`].
+    fn trailers(&self) -> &Fields;
+
+    /// Whether another request may follow on this connection, once the answer has ended.
+    fn keeps_connection(&self) -> bool;
+
+    /// Whether the connection has become a tunnel.
+    fn is_tunnel(&self) -> bool {
+        false
+    }
+
+    /// Seconds after which the server says it closes an idle connection.
+    fn keep_alive_timeout(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes what the server said beside its answer, for the log (FastCGI's STDERR).
+    fn take_words(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// What a server did wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerFault {
+    /// A stable name, for counters and logs.
+    pub name: &'static str,
+    /// What, as a sentence that goes on from "the server".
+    pub sentence: String,
+}
+
+/// Why an answer will not be complete.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The connection ended before a byte of the answer. Whether a byte of the request was sent: [`Client::has_sent`].
+    Unanswered(Option<io::Error>),
+    /// The server broke the rules, or broke off.
+    Fault(ServerFault),
+    /// It is certain that the server has processed nothing of the request: it may be sent again, whatever its method (RFC 9113 §8.7).
+    NotProcessed(ServerFault),
+}
+
+impl std::fmt::Display for ClientError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unanswered(None) => {
+                f.write_str("the server closed the connection before the first byte of its answer")
+            }
+            Self::Unanswered(Some(error)) => {
+                write!(f, "the connection was lost before the first byte of the answer: {error}")
+            }
+            Self::Fault(fault) | Self::NotProcessed(fault) => write!(f, "the server {}", fault.sentence),
+        }
+    }
+}
+
+impl ClientError {
+    /// A stable name, for counters and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Unanswered(_) => "closed_unanswered",
+            Self::Fault(fault) | Self::NotProcessed(fault) => fault.name,
+        }
+    }
+}

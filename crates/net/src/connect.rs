@@ -1,0 +1,124 @@
+//! Making a connection: connect, and the TLS handshake, each bounded and timed.
+
+mod any;
+
+use std::io;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use crate::Endpoint;
+use crate::tls::{ClientTls, HandshakeFacts, Session, TlsError};
+use crate::transport::Transport;
+
+pub use any::connect_any;
+
+/// How a connection is made.
+#[derive(Debug, Clone, Copy)]
+pub struct Dial<'d> {
+    /// To where.
+    pub endpoint: &'d Endpoint,
+    /// Encrypted with this; `None`: in clear.
+    pub tls: Option<&'d ClientTls>,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// And the TLS handshake after it.
+    pub handshake_timeout: Duration,
+}
+
+/// What making a connection took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DialTimes {
+    /// Until it was connected.
+    pub connect: Duration,
+    /// Of the handshake, and what it came to; `None`: in clear.
+    pub handshake: Option<(Duration, HandshakeFacts)>,
+}
+
+impl Dial<'_> {
+    /// Makes the connection.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub async fn run(self) -> Result<(Transport, DialTimes), AcquireError> {
+        let began = Instant::now();
+        let io = match timeout(self.connect_timeout, self.endpoint.connect()).await {
+            Ok(io) => io.map_err(AcquireError::Connect)?,
+            Err(_) => return Err(AcquireError::Timeout),
+        };
+        let connect = began.elapsed();
+        let Some(tls) = self.tls else {
+            return Ok((io.into(), DialTimes { connect, handshake: None }));
+        };
+        let began = Instant::now();
+        let session = match timeout(self.handshake_timeout, Session::handshake(io, tls)).await {
+            Ok(session) => session?,
+            Err(_) => return Err(AcquireError::HandshakeTimeout),
+        };
+        let handshake = Some((began.elapsed(), session.facts()));
+        Ok((session.into(), DialTimes { connect, handshake }))
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum AcquireError {
+    /// The system's error.
+    Connect(io::Error),
+    /// The server did not answer the connect in time.
+    Timeout,
+    /// There is a connection, and no encrypted one.
+    Tls(TlsError),
+    /// The server did not finish the TLS handshake in time.
+    HandshakeTimeout,
+    /// The server does not choose HTTP/2, which is to be spoken.
+    NotHttp2,
+}
+
+impl AcquireError {
+    /// Nobody listens there.
+    pub fn is_refused(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        matches!(self, Self::Connect(error) if matches!(error.kind(), ConnectionRefused | NotFound))
+    }
+
+    /// A stable name, for counters and logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Connect(_) if self.is_refused() => "connect_refused",
+            Self::Connect(_) => "connect_failed",
+            Self::Timeout => "connect_timeout",
+            Self::Tls(error) => error.name,
+            Self::HandshakeTimeout => "tls_timeout",
+            Self::NotHttp2 => "not_http2",
+        }
+    }
+
+    /// The same for another who waited for the connection.
+    pub(crate) fn told_again(&self) -> Self {
+        match self {
+            Self::Connect(error) => Self::Connect(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(error.kind(), error.to_string()),
+            }),
+            Self::Timeout => Self::Timeout,
+            Self::Tls(error) => Self::Tls(error.clone()),
+            Self::HandshakeTimeout => Self::HandshakeTimeout,
+            Self::NotHttp2 => Self::NotHttp2,
+        }
+    }
+}
+
+impl std::fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Connect(error) => error.fmt(f),
+            Self::Timeout => f.write_str("connecting took too long"),
+            Self::Tls(error) => error.fmt(f),
+            Self::HandshakeTimeout => f.write_str("the TLS handshake took too long"),
+            Self::NotHttp2 => f.write_str("the server does not choose HTTP/2 in the TLS handshake (ALPN)"),
+        }
+    }
+}
+
+impl std::error::Error for AcquireError {}

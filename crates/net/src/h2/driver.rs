@@ -1,0 +1,175 @@
+//! The task that drives one connection.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::{Ping, PingPong, client::Connection};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::link::Link;
+use super::pool::Http2Pool;
+use super::wire::Wire;
+
+/// How long a connection that is over may take to say so: nobody waits for it.
+const GOODBYE: Duration = Duration::from_secs(5);
+
+/// Drives a connection to its end.
+pub(super) async fn run(connection: Connection<Wire, Bytes>, link: Arc<Link>, pool: Weak<Http2Pool>) {
+    let mut connection = connection;
+    let pings = connection.ping_pong();
+    let patience = pool.upgrade().map_or(GOODBYE, |pool| pool.connect_timeout());
+    let mut driver =
+        Driver { connection, link, pool, pings, patience, pinged: None, settled: false, timer: None };
+    poll_fn(|cx| driver.poll(cx)).await;
+    let Driver { connection, link, pool, .. } = driver;
+    // What is open on it learns of the end by this.
+    drop(connection);
+    if let Some(pool) = pool.upgrade() {
+        pool.handle_end(&link);
+    }
+}
+
+struct Driver {
+    connection: Connection<Wire, Bytes>,
+    link: Arc<Link>,
+    pool: Weak<Http2Pool>,
+    pings: Option<PingPong>,
+    /// How long a server that has become silent may take to answer a ping, and a new one to say its first word: as long as connecting may take.
+    patience: Duration,
+    /// A ping is on its way: since when, and the reads up to then.
+    pinged: Option<(Instant, u64)>,
+    /// The pool knows that the server's settings have come.
+    settled: bool,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Driver {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.link.set_driver(cx.waker());
+        loop {
+            // An error has gone to every call it concerns.
+            if Pin::new(&mut self.connection).poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            self.tell_pool();
+            if self.ping() {
+                // It leaves with the next poll.
+                continue;
+            }
+            self.take_pong(cx);
+            if !self.poll_timer(cx) {
+                return Poll::Pending;
+            }
+            if self.is_over() {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// What the server said that concerns calls to come.
+    fn tell_pool(&mut self) {
+        let settled = self.link.is_settled();
+        if settled == self.settled && !self.link.goes_away() {
+            return;
+        }
+        if let Some(pool) = self.pool.upgrade() {
+            if self.link.goes_away() && !self.link.is_retired() {
+                pool.handle_goaway(&self.link);
+            }
+            if settled && !self.settled {
+                pool.handle_settled(&self.link);
+            }
+        }
+        self.settled = settled;
+    }
+
+    /// Asks a server that is doubted whether it is there. `true`: just now.
+    fn ping(&mut self) -> bool {
+        if !self.link.take_doubt() || self.pinged.is_some() {
+            return false;
+        }
+        let Some(pings) = &mut self.pings else { return false };
+        if pings.send_ping(Ping::opaque()).is_err() {
+            return false;
+        }
+        self.pinged = Some((Instant::now(), self.link.reads()));
+        true
+    }
+
+    fn take_pong(&mut self, cx: &mut Context<'_>) {
+        let Some((_, reads)) = self.pinged else { return };
+        let Some(pings) = &mut self.pings else { return };
+        // Whatever comes shows that it is there; the pong itself must be taken before another ping can be sent.
+        if pings.poll_pong(cx).is_ready() {
+            self.pinged = None;
+        } else if self.link.reads() > reads {
+            self.pinged = Some((Instant::now(), self.link.reads()));
+        }
+    }
+
+    /// When there is something to do though nothing comes.
+    fn next_look(&self) -> Option<Instant> {
+        let pong = self.pinged.and_then(|(at, _)| at.checked_add(self.patience));
+        let crowded = self.link.crowded_since().and_then(|since| since.checked_add(self.patience));
+        let settings = self.link.opened.checked_add(self.patience).filter(|_| !self.settled);
+        let idle = match self.link.is_retired() {
+            false => self.idle_end(),
+            true if self.link.open() == 0 => self.link.idle_since().checked_add(GOODBYE),
+            true => None,
+        };
+        pong.into_iter().chain(crowded).chain(settings).chain(idle).min()
+    }
+
+    /// When it has been idle for long enough; while it is in use, the earliest time at which that could be.
+    fn idle_end(&self) -> Option<Instant> {
+        let limit = self.pool.upgrade().map_or(GOODBYE, |pool| pool.idle_limit());
+        match self.link.open() {
+            0 => self.link.idle_since().checked_add(limit),
+            _ => Instant::now().checked_add(limit),
+        }
+    }
+
+    /// Whether the time has come. A timer that is set goes off in any case: moving it with every call would cost more.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
+        let urgent = self.pinged.is_some() || self.link.is_retired() || self.link.is_crowded();
+        if urgent || self.timer.as_ref().is_none_or(|timer| timer.is_elapsed()) {
+            let Some(at) = self.next_look() else { return false };
+            match &mut self.timer {
+                Some(timer) if timer.is_elapsed() || timer.deadline() > at => timer.as_mut().reset(at),
+                Some(_) => {}
+                timer => *timer = Some(Box::pin(sleep_until(at))),
+            }
+        }
+        self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+    }
+
+    /// The timer went off. `true`: the connection is given up as it is.
+    fn is_over(&mut self) -> bool {
+        let now = Instant::now();
+        let waited = |since: Instant| now.saturating_duration_since(since) >= self.patience;
+        if self.link.crowded_since().is_some_and(waited) {
+            self.link.blame("too_many_heads", "sends informational answers faster than they are taken");
+            return true;
+        }
+        // SETTINGS is the first thing a server says, asked or not (RFC 9113 §3.4).
+        if self.pinged.is_some_and(|(at, _)| waited(at)) || (!self.settled && waited(self.link.opened)) {
+            self.link.give_up();
+            return true;
+        }
+        let idle = self.link.open() == 0;
+        match self.pool.upgrade().filter(|_| !self.link.is_retired()) {
+            None => idle && self.link.idled(now) >= GOODBYE,
+            Some(pool) => {
+                if idle && self.link.idled(now) >= pool.idle_limit() {
+                    // With the last handle on it, it says goodbye and ends.
+                    pool.retire(&self.link);
+                }
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What became of a call that failed.
+
+use std::io;
+
+use h2::Reason;
+
+use super::head::fault;
+use super::link::Link;
+use crate::client::{ClientError, ServerFault};
+
+/// What is known of the call when it fails.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    /// 0: it has no stream.
+    pub(super) stream: u32,
+    /// Something of its answer came.
+    pub(super) heard: bool,
+    /// Bytes of the answer's body, and how many were announced.
+    pub(super) received: u64,
+    pub(super) announced: Option<u64>,
+}
+
+/// The error of ours for one of the `h2` crate's.
+pub(super) fn told(error: h2::Error, link: &Link, known: Known) -> ClientError {
+    if let Some(fault) = link.fault() {
+        return ClientError::Fault(fault.clone());
+    }
+    let unprocessed = known.stream == 0 || link.excludes(known.stream);
+    if unprocessed && !known.heard {
+        return ClientError::NotProcessed(fault("goaway", "takes no further requests on this connection"));
+    }
+    let reason = error.reason();
+    if error.is_reset() {
+        return reset(reason.unwrap_or(Reason::NO_ERROR), error.is_remote(), known);
+    }
+    if error.is_go_away() && error.is_library() {
+        let sentence = format!("broke the rules of HTTP/2: {}", reason.unwrap_or(Reason::PROTOCOL_ERROR));
+        return ClientError::Fault(ServerFault { name: "http2_fault", sentence });
+    }
+    match known.heard {
+        true => ClientError::Fault(fault("truncated", "broke off in the middle of its answer")),
+        false => ClientError::Unanswered(lost(error, link)),
+    }
+}
+
+/// Why the connection ended before a word of the answer.
+fn lost(error: h2::Error, link: &Link) -> Option<io::Error> {
+    if link.was_given_up() {
+        let silent = "the server says nothing, and answers no ping";
+        return Some(io::Error::new(io::ErrorKind::TimedOut, silent));
+    }
+    match Reason::from(link.goodbye()) {
+        Reason::NO_ERROR => error.into_io().filter(|error| error.kind() != io::ErrorKind::BrokenPipe),
+        code => {
+            Some(io::Error::new(io::ErrorKind::ConnectionAborted, format!("the server has said {code:?}")))
+        }
+    }
+}
+
+fn reset(reason: Reason, remote: bool, known: Known) -> ClientError {
+    let fault = match (remote, reason) {
+        // RFC 9113 §8.7: nothing of it was processed, whatever was sent.
+        (true, Reason::REFUSED_STREAM) if !known.heard => {
+            return ClientError::NotProcessed(fault(
+                "refused_stream",
+                "refused the request (REFUSED_STREAM)",
+            ));
+        }
+        (true, _) => {
+            ServerFault { name: name(reason), sentence: format!("called the request off: {reason}") }
+        }
+        // What the `h2` crate found wrong with a message, and does not tell more of.
+        (false, Reason::PROTOCOL_ERROR) if known.announced.is_some() => {
+            let (received, announced) = (known.received, known.announced.unwrap_or(0));
+            let sentence = format!("sent a body of {received} bytes or more, and had announced {announced}");
+            ServerFault { name: "length_mismatch", sentence }
+        }
+        (false, _) => ServerFault {
+            name: "malformed",
+            sentence: format!("sent a message that is malformed or too large: {reason}"),
+        },
+    };
+    ClientError::Fault(fault)
+}
+
+/// A stable name for each code (RFC 9113 §7).
+fn name(reason: Reason) -> &'static str {
+    match reason {
+        Reason::NO_ERROR => "reset_no_error",
+        Reason::PROTOCOL_ERROR => "reset_protocol_error",
+        Reason::INTERNAL_ERROR => "reset_internal_error",
+        Reason::FLOW_CONTROL_ERROR => "reset_flow_control_error",
+        Reason::SETTINGS_TIMEOUT => "reset_settings_timeout",
+        Reason::STREAM_CLOSED => "reset_stream_closed",
+        Reason::FRAME_SIZE_ERROR => "reset_frame_size_error",
+        Reason::REFUSED_STREAM => "reset_refused_stream",
+        Reason::CANCEL => "reset_cancel",
+        Reason::COMPRESSION_ERROR => "reset_compression_error",
+        Reason::CONNECT_ERROR => "reset_connect_error",
+        Reason::ENHANCE_YOUR_CALM => "reset_enhance_your_calm",
+        Reason::INADEQUATE_SECURITY => "reset_inadequate_security",
+        Reason::HTTP_1_1_REQUIRED => "reset_http_1_1_required",
+        _ => "reset_unknown_code",
+    }
+}

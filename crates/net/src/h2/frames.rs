@@ -1,0 +1,181 @@
+//! Follows the frames that pass (RFC 9113 §4.1), without touching them.
+//!
+//! The `h2` crate does not tell what decides whether a request may be sent again: which requests the socket took, and which stream was the last that
+//! a GOAWAY promised to process.
+
+/// The client's connection preface (RFC 9113 §3.4), which is no frame.
+pub(super) const PREFACE: usize = 24;
+const HEADER: usize = 9;
+/// Of a payload, what is looked at: GOAWAY's last stream and code.
+const LOOKED_AT: usize = 8;
+
+/// A frame whose header, and so much of its payload as is looked at, has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// HEADERS of that stream.
+    Headers(u32),
+    /// SETTINGS, not an acknowledgement of ours.
+    Settings,
+    /// GOAWAY: streams above the last were not processed.
+    GoAway {
+        /// The last that was, or may be.
+        last: u32,
+        /// Why (RFC 9113 §7).
+        code: u32,
+    },
+    /// Any other.
+    Other,
+}
+
+/// Follows one direction of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    /// Bytes before the first frame.
+    skip: usize,
+    seen: [u8; HEADER + LOOKED_AT],
+    have: usize,
+}
+
+impl Frames {
+    /// Frames that begin after so many bytes.
+    pub(super) fn after(skip: usize) -> Self {
+        Self { skip, ..Self::default() }
+    }
+
+    /// Further bytes pass, up to a frame after which `each` wants no more (`false`). Returns how many did.
+    pub(super) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(Passed) -> bool) -> usize {
+        let mut rest = bytes;
+        loop {
+            let (skipped, behind) = rest.split_at(self.skip.min(rest.len()));
+            self.skip -= skipped.len();
+            if behind.is_empty() {
+                return bytes.len();
+            }
+            let take = self.wanted().saturating_sub(self.have).min(behind.len());
+            let (taken, behind) = behind.split_at(take);
+            if let Some(room) = self.seen.get_mut(self.have..self.have + take) {
+                room.copy_from_slice(taken);
+            }
+            self.have += take;
+            rest = behind;
+            if self.have >= HEADER && self.have == self.wanted() {
+                let goes_on = each(self.passed());
+                self.skip = self.length().saturating_sub(self.have - HEADER);
+                self.have = 0;
+                if !goes_on {
+                    return bytes.len() - rest.len();
+                }
+            }
+        }
+    }
+
+    /// Bytes to gather of the frame at hand.
+    fn wanted(&self) -> usize {
+        if self.have >= HEADER && self.kind() == GOAWAY {
+            return HEADER + LOOKED_AT.min(self.length());
+        }
+        HEADER
+    }
+
+    fn passed(&self) -> Passed {
+        let [.., s0, s1, s2, s3, l0, l1, l2, l3, c0, c1, c2, c3] = self.seen;
+        let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
+        match self.kind() {
+            HEADERS => Passed::Headers(stream),
+            SETTINGS if self.flags() & ACK == 0 => Passed::Settings,
+            GOAWAY => Passed::GoAway {
+                last: u32::from_be_bytes([l0 & 0x7f, l1, l2, l3]),
+                code: u32::from_be_bytes([c0, c1, c2, c3]),
+            },
+            _ => Passed::Other,
+        }
+    }
+
+    fn length(&self) -> usize {
+        let [a, b, c, ..] = self.seen;
+        usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c)
+    }
+
+    fn kind(&self) -> u8 {
+        let [_, _, _, kind, ..] = self.seen;
+        kind
+    }
+
+    fn flags(&self) -> u8 {
+        let [_, _, _, _, flags, ..] = self.seen;
+        flags
+    }
+}
+
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const ACK: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: u8 = 0;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+        bytes.extend([kind, flags]);
+        bytes.extend(stream.to_be_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+
+    #[test]
+    fn frames_are_told_however_their_bytes_are_cut() {
+        let mut bytes = vec![b'x'; PREFACE];
+        bytes.extend(frame(SETTINGS, 0, 0, &[0; 12]));
+        bytes.extend(frame(SETTINGS, ACK, 0, &[]));
+        bytes.extend(frame(HEADERS, 4, 5, &[1; 40]));
+        bytes.extend(frame(DATA, 0, 5, &[2; 300]));
+        bytes.extend(frame(DATA, 1, 5, &[]));
+        bytes.extend(frame(GOAWAY, 0, 0, &[0x80, 0, 1, 3, 0, 0, 0, 11, b'b', b'y', b'e']));
+        bytes.extend(frame(8, 0, 0, &[0; 4]));
+        let expected = [
+            Passed::Settings,
+            Passed::Other,
+            Passed::Headers(5),
+            Passed::Other,
+            Passed::Other,
+            Passed::GoAway { last: 0x103, code: 11 },
+            Passed::Other,
+        ];
+        for size in 1..bytes.len() {
+            let (mut frames, mut seen) = (Frames::after(PREFACE), Vec::new());
+            for piece in bytes.chunks(size) {
+                frames.feed(piece, |passed| {
+                    seen.push(passed);
+                    true
+                });
+            }
+            assert_eq!(seen, expected, "cut to {size}");
+        }
+        let (mut frames, mut seen, mut rest) = (Frames::after(PREFACE), Vec::new(), bytes.as_slice());
+        while !rest.is_empty() {
+            let passed = frames.feed(rest, |passed| {
+                seen.push(passed);
+                false
+            });
+            rest = &rest[passed..];
+        }
+        assert_eq!(seen, expected, "stopped after each");
+    }
+
+    #[test]
+    fn a_goaway_that_is_too_short_is_still_one_frame() {
+        let mut bytes = frame(GOAWAY, 0, 0, &[1, 2]);
+        bytes.extend(frame(HEADERS, 0, 1, &[]));
+        let (mut frames, mut seen) = (Frames::default(), Vec::new());
+        frames.feed(&bytes, |passed| {
+            seen.push(passed);
+            true
+        });
+        assert_eq!(seen.len(), 2);
+        assert_eq!(seen.last(), Some(&Passed::Headers(1)));
+    }
+}

@@ -1,0 +1,175 @@
+//! Heads and trailers, between our fields and the `http` crate's.
+
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header, response};
+use keepwarm_http1::{Fields, Limits, RequestBody, ResponseBody, ResponseHead, trailer_allowed};
+
+use crate::client::ServerFault;
+use crate::{CallHead, Scheme};
+
+/// The head of a request. `None`: it cannot be said in HTTP/2.
+pub(super) fn request<'f>(
+    head: CallHead<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>,
+) -> Option<Request<()>> {
+    let CallHead { method, scheme, authority, target, fields, framing, expect, te_trailers, .. } = head;
+    let mut request = Request::new(());
+    *request.method_mut() = method.clone();
+    *request.uri_mut() = uri(scheme, authority, target)?;
+    // Without an authority, the `h2` crate takes what is not said to be of HTTP/2.
+    *request.version_mut() = if authority.is_empty() { Version::HTTP_11 } else { Version::HTTP_2 };
+    let map = request.headers_mut();
+    for (name, value) in fields.filter(|(name, _)| !is_ours(name, framing)) {
+        map.try_append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?).ok()?;
+    }
+    match framing {
+        RequestBody::Length(length) => drop(map.insert(header::CONTENT_LENGTH, length.into())),
+        // RFC 9110 §8.6: methods that give content a meaning say when there is none.
+        RequestBody::None if matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {
+            map.insert(header::CONTENT_LENGTH, 0.into());
+        }
+        RequestBody::None | RequestBody::Chunked => {}
+    }
+    if expect && framing != RequestBody::None {
+        map.insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+    }
+    if te_trailers {
+        map.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    Some(request)
+}
+
+fn uri(scheme: Scheme, authority: &[u8], target: &[u8]) -> Option<Uri> {
+    let mut parts = http::uri::Parts::default();
+    if !authority.is_empty() {
+        parts.authority = Some(Authority::try_from(authority).ok()?);
+        parts.scheme = Some(match scheme {
+            Scheme::Http => http::uri::Scheme::HTTP,
+            Scheme::Https => http::uri::Scheme::HTTPS,
+        });
+    }
+    parts.path_and_query = Some(match PathAndQuery::try_from(target) {
+        Ok(target) => target,
+        // Bytes that browsers send raw, and RFC 3986 wants encoded: the same resource.
+        Err(_) => PathAndQuery::from_maybe_shared(Bytes::from(encode(target))).ok()?,
+    });
+    Uri::from_parts(parts).ok()
+}
+
+/// Encodes what may not stand raw in a path or a query (RFC 3986 §3.3, §3.4).
+fn encode(target: &[u8]) -> Vec<u8> {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut encoded = Vec::with_capacity(target.len() + 16);
+    for &byte in target {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte) {
+            encoded.push(byte);
+        } else {
+            let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
+            encoded.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    encoded
+}
+
+/// Whether we say that ourselves, or HTTP/2 says it otherwise (RFC 9113 §8.2.2).
+fn is_ours(name: &[u8], framing: RequestBody) -> bool {
+    let is = |lower: &str| name.eq_ignore_ascii_case(lower.as_bytes());
+    match name.len() {
+        2 => is("te"),
+        4 => is("host"),
+        6 => is("expect"),
+        7 => is("upgrade") || (is("trailer") && framing != RequestBody::Chunked),
+        10 => is("connection") || is("keep-alive"),
+        14 => is("content-length") || is("http2-settings"),
+        16 => is("proxy-connection"),
+        17 => is("transfer-encoding"),
+        _ => false,
+    }
+}
+
+/// The trailers of a request: those that may stand there.
+pub(super) fn request_trailers(fields: &Fields) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in fields.iter().filter(|(name, _)| trailer_allowed(name)) {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            // Beyond what a map holds (32,768), the decoder that filled `fields` has refused them.
+            let _ = map.try_append(name, value);
+        }
+    }
+    map
+}
+
+/// What an answer is to, as far as it steers the answer's framing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) head: bool,
+}
+
+/// Fills in the head of an answer. `ended`: nothing follows it.
+pub(super) fn fill_answer(
+    head: &mut ResponseHead,
+    parts: &response::Parts,
+    asked: Asked,
+    ended: bool,
+) -> Result<(), ServerFault> {
+    *head = ResponseHead { fields: std::mem::take(&mut head.fields), ..ResponseHead::default() };
+    head.status = parts.status;
+    fill(&mut head.fields, &parts.headers, Limits::FIELDS, ("too_many_fields", "fields"))?;
+    if parts.status.as_u16() == 101 {
+        // RFC 9113 §8.6.
+        return Err(fault("unasked_upgrade", "answered 101, which HTTP/2 does not have"));
+    }
+    if parts.status.is_informational() {
+        return Ok(());
+    }
+    head.content_length = length(&parts.headers)?;
+    let bodiless = asked.head || matches!(parts.status.as_u16(), 204 | 304);
+    head.body = match head.content_length {
+        _ if bodiless => ResponseBody::None,
+        Some(length) => ResponseBody::Length(length),
+        None if ended => ResponseBody::Length(0),
+        None => ResponseBody::Chunked,
+    };
+    Ok(())
+}
+
+/// Fills in the trailers of an answer: those that may stand there.
+pub(super) fn fill_trailers(fields: &mut Fields, map: &HeaderMap) -> Result<(), ServerFault> {
+    fill(fields, map, Limits::TRAILER_FIELDS, ("too_many_trailers", "trailers"))?;
+    if fields.iter().any(|(name, _)| !trailer_allowed(name)) {
+        fields.clear();
+        for (name, value) in map.iter().filter(|(name, _)| trailer_allowed(name.as_str().as_bytes())) {
+            fields.push(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn fill(
+    fields: &mut Fields,
+    map: &HeaderMap,
+    most: usize,
+    (name, what): (&'static str, &str),
+) -> Result<(), ServerFault> {
+    if map.len() > most {
+        return Err(fault(name, &format!("sent more than {most} {what}")));
+    }
+    fields.clear();
+    for (name, value) in map {
+        fields.push(name.as_str().as_bytes(), value.as_bytes());
+    }
+    Ok(())
+}
+
+fn length(map: &HeaderMap) -> Result<Option<u64>, ServerFault> {
+    let Some(value) = map.get(header::CONTENT_LENGTH) else { return Ok(None) };
+    let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    match digits.and_then(|text| text.parse().ok()) {
+        Some(length) => Ok(Some(length)),
+        None => Err(fault("bad_content_length", "sent a Content-Length that is not a number")),
+    }
+}
+
+pub(super) fn fault(name: &'static str, sentence: &str) -> ServerFault {
+    ServerFault { name, sentence: sentence.to_owned() }
+}

@@ -1,0 +1,372 @@
+//! The connections to one upstream that speak HTTP/2: one for each thread and endpoint, and more where the server takes too few calls on one.
+//!
+//! A connection is never moved, and never leased: it carries calls of its own thread, side by side. The task that drives it ([`super::driver`]) also watches it while it is idle. The pool
+//! has a handle on each connection that may be given calls; without one, a connection ends when its last call has.
+//!
+//! Only one connection is dialled at a time for a thread and endpoint, by a task of its own: whoever comes meanwhile waits for that one, and whoever goes away leaves it to the
+//! others. A new one takes a single call until the server's SETTINGS say how many it takes.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, SendRequest};
+use keepwarm_http1::Limits;
+use keepwarm_policy::KeepAlive;
+use tokio::time::Instant;
+
+use super::link::Link;
+use super::stream::Http2Call;
+use super::wire::Wire;
+use super::{driver, settings};
+use crate::{AcquireError, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, thread_index};
+
+/// The connections to one upstream. Shared by all threads.
+#[derive(Debug)]
+pub struct Http2Pool {
+    inner: Mutex<Inner>,
+    /// Takes connections whose server has chosen HTTP/1.1.
+    http1: Option<Arc<Pool<Http1>>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: PoolSettings,
+    tls: Option<Arc<ClientTls>>,
+    /// By endpoint and thread.
+    shelves: HashMap<Endpoint, Vec<Shelf>>,
+    keep_alive: KeepAlive,
+}
+
+/// The connections of one thread to one endpoint.
+#[derive(Debug, Default)]
+struct Shelf {
+    kept: Vec<Kept>,
+    dialling: bool,
+    /// Which dial is under way, or was last.
+    dial: u64,
+    /// The last dial failed.
+    failure: Option<AcquireError>,
+    waiting: Vec<Waker>,
+}
+
+/// A connection that may be given calls.
+#[derive(Debug)]
+struct Kept {
+    sender: SendRequest<Bytes>,
+    link: Arc<Link>,
+}
+
+impl Http2Pool {
+    /// An empty one.
+    pub fn new(settings: PoolSettings) -> Arc<Self> {
+        Self::beside(settings, None)
+    }
+
+    /// An empty one. Connections whose server has chosen HTTP/1.1 go to `http1`.
+    pub fn beside(settings: PoolSettings, http1: Option<Arc<Pool<Http1>>>) -> Arc<Self> {
+        let keep_alive = KeepAlive::default();
+        let inner = Inner { settings, tls: None, shelves: HashMap::new(), keep_alive };
+        Arc::new(Self { inner: Mutex::new(inner), http1 })
+    }
+
+    /// Changes what new connections are encrypted with. What is open stays open.
+    pub fn set_tls(&self, tls: Option<Arc<ClientTls>>) {
+        self.lock().tls = tls;
+    }
+
+    /// Changes the settings, for what comes from now on.
+    pub fn set_settings(&self, settings: PoolSettings) {
+        self.lock().settings = settings;
+    }
+
+    /// A place for one call on a connection: one that is there, or a new one. To be called on a data-plane thread.
+    ///
+    /// [`PoolSettings::max`] bounds connections that are opened beside others: each thread has one in any case.
+    ///
+    /// # Errors
+    /// No connection could be made; [`AcquireError::NotHttp2`]: one could, and its server chose HTTP/1.1.
+    pub async fn acquire(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        need: Need,
+    ) -> Result<Http2Call, AcquireError> {
+        let mut waits_for = None;
+        poll_fn(|cx| self.poll_acquire(endpoint, need, &mut waits_for, cx)).await
+    }
+
+    /// The same without waiting: a place on a connection that is there, if one will do.
+    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Http2Call> {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let Inner { settings, shelves, keep_alive, .. } = &mut *inner;
+        let shelf = shelves.get_mut(endpoint)?.get_mut(thread_index())?;
+        shelf.drop_worn(settings, now);
+        let usable = |kept: &&mut Kept| {
+            let (new, idled) = (kept.link.begun() == 0, kept.link.idled(now));
+            let may_use = |repeatable| keep_alive.may_use(idled, repeatable, now.into_std());
+            (new || (need != Need::New && may_use(need == Need::Any))) && kept.has_room()
+        };
+        // The fullest, so that those which are needed no more become idle; of idle ones, the newest.
+        let place = |kept: &&mut Kept| (kept.link.open(), kept.link.idle_since());
+        let kept = shelf.kept.iter_mut().filter(usable).max_by_key(place)?;
+        let idle = kept.link.begin_call(now);
+        if let Some(idle) = idle.filter(|idle| !idle.is_zero()) {
+            keep_alive.handle_use(idle, now.into_std());
+        }
+        Some(Http2Call::new(kept.sender.clone(), Arc::clone(&kept.link), Arc::clone(self), idle))
+    }
+
+    fn poll_acquire(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        need: Need,
+        waits_for: &mut Option<u64>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Http2Call, AcquireError>> {
+        if let Some(call) = self.take(endpoint, need) {
+            return Poll::Ready(Ok(call));
+        }
+        let mut inner = self.lock();
+        let max = inner.settings.max;
+        let everywhere = inner.connections(endpoint);
+        let shelf = inner.shelf(endpoint, thread_index());
+        if let (Some(failure), Some(dial)) = (&shelf.failure, *waits_for)
+            && dial <= shelf.dial
+        {
+            return Poll::Ready(Err(failure.told_again()));
+        }
+        let full = everywhere >= max && !shelf.kept.is_empty();
+        if !shelf.dialling && !full && (need == Need::New || shelf.is_settled()) {
+            shelf.dialling = true;
+            shelf.dial += 1;
+            shelf.failure = None;
+            tokio::task::spawn_local(dial(Arc::clone(self), endpoint.clone(), thread_index()));
+        }
+        if shelf.dialling {
+            waits_for.get_or_insert(shelf.dial);
+        }
+        shelf.wait(cx.waker());
+        Poll::Pending
+    }
+
+    /// Gives no further calls to an endpoint's connections. They end when their calls have.
+    pub fn forget(&self, endpoint: &Endpoint) {
+        let shelves = self.lock().shelves.remove(endpoint);
+        for shelf in shelves.into_iter().flatten() {
+            shelf.kept.iter().for_each(|kept| kept.link.retire());
+            shelf.waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Connections to an endpoint that may be given calls, and calls on them.
+    pub fn count(&self, endpoint: &Endpoint) -> (usize, usize) {
+        let inner = self.lock();
+        let kept = inner.shelves.get(endpoint).into_iter().flatten().flat_map(|shelf| &shelf.kept);
+        kept.fold((0, 0), |(connections, calls), kept| (connections + 1, calls + kept.link.open()))
+    }
+
+    pub(super) fn connect_timeout(&self) -> Duration {
+        self.lock().settings.connect_timeout
+    }
+
+    /// How long a connection may lie idle.
+    pub(super) fn idle_limit(&self) -> Duration {
+        let inner = self.lock();
+        inner.settings.idle_timeout.min(inner.keep_alive.keeps().unwrap_or(Duration::MAX))
+    }
+
+    /// A call on a connection that had been idle was answered, or lost without a word.
+    pub(super) fn handle_proof(&self, idle: Duration, answered: bool) {
+        let now = Instant::now().into_std();
+        let keep_alive = &mut self.lock().keep_alive;
+        match answered {
+            true => keep_alive.handle_success(idle, now),
+            false => keep_alive.handle_lost(idle, now),
+        }
+    }
+
+    /// A call is over.
+    pub(super) fn handle_call_end(&self, link: &Link) {
+        link.end_call();
+        self.lock().wake(link);
+    }
+
+    /// The server's settings have come.
+    pub(super) fn handle_settled(&self, link: &Link) {
+        self.lock().wake(link);
+    }
+
+    /// The server takes no further streams.
+    pub(super) fn handle_goaway(&self, link: &Link) {
+        self.learn(link);
+        self.retire(link);
+    }
+
+    /// No further calls on it.
+    pub(super) fn retire(&self, link: &Link) {
+        link.retire();
+        let mut inner = self.lock();
+        let shelf = inner.shelf(&link.endpoint, link.thread);
+        shelf.kept.retain(|kept| !std::ptr::eq(&*kept.link, link));
+        shelf.wake();
+        inner.tidy(&link.endpoint);
+    }
+
+    /// The connection is closed.
+    pub(super) fn handle_end(&self, link: &Link) {
+        if !link.is_retired() {
+            self.learn(link);
+        }
+        self.retire(link);
+    }
+
+    /// The server has ended a connection: if that was idle, it shows how long it keeps them.
+    fn learn(&self, link: &Link) {
+        let now = Instant::now();
+        if link.open() == 0 && link.begun() > 0 {
+            self.lock().keep_alive.handle_close(link.idled(now), now.into_std());
+        }
+    }
+
+    fn handle_dialled(&self, endpoint: &Endpoint, thread: usize, dialled: Result<Kept, AcquireError>) {
+        let mut inner = self.lock();
+        let shelf = inner.shelf(endpoint, thread);
+        shelf.dialling = false;
+        match dialled {
+            Ok(kept) => shelf.kept.push(kept),
+            Err(failure) => shelf.failure = Some(failure),
+        }
+        shelf.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn shelf(&mut self, endpoint: &Endpoint, thread: usize) -> &mut Shelf {
+        if !self.shelves.contains_key(endpoint) {
+            self.shelves.insert(endpoint.clone(), Vec::new());
+        }
+        let Some(shelves) = self.shelves.get_mut(endpoint) else { unreachable!("inserted above") };
+        if shelves.len() <= thread {
+            shelves.resize_with(thread + 1, Shelf::default);
+        }
+        match shelves.get_mut(thread) {
+            Some(shelf) => shelf,
+            None => unreachable!("made above"),
+        }
+    }
+
+    fn connections(&self, endpoint: &Endpoint) -> usize {
+        let shelves = self.shelves.get(endpoint).into_iter().flatten();
+        shelves.map(|shelf| shelf.kept.len() + usize::from(shelf.dialling)).sum()
+    }
+
+    fn wake(&mut self, link: &Link) {
+        let shelf = self.shelves.get_mut(&link.endpoint).and_then(|shelves| shelves.get_mut(link.thread));
+        shelf.into_iter().for_each(Shelf::wake);
+    }
+
+    /// Forgets an endpoint that nobody has to do with.
+    fn tidy(&mut self, endpoint: &Endpoint) {
+        let unused = |shelf: &Shelf| shelf.kept.is_empty() && !shelf.dialling && shelf.waiting.is_empty();
+        if self.shelves.get(endpoint).is_some_and(|shelves| shelves.iter().all(unused)) {
+            self.shelves.remove(endpoint);
+        }
+    }
+}
+
+impl Shelf {
+    /// Takes those off that are too old, or have carried enough.
+    fn drop_worn(&mut self, settings: &PoolSettings, now: Instant) {
+        self.kept.retain(|Kept { link, .. }| {
+            let keep = !link.goes_away()
+                && link.begun() < settings.max_requests
+                && now.saturating_duration_since(link.opened) < settings.max_age;
+            if !keep {
+                link.retire();
+            }
+            keep
+        });
+    }
+
+    /// Whether it is known of every connection how many calls it takes.
+    fn is_settled(&self) -> bool {
+        self.kept.iter().all(|kept| kept.link.is_settled())
+    }
+
+    fn wait(&mut self, waker: &Waker) {
+        if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
+            self.waiting.push(waker.clone());
+        }
+    }
+
+    /// Each looks again, and those who find nothing wait once more.
+    fn wake(&mut self) {
+        self.waiting.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Kept {
+    fn has_room(&self) -> bool {
+        let most = match self.link.is_settled() {
+            true => self.sender.current_max_send_streams().min(settings::STREAMS),
+            false => 1,
+        };
+        self.link.open() < most
+    }
+}
+
+/// Makes a connection, and tells the pool.
+async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize) {
+    let dialled = connect(&pool, &endpoint, thread).await.map(|(sender, connection, link)| {
+        tokio::task::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
+        Kept { sender, link }
+    });
+    pool.handle_dialled(&endpoint, thread, dialled);
+}
+
+type Begun = (SendRequest<Bytes>, Connection<Wire, Bytes>, Arc<Link>);
+
+async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result<Begun, AcquireError> {
+    let (settings, tls) = {
+        let inner = pool.lock();
+        (inner.settings, inner.tls.clone())
+    };
+    let PoolSettings { connect_timeout, handshake_timeout, .. } = settings;
+    let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
+    let (transport, times) = dial.run().await?;
+    // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
+    if tls.is_some() && transport.alpn() != Some(b"h2") {
+        if let Some(http1) = &pool.http1 {
+            http1.keep(endpoint, transport, &times);
+        }
+        return Err(AcquireError::NotHttp2);
+    }
+    let link = Arc::new(Link::new(endpoint.clone(), thread, Instant::now()));
+    begin(Wire::new(transport, Arc::clone(&link)))
+        .await
+        .map(|(sender, connection)| (sender, connection, link))
+        .map_err(|error| {
+            let lost = || io::ErrorKind::BrokenPipe.into();
+            AcquireError::Connect(error.into_io().unwrap_or_else(lost))
+        })
+}
+
+async fn begin(wire: Wire) -> Result<(SendRequest<Bytes>, Connection<Wire, Bytes>), h2::Error> {
+    Builder::new()
+        .enable_push(false)
+        .initial_window_size(settings::STREAM_WINDOW)
+        .initial_connection_window_size(settings::CONNECTION_WINDOW)
+        .max_header_list_size(Limits::HEADER_BLOCK as u32)
+        .max_send_buffer_size(settings::SEND_BUFFER)
+        .handshake(wire)
+        .await
+}

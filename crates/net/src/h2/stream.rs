@@ -1,0 +1,388 @@
+//! One call: a stream of a connection.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, Method};
+use keepwarm_http1::{Event, Fields, RequestBody, ResponseHead};
+
+use super::error::{self, Known};
+use super::head::{self, Asked, fault};
+use super::link::Link;
+use super::pool::Http2Pool;
+use crate::CallHead;
+use crate::client::{Answer, ClientError};
+
+/// A place for one call on a connection, then the call: what [`crate::Client`] is for HTTP/1.1, with the same methods.
+///
+/// Dropped before both messages are complete, it is called off (RST_STREAM with CANCEL); the connection goes on.
+#[derive(Debug)]
+pub struct Http2Call {
+    link: Arc<Link>,
+    pool: Arc<Http2Pool>,
+    sender: Option<SendRequest<Bytes>>,
+    /// How long the connection had been idle; `None`: it is new.
+    idle: Option<Duration>,
+    /// 0 before it has begun.
+    stream: u32,
+    request: Sending,
+    answer: Receiving,
+}
+
+/// The request.
+#[derive(Debug, Default)]
+struct Sending {
+    stream: Option<SendStream<Bytes>>,
+    /// Bytes of the body that flow control holds back.
+    out: BytesMut,
+    /// All of it was given.
+    ended: bool,
+    trailers: Option<HeaderMap>,
+    /// Bytes of the body that are still to be given, where that was announced.
+    due: Option<u64>,
+}
+
+/// The answer.
+#[derive(Debug)]
+struct Receiving {
+    state: State,
+    asked: Asked,
+    head: ResponseHead,
+    trailers: Fields,
+    /// What the caller looks at: room for as much is given back to the server with the next poll.
+    data: Bytes,
+    received: u64,
+    heard: bool,
+    /// Reads of the connection when it began, to see whether anything came since.
+    reads: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    Head(ResponseFuture),
+    Body(RecvStream),
+    Ended,
+    /// Before it has begun, or after an error, which is told once.
+    Over(Option<ClientError>),
+}
+
+impl Http2Call {
+    pub(super) fn new(
+        sender: SendRequest<Bytes>,
+        link: Arc<Link>,
+        pool: Arc<Http2Pool>,
+        idle: Option<Duration>,
+    ) -> Self {
+        let answer = Receiving {
+            state: State::Over(None),
+            asked: Asked { head: false },
+            head: ResponseHead::default(),
+            trailers: Fields::new(),
+            data: Bytes::new(),
+            received: 0,
+            heard: false,
+            reads: link.reads(),
+        };
+        Self { link, pool, sender: Some(sender), idle, stream: 0, request: Sending::default(), answer }
+    }
+
+    /// Begins the request. Once.
+    pub fn begin<'f>(&mut self, head: CallHead<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>) {
+        let Some(mut sender) = self.sender.take() else { return };
+        let framing = head.framing;
+        self.answer.asked = Asked { head: *head.method == Method::HEAD };
+        self.request.due = match framing {
+            RequestBody::None => Some(0),
+            RequestBody::Length(length) => Some(length),
+            RequestBody::Chunked => None,
+        };
+        let Some(request) = head::request(head) else {
+            let why = fault("not_sendable", "cannot be told this request in HTTP/2");
+            self.answer.state = State::Over(Some(ClientError::NotProcessed(why)));
+            return;
+        };
+        let bodiless = framing == RequestBody::None;
+        match sender.send_request(request, bodiless) {
+            Ok((response, stream)) => {
+                self.stream = response.stream_id().as_u32();
+                self.link.open_stream(self.stream);
+                self.answer.state = State::Head(response);
+                self.request.ended = bodiless;
+                self.request.stream = (!bodiless).then_some(stream);
+            }
+            // It has ended since the place was given.
+            Err(error) => {
+                self.answer.state = State::Over(Some(error::told(error, &self.link, self.known())));
+            }
+        }
+    }
+
+    /// Bytes of the request's body.
+    pub fn send(&mut self, bytes: &[u8]) {
+        let Sending { stream: Some(_), due, out, .. } = &mut self.request else { return };
+        match due {
+            Some(due) if bytes.len() as u64 > *due => self.call_off(),
+            Some(due) => {
+                *due -= bytes.len() as u64;
+                out.extend_from_slice(bytes);
+            }
+            None => out.extend_from_slice(bytes),
+        }
+    }
+
+    /// The request is complete; `trailers` follow it, unless its length was announced.
+    pub fn end(&mut self, trailers: &Fields) {
+        if std::mem::replace(&mut self.request.ended, true) || self.request.stream.is_none() {
+            return;
+        }
+        match self.request.due {
+            Some(1..) => self.call_off(),
+            Some(0) => {}
+            None => {
+                self.request.trailers = Some(head::request_trailers(trailers)).filter(|map| !map.is_empty())
+            }
+        }
+    }
+
+    /// The body is not what its head announces (RFC 9113 §8.1.1): the server is not to take it for whole.
+    fn call_off(&mut self) {
+        if let Some(mut stream) = self.request.stream.take() {
+            stream.send_reset(Reason::CANCEL);
+        }
+        self.request.out.clear();
+        let why = fault("request_length", "was to be sent a body of another length than announced");
+        self.answer.state = State::Over(Some(ClientError::Fault(why)));
+    }
+
+    /// Bytes given that the connection has not taken yet.
+    pub fn unsent(&self) -> usize {
+        self.request.out.len()
+    }
+
+    /// Hands what was given to the connection, as far as the server gives room. Ready when all of it was taken, or nothing more is: what became of the request then shows in its answer.
+    pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while !self.request.out.is_empty() {
+            match ready!(self.request.poll_room(cx)) {
+                0 => self.request.stop(),
+                room => self.request.hand_over(room),
+            }
+        }
+        self.request.hand_over_end();
+        Poll::Ready(())
+    }
+
+    /// The next part of the answer. After [`Answer::End`] and after an error there is none.
+    pub fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer<'_>, ClientError>> {
+        let step = ready!(self.poll_step(cx));
+        Poll::Ready(match step {
+            Ok(event) => Ok(match event {
+                Event::Informational => Answer::Informational(&self.answer.head),
+                Event::Head => Answer::Head(&self.answer.head),
+                Event::Data { .. } => Answer::Data(&self.answer.data),
+                Event::Trailers => Answer::Trailers(&self.answer.trailers),
+                Event::End | Event::NeedMore => Answer::End,
+            }),
+            Err(error) => Err(error),
+        })
+    }
+
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, ClientError>> {
+        let part = match &mut self.answer.state {
+            State::Head(response) => ready!(poll_head(response, cx)),
+            State::Body(body) => {
+                release(body, &mut self.answer.data);
+                ready!(poll_body(body, cx))
+            }
+            State::Ended => return Poll::Ready(Ok(Event::End)),
+            State::Over(error) => {
+                let none = || ClientError::NotProcessed(fault("not_begun", "was asked nothing"));
+                return Poll::Ready(Err(error.take().unwrap_or_else(none)));
+            }
+        };
+        let event = part.map_err(|error| self.told(error)).and_then(|part| self.take(part));
+        if let Err(error) = &event {
+            if matches!(error, ClientError::Unanswered(_)) {
+                self.prove(false);
+            }
+            self.answer.state = State::Over(None);
+            self.request.stop();
+        }
+        Poll::Ready(event)
+    }
+
+    fn take(&mut self, part: Part) -> Result<Event, ClientError> {
+        match part {
+            Part::Informational(parts) => self.take_head(&parts, None),
+            Part::Head(parts, body) => self.take_head(&parts, Some(body)),
+            Part::Data(data) => {
+                let end = data.len();
+                self.answer.received += end as u64;
+                self.answer.data = data;
+                Ok(Event::Data { start: 0, end })
+            }
+            Part::Trailers(map) => self.take_trailers(map),
+        }
+    }
+
+    fn take_head(
+        &mut self,
+        parts: &http::response::Parts,
+        body: Option<RecvStream>,
+    ) -> Result<Event, ClientError> {
+        if !std::mem::replace(&mut self.answer.heard, true) {
+            self.prove(true);
+        }
+        self.link.take_head(self.stream);
+        let ended = body.as_ref().is_some_and(RecvStream::is_end_stream);
+        head::fill_answer(&mut self.answer.head, parts, self.answer.asked, ended)
+            .map_err(ClientError::Fault)?;
+        let Some(body) = body else { return Ok(Event::Informational) };
+        self.answer.state = State::Body(body);
+        Ok(Event::Head)
+    }
+
+    fn take_trailers(&mut self, map: Option<HeaderMap>) -> Result<Event, ClientError> {
+        self.answer.state = State::Ended;
+        let Some(map) = map else { return Ok(Event::End) };
+        self.link.take_head(self.stream);
+        head::fill_trailers(&mut self.answer.trailers, &map).map_err(ClientError::Fault)?;
+        Ok(if self.answer.trailers.is_empty() { Event::End } else { Event::Trailers })
+    }
+
+    /// Whether a connection that was idle could still be used.
+    fn prove(&self, answered: bool) {
+        if let Some(idle) = self.idle.filter(|idle| !idle.is_zero()) {
+            self.pool.handle_proof(idle, answered);
+        }
+    }
+
+    fn told(&self, error: h2::Error) -> ClientError {
+        error::told(error, &self.link, self.known())
+    }
+
+    fn known(&self) -> Known {
+        let Receiving { heard, received, .. } = self.answer;
+        Known { stream: self.stream, heard, received, announced: self.answer.head.content_length }
+    }
+
+    /// The head that came last.
+    pub fn head(&self) -> &ResponseHead {
+        &self.answer.head
+    }
+
+    /// Whether the socket took the head of the request. If not, it is certain that nobody has begun with it.
+    pub fn has_sent(&self) -> bool {
+        self.stream != 0 && self.link.has_sent(self.stream)
+    }
+
+    /// Whether something of the answer came.
+    pub fn has_heard(&self) -> bool {
+        self.answer.heard
+    }
+
+    /// How long the connection had been idle before this call; `None`: it is new.
+    pub fn idle(&self) -> Option<Duration> {
+        self.idle
+    }
+}
+
+impl Drop for Http2Call {
+    fn drop(&mut self) {
+        let waited = matches!(self.answer.state, State::Head(_)) && self.has_sent();
+        if waited && !self.answer.heard && self.link.reads() == self.answer.reads {
+            self.link.doubt();
+        }
+        // The stream first: what is not complete is called off while the connection still counts it.
+        self.answer.state = State::Ended;
+        self.request.stream = None;
+        self.sender = None;
+        self.link.close_stream(self.stream);
+        self.pool.handle_call_end(&self.link);
+    }
+}
+
+impl Sending {
+    /// Bytes that flow control and the connection's buffer allow; 0: none any more.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(0) };
+        stream.reserve_capacity(self.out.len());
+        match stream.capacity() {
+            0 => match ready!(stream.poll_capacity(cx)) {
+                Some(Ok(room)) => Poll::Ready(room),
+                Some(Err(_)) | None => Poll::Ready(0),
+            },
+            room => Poll::Ready(room),
+        }
+    }
+
+    fn hand_over(&mut self, room: usize) {
+        let bytes = self.out.split_to(room.min(self.out.len())).freeze();
+        let last = self.out.is_empty() && self.ended && self.trailers.is_none();
+        let Some(stream) = &mut self.stream else { return };
+        if stream.send_data(bytes, last).is_err() {
+            self.stop();
+        } else if last {
+            self.stream = None;
+        }
+    }
+
+    /// The end of the request, if it did not go with its last bytes.
+    fn hand_over_end(&mut self) {
+        if !self.ended {
+            return;
+        }
+        let Some(mut stream) = self.stream.take() else { return };
+        // An error is the connection's, or the server has had enough: the answer shows.
+        let _ = match self.trailers.take() {
+            Some(trailers) => stream.send_trailers(trailers),
+            None => stream.send_data(Bytes::new(), true),
+        };
+    }
+
+    /// The server takes no more of it.
+    fn stop(&mut self) {
+        self.stream = None;
+        self.out.clear();
+    }
+}
+
+enum Part {
+    Informational(http::response::Parts),
+    Head(http::response::Parts, RecvStream),
+    Data(Bytes),
+    Trailers(Option<HeaderMap>),
+}
+
+fn poll_head(response: &mut ResponseFuture, cx: &mut Context<'_>) -> Poll<Result<Part, h2::Error>> {
+    // RFC 9110 §15.2: any number of them, in order.
+    if let Some(informational) = ready!(response.poll_informational(cx)) {
+        return Poll::Ready(informational.map(|head| Part::Informational(head.into_parts().0)));
+    }
+    let (parts, body) = ready!(Pin::new(response).poll(cx))?.into_parts();
+    Poll::Ready(Ok(Part::Head(parts, body)))
+}
+
+fn poll_body(body: &mut RecvStream, cx: &mut Context<'_>) -> Poll<Result<Part, h2::Error>> {
+    while let Some(data) = ready!(body.poll_data(cx)) {
+        let data = data?;
+        if !data.is_empty() {
+            return Poll::Ready(Ok(Part::Data(data)));
+        }
+    }
+    Poll::Ready(ready!(body.poll_trailers(cx)).map(Part::Trailers))
+}
+
+/// Gives the server room for what the caller has had.
+fn release(body: &mut RecvStream, data: &mut Bytes) {
+    if !data.is_empty() {
+        // Fails only for more than is held.
+        let _ = body.flow_control().release_capacity(data.len());
+        *data = Bytes::new();
+    }
+}

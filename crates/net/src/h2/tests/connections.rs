@@ -1,0 +1,301 @@
+//! Which connection a call gets, and when connections end.
+
+use std::cell::Cell;
+
+use h2::server::Builder;
+
+use super::peer::*;
+use super::*;
+
+/// Answers once it is told to.
+fn gated(
+    gate: &Rc<tokio::sync::Semaphore>,
+) -> impl Fn(Request<RecvStream>, SendResponse<Bytes>) -> Gated + use<> {
+    let gate = Rc::clone(gate);
+    move |request, respond| {
+        let gate = Rc::clone(&gate);
+        Box::pin(async move {
+            let _permit = gate.acquire().await.unwrap();
+            hello(request, respond).await;
+        })
+    }
+}
+
+type Gated = std::pin::Pin<Box<dyn Future<Output = ()>>>;
+
+/// Asks that many at once.
+async fn ask_all(
+    pool: &Arc<Http2Pool>,
+    endpoint: &Endpoint,
+    count: usize,
+) -> Vec<Result<Whole, ClientError>> {
+    let asks: Vec<_> = (0..count)
+        .map(|_| {
+            let (pool, endpoint) = (Arc::clone(pool), endpoint.clone());
+            tokio::task::spawn_local(async move { ask(&pool, &endpoint).await })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for ask in asks {
+        answers.push(ask.await.unwrap());
+    }
+    answers
+}
+
+#[tokio::test]
+async fn many_calls_share_one_connection() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let gate = Rc::new(tokio::sync::Semaphore::new(0));
+        let connections = serve(listener, Builder::new(), gated(&gate));
+        let pool = pool();
+        let (counting, waiting) = (Arc::clone(&pool), Rc::clone(&gate));
+        let at = endpoint.clone();
+        tokio::task::spawn_local(async move {
+            until(|| counting.count(&at) == (1, 100)).await;
+            waiting.add_permits(100);
+        });
+        for answer in ask_all(&pool, &endpoint, 100).await {
+            assert_eq!(answer.unwrap().body, b"hello");
+        }
+        assert_eq!((connections.get(), pool.count(&endpoint)), (1, (1, 0)));
+        let call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        assert!(call.idle().is_some());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_full_connection_gets_company_up_to_the_limit() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let mut builder = Builder::new();
+        builder.max_concurrent_streams(2);
+        let gate = Rc::new(tokio::sync::Semaphore::new(0));
+        let connections = serve(listener, builder, gated(&gate));
+        let pool = Http2Pool::new(PoolSettings { max: 3, ..PoolSettings::default() });
+        let (counting, waiting) = (Arc::clone(&pool), Rc::clone(&gate));
+        let at = endpoint.clone();
+        tokio::task::spawn_local(async move {
+            until(|| counting.count(&at) == (3, 6)).await;
+            waiting.add_permits(6);
+        });
+        for answer in ask_all(&pool, &endpoint, 20).await {
+            assert_eq!(answer.unwrap().body, b"hello");
+        }
+        assert_eq!((connections.get(), pool.count(&endpoint)), (3, (3, 0)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_waits_for_a_connection_learns_why_there_is_none() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        drop(listener);
+        let pool = pool();
+        let waiting: Vec<_> = (0..5)
+            .map(|_| {
+                let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+                tokio::task::spawn_local(async move { pool.acquire(&endpoint, Need::Any).await.map(drop) })
+            })
+            .collect();
+        for waiting in waiting {
+            assert!(waiting.await.unwrap().unwrap_err().is_refused());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_is_replaced_after_its_requests_its_age_and_its_idle_time() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let connections = serve(listener, Builder::new(), hello);
+        let pool = Http2Pool::new(PoolSettings { max_requests: 2, ..PoolSettings::default() });
+        for count in [1, 1, 2, 2] {
+            ask(&pool, &endpoint).await.unwrap();
+            assert_eq!(connections.get(), count);
+        }
+        pool.set_settings(PoolSettings { max_age: Duration::ZERO, ..PoolSettings::default() });
+        // A new one is never too old for its first call.
+        assert!(pool.take(&endpoint, Need::Any).is_none());
+        pool.set_settings(PoolSettings {
+            idle_timeout: Duration::from_millis(20),
+            ..PoolSettings::default()
+        });
+        ask(&pool, &endpoint).await.unwrap();
+        assert_eq!(connections.get(), 3);
+        until(|| pool.count(&endpoint) == (0, 0)).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_says_goodbye_when_it_is_closed() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool();
+        let peer = tokio::task::spawn_local(async move {
+            let mut peer = Peer::accept(&listener, &[]).await;
+            let stream = peer.request().await;
+            peer.answer(stream).await;
+            let goodbye = peer.next(GOAWAY).await.is_some();
+            (goodbye, peer.read().await.is_none())
+        });
+        ask(&pool, &endpoint).await.unwrap();
+        pool.forget(&endpoint);
+        assert_eq!(peer.await.unwrap(), (true, true));
+        assert_eq!(pool.count(&endpoint), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_forgotten_finishes_its_calls() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let gate = Rc::new(tokio::sync::Semaphore::new(0));
+        let connections = serve(listener, Builder::new(), gated(&gate));
+        let pool = pool();
+        let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        call.begin(get());
+        call.end(&Fields::new());
+        until(|| call.has_sent()).await;
+        pool.forget(&endpoint);
+        gate.add_permits(2);
+        assert_eq!(read(&mut call).await.unwrap().body, b"hello");
+        drop(call);
+        ask(&pool, &endpoint).await.unwrap();
+        assert_eq!(connections.get(), 2);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pool_that_goes_lets_its_calls_finish_and_closes() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let closed = Rc::new(Cell::new(false));
+        let told = Rc::clone(&closed);
+        tokio::task::spawn_local(async move {
+            let mut peer = Peer::accept(&listener, &[]).await;
+            let stream = peer.request().await;
+            peer.answer(stream).await;
+            while peer.read().await.is_some() {}
+            told.set(true);
+        });
+        let pool = pool();
+        ask(&pool, &endpoint).await.unwrap();
+        drop(pool);
+        until(|| closed.get()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_vanished_is_found_out_by_the_first_call_that_is_given_up() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let peers = tokio::task::spawn_local(async move {
+            let mut vanished = Peer::accept(&listener, &[]).await;
+            vanished.request().await;
+            let mut present = Peer::accept(&listener, &[]).await;
+            let stream = present.request().await;
+            present.answer(stream).await;
+            (vanished, present)
+        });
+        let pool = Http2Pool::new(PoolSettings {
+            connect_timeout: Duration::from_millis(100),
+            ..PoolSettings::default()
+        });
+        let mut calls = Vec::new();
+        for _ in 0..2 {
+            let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            call.begin(get());
+            call.end(&Fields::new());
+            until(|| call.has_sent()).await;
+            calls.push(call);
+        }
+        // Somebody loses patience. The other learns that nobody is there.
+        drop(calls.pop());
+        let error = read(&mut calls[0]).await.unwrap_err();
+        assert!(matches!(&error, ClientError::Unanswered(Some(why)) if why.kind() == std::io::ErrorKind::TimedOut), "{error}");
+        until(|| pool.count(&endpoint).0 == 0).await;
+        ask(&pool, &endpoint).await.unwrap();
+        drop(peers.await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_only_slow_is_kept() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let peer = tokio::task::spawn_local(async move {
+            let mut peer = Peer::accept(&listener, &[]).await;
+            let quick = peer.request().await;
+            peer.answer(quick).await;
+            let first = peer.request().await;
+            for _ in 0..3 {
+                match peer.read().await.unwrap() {
+                    Frame { kind: PING, payload, .. } => peer.write(PING, END, 0, &payload).await,
+                    Frame { kind: HEADERS, stream, .. } => peer.answer(stream).await,
+                    Frame { kind, .. } => assert_eq!(kind, RST_STREAM),
+                }
+            }
+            while peer.read().await.is_some() {}
+            first
+        });
+        let pool = pool();
+        ask(&pool, &endpoint).await.unwrap();
+        let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        call.begin(get());
+        until(|| call.has_sent()).await;
+        drop(call);
+        ask(&pool, &endpoint).await.unwrap();
+        assert_eq!(pool.count(&endpoint), (1, 0));
+        drop(pool);
+        assert_eq!(peer.await.unwrap(), 3);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_says_no_word_is_given_up() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let peer = tokio::task::spawn_local(async move {
+            let mut peer = Peer::accept_silently(&listener).await;
+            while peer.read().await.is_some() {}
+        });
+        let settings =
+            PoolSettings { connect_timeout: Duration::from_millis(100), ..PoolSettings::default() };
+        let error = ask(&Http2Pool::new(settings), &endpoint).await.unwrap_err();
+        assert!(matches!(error, ClientError::Unanswered(Some(_))), "{error}");
+        peer.await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_repeated_takes_no_connection_that_may_be_closing() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let connections = serve(listener, Builder::new(), hello);
+        let pool = pool();
+        ask(&pool, &endpoint).await.unwrap();
+        // Just used.
+        drop(pool.acquire(&endpoint, Need::Fresh).await.unwrap());
+        assert_eq!(connections.get(), 1);
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        tokio::time::resume();
+        assert!(pool.take(&endpoint, Need::Fresh).is_none());
+        drop(pool.acquire(&endpoint, Need::Fresh).await.unwrap());
+        assert_eq!(pool.count(&endpoint), (2, 0));
+        drop(pool.acquire(&endpoint, Need::New).await.unwrap());
+        assert_eq!(pool.count(&endpoint), (3, 0));
+    })
+    .await;
+}

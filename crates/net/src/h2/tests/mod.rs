@@ -1,0 +1,164 @@
+//! Calls over real sockets, to servers of the test's own: the `h2` crate's server for what goes well, and one that writes frames by hand for what does not.
+
+mod calls;
+mod connections;
+mod faults;
+mod peer;
+mod versions;
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::{Method, Request, Response};
+use keepwarm_http1::{Fields, RequestBody, ResponseHead};
+use tokio::net::TcpListener;
+use tokio::task::LocalSet;
+
+use super::{Http2Call, Http2Pool};
+use crate::{Answer, CallHead, ClientError, Endpoint, Need, PoolSettings, Scheme};
+
+const BOUND: Duration = Duration::from_secs(30);
+
+async fn run<T>(test: impl Future<Output = T>) -> T {
+    tokio::time::timeout(BOUND, LocalSet::new().run_until(test)).await.expect("in time")
+}
+
+async fn listen() -> (TcpListener, Endpoint) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    (listener, Endpoint::Tcp(address))
+}
+
+/// Waits for something that no event tells.
+async fn until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        tokio::task::yield_now().await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn pool() -> Arc<Http2Pool> {
+    Http2Pool::new(PoolSettings::default())
+}
+
+/// A `GET /`, as it is.
+fn get() -> CallHead<'static, std::iter::Empty<(&'static [u8], &'static [u8])>> {
+    CallHead {
+        method: &Method::GET,
+        scheme: Scheme::Http,
+        authority: b"shop.example",
+        target: b"/x?y",
+        fields: std::iter::empty(),
+        framing: RequestBody::None,
+        expect: false,
+        te_trailers: false,
+        upgrade: None,
+    }
+}
+
+/// A `POST` with a body.
+fn post(framing: RequestBody) -> CallHead<'static, std::iter::Empty<(&'static [u8], &'static [u8])>> {
+    CallHead { method: &Method::POST, framing, ..get() }
+}
+
+/// An answer, whole.
+#[derive(Debug, Default)]
+struct Whole {
+    informational: Vec<u16>,
+    head: ResponseHead,
+    body: Vec<u8>,
+    trailers: Fields,
+}
+
+/// Reads an answer to its end.
+async fn read(call: &mut Http2Call) -> Result<Whole, ClientError> {
+    let mut whole = Whole::default();
+    poll_fn(|cx| {
+        loop {
+            match std::task::ready!(call.poll_answer(cx)) {
+                Ok(Answer::Informational(head)) => whole.informational.push(head.status.as_u16()),
+                Ok(Answer::Head(head)) => whole.head = head.clone(),
+                Ok(Answer::Data(bytes)) => whole.body.extend_from_slice(bytes),
+                Ok(Answer::Trailers(fields)) => whole.trailers = fields.clone(),
+                Ok(Answer::End) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    })
+    .await?;
+    Ok(whole)
+}
+
+/// Reads as far as the head of the answer.
+async fn read_head(call: &mut Http2Call) -> Result<u16, ClientError> {
+    poll_fn(|cx| {
+        loop {
+            match std::task::ready!(call.poll_answer(cx)) {
+                Ok(Answer::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
+                Ok(Answer::Informational(_)) => {}
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    })
+    .await
+}
+
+async fn flush(call: &mut Http2Call) {
+    poll_fn(|cx| call.poll_flush(cx)).await;
+}
+
+/// Asks on a connection of the pool, and reads the answer.
+async fn ask(pool: &Arc<Http2Pool>, endpoint: &Endpoint) -> Result<Whole, ClientError> {
+    let mut call = pool.acquire(endpoint, Need::Any).await.unwrap();
+    call.begin(get());
+    call.end(&Fields::new());
+    flush(&mut call).await;
+    read(&mut call).await
+}
+
+/// Serves every connection with the `h2` crate, each request as a task; tells how many connections there were.
+fn serve<F, H>(listener: TcpListener, builder: h2::server::Builder, handle: H) -> Rc<std::cell::Cell<usize>>
+where
+    F: Future<Output = ()> + 'static,
+    H: Fn(Request<RecvStream>, SendResponse<Bytes>) -> F + 'static,
+{
+    let connections = Rc::new(std::cell::Cell::new(0));
+    let (count, handle) = (Rc::clone(&connections), Rc::new(handle));
+    tokio::task::spawn_local(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            count.set(count.get() + 1);
+            let (builder, handle) = (builder.clone(), Rc::clone(&handle));
+            tokio::task::spawn_local(async move {
+                let mut connection = builder.handshake::<_, Bytes>(stream).await.unwrap();
+                while let Some(Ok((request, respond))) = connection.accept().await {
+                    tokio::task::spawn_local(handle(request, respond));
+                }
+            });
+        }
+    });
+    connections
+}
+
+/// Answers with a short body.
+async fn hello(_: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    let mut body = respond.send_response(Response::new(()), false).unwrap();
+    body.send_data(Bytes::from_static(b"hello"), true).unwrap();
+}
+
+/// The body of a request, room for which is given back at once.
+async fn body_of(request: Request<RecvStream>) -> (Vec<u8>, Option<http::HeaderMap>) {
+    let (mut body, mut bytes) = (request.into_body(), Vec::new());
+    while let Some(Ok(data)) = body.data().await {
+        body.flow_control().release_capacity(data.len()).unwrap();
+        bytes.extend_from_slice(&data);
+    }
+    (bytes, body.trailers().await.ok().flatten())
+}

@@ -1,0 +1,208 @@
+//! What passes between a client of ours and a server of ours, whoever stands between them: fields, informational answers, tunnels.
+
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use keepwarm_http1::{BadField, Fields, HopByHop, ResponseHead};
+
+use crate::client::{Client, Codec};
+use crate::{Exchange, Gone, Request, Wait};
+
+/// Bytes on their way to one side beyond which the other has to wait.
+pub const UNSENT_ENOUGH: usize = 128 * 1024;
+
+/// The protocols that a client offers to switch to, as a list. None with a body: what follows it would be the other protocol's, or not.
+pub fn offered_protocols(exchange: &Exchange<'_>) -> Vec<u8> {
+    let request = exchange.request();
+    if !request.head.upgrade || !exchange.body_done() {
+        return Vec::new();
+    }
+    request.head.upgrade_protocols().collect::<Vec<_>>().join(b", ".as_slice())
+}
+
+/// Path and query as they are passed on: normalised, without the prefix that the route stripped.
+pub fn request_target(request: &Request) -> Vec<u8> {
+    let path = request.path().get(request.mount..).unwrap_or_default();
+    let query = request.head.query();
+    let mut target = Vec::with_capacity(path.len() + query.map_or(0, <[u8]>::len) + 2);
+    if !path.starts_with(b"/") && path != b"*" {
+        target.push(b'/');
+    }
+    target.extend_from_slice(path);
+    if let Some(query) = query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
+}
+
+/// The fields of a server's answer that are its client's.
+pub fn answer_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    let hop_by_hop = HopByHop::of(&head.fields);
+    // RFC 9110 §15.5.22: 426 MUST say which protocol.
+    let says_protocol = head.status.as_u16() == 426;
+    let kept = move |name: &[u8]| !hop_by_hop.removes(name) || (says_protocol && name == b"upgrade");
+    head.fields.iter().filter(move |(name, _)| kept(name))
+}
+
+/// Passes a 1xx answer on.
+pub fn pass_informational(exchange: &mut Exchange<'_>, head: &ResponseHead) {
+    exchange.informational(head.status.as_u16(), answer_fields(head));
+}
+
+/// What a tunnel ends at on the server's side.
+pub trait FarEnd {
+    /// Bytes of the tunnel. `Ok(&[])` is its end.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>>;
+
+    /// Bytes into the tunnel; [`Self::poll_flush`] writes them.
+    fn send_tunnel(&mut self, bytes: &[u8]);
+
+    /// Bytes given and not yet taken.
+    fn unsent(&self) -> usize;
+
+    /// Writes what was given.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Sends the end of what goes in.
+    fn shutdown_write(&mut self);
+}
+
+impl<C: Codec> FarEnd for Client<C> {
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        Self::poll_tunnel(self, cx)
+    }
+
+    fn send_tunnel(&mut self, bytes: &[u8]) {
+        Self::send_tunnel(self, bytes);
+    }
+
+    fn unsent(&self) -> usize {
+        Self::unsent(self)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Self::poll_flush(self, cx)
+    }
+
+    fn shutdown_write(&mut self) {
+        Self::shutdown_write(self);
+    }
+}
+
+/// A connection that has become another protocol's: bytes both ways, until both sides have ended or nothing has moved for long.
+#[derive(Debug)]
+pub struct Tunnel {
+    client_ended: bool,
+    server_ended: bool,
+    /// The server was told of the client's end.
+    told: bool,
+    idle: Duration,
+    block: Vec<u8>,
+}
+
+/// How a tunnel ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TunnelEnd {
+    /// The server has, and its client has all of it; or both have.
+    Over,
+    /// The client was lost.
+    Gone(Gone),
+    /// Nothing moved for too long.
+    Idle,
+}
+
+impl Tunnel {
+    /// Its server has switched (`101`) to a protocol that the client offered: the client is told.
+    ///
+    /// # Errors
+    /// A field that is no field.
+    pub fn switch(exchange: &mut Exchange<'_>, head: &ResponseHead) -> Result<Self, BadField> {
+        let mut fields = Fields::new();
+        answer_fields(head).for_each(|(name, value)| fields.push(name, value));
+        let protocol = head.fields.first("upgrade").unwrap_or(b"websocket");
+        exchange.begin_tunnel(protocol, &fields)?;
+        Ok(Self::of(exchange))
+    }
+
+    /// Of a client that was told already.
+    pub fn of(exchange: &Exchange<'_>) -> Self {
+        let idle = exchange.limits().websocket.idle;
+        exchange.deadlines().set_after(Wait::Answer, idle);
+        Self { client_ended: false, server_ended: false, told: false, idle, block: Vec::new() }
+    }
+
+    /// Moves what can be moved. Ready when there is nothing more to come.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        server: &mut impl FarEnd,
+    ) -> Poll<TunnelEnd> {
+        loop {
+            let moved = self.poll_downwards(cx, exchange, server) | self.poll_upwards(cx, exchange, server);
+            let flushed = match exchange.poll_flush(cx) {
+                Poll::Ready(Err(gone)) => return Poll::Ready(TunnelEnd::Gone(gone)),
+                flushed => flushed.is_ready(),
+            };
+            if self.server_ended && flushed {
+                return Poll::Ready(TunnelEnd::Over);
+            }
+            if moved {
+                exchange.deadlines().set_after(Wait::Answer, self.idle);
+                continue;
+            }
+            if exchange.deadlines().poll_passed(Wait::Answer, cx) {
+                exchange.request_mut().reason.get_or_insert("tunnel_idle");
+                return Poll::Ready(TunnelEnd::Idle);
+            }
+            return Poll::Pending;
+        }
+    }
+
+    /// From the server to the client. `true`: something moved.
+    fn poll_downwards(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        server: &mut impl FarEnd,
+    ) -> bool {
+        if self.server_ended || exchange.unsent() >= UNSENT_ENOUGH {
+            return false;
+        }
+        match server.poll_tunnel(cx) {
+            Poll::Ready(Ok(bytes)) if !bytes.is_empty() => exchange.send_tunnel(bytes),
+            Poll::Ready(_) => self.server_ended = true,
+            Poll::Pending => return false,
+        }
+        true
+    }
+
+    /// From the client to the server. `true`: something moved.
+    fn poll_upwards(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        server: &mut impl FarEnd,
+    ) -> bool {
+        let mut moved = false;
+        if !self.client_ended && server.unsent() < UNSENT_ENOUGH {
+            self.block.clear();
+            match exchange.poll_tunnel(cx, &mut self.block) {
+                Poll::Ready(Ok(1..)) => server.send_tunnel(&self.block),
+                Poll::Ready(Ok(0) | Err(_)) => self.client_ended = true,
+                Poll::Pending => {}
+            }
+            moved = !self.block.is_empty() || self.client_ended;
+        }
+        if server.poll_flush(cx).is_ready() && self.client_ended && !self.told {
+            self.told = true;
+            server.shutdown_write();
+        }
+        moved
+    }
+}

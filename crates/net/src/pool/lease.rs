@@ -1,0 +1,98 @@
+//! A connection that is in use.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Pool;
+use crate::Endpoint;
+use crate::client::{Client, Codec};
+use crate::connect::DialTimes;
+
+/// A connection that is in use. Dropped, it is closed.
+#[derive(Debug)]
+pub struct Lease<C: Codec> {
+    /// None only once it was put back.
+    client: Option<Client<C>>,
+    pool: Arc<Pool<C>>,
+    endpoint: Endpoint,
+    /// How long it had been idle; `None`: it is new.
+    idle: Option<Duration>,
+    times: Option<DialTimes>,
+}
+
+impl<C: Codec> Lease<C> {
+    pub(super) fn new(
+        pool: &Arc<Pool<C>>,
+        endpoint: &Endpoint,
+        client: Client<C>,
+        idle: Option<Duration>,
+        times: Option<DialTimes>,
+    ) -> Self {
+        Self { client: Some(client), pool: Arc::clone(pool), endpoint: endpoint.clone(), idle, times }
+    }
+
+    /// How long the connection had been idle before this use; `None`: it is new.
+    pub fn idle(&self) -> Option<Duration> {
+        self.idle
+    }
+
+    /// What making it took, if it was made for this use.
+    pub fn dialled(&self) -> Option<DialTimes> {
+        self.times
+    }
+
+    /// The use is over: the connection is kept if it can be.
+    pub fn finish(mut self) {
+        if let Some(client) = self.client.take_if(|client| client.is_reusable()) {
+            self.pool.put_back(&self.endpoint, client, self.idle);
+        }
+    }
+
+    fn client(&self) -> &Client<C> {
+        match &self.client {
+            Some(client) => client,
+            None => unreachable!("taken by `finish` only, which has the lease"),
+        }
+    }
+
+    fn client_mut(&mut self) -> &mut Client<C> {
+        match &mut self.client {
+            Some(client) => client,
+            None => unreachable!("taken by `finish` only, which has the lease"),
+        }
+    }
+}
+
+impl<C: Codec> Deref for Lease<C> {
+    type Target = Client<C>;
+
+    fn deref(&self) -> &Client<C> {
+        self.client()
+    }
+}
+
+impl<C: Codec> DerefMut for Lease<C> {
+    fn deref_mut(&mut self) -> &mut Client<C> {
+        self.client_mut()
+    }
+}
+
+impl<C: Codec> Drop for Lease<C> {
+    fn drop(&mut self) {
+        let Some(client) = self.client.take() else { return };
+        let mut inner = self.pool.lock();
+        if let (Some(idle), Some(shelf)) = (self.idle, inner.shelves.get_mut(&self.endpoint)) {
+            let now = Instant::now();
+            if client.is_unanswered() {
+                // Most likely the server closed it while the request was on its way.
+                shelf.keep_alive.handle_lost(idle, now.into_std());
+            } else if client.has_heard() {
+                shelf.handle_answered(None, Some(idle), now);
+            }
+        }
+        inner.left(&self.endpoint);
+    }
+}

@@ -1,0 +1,75 @@
+//! What is known of a call to an upstream when it is over: for the access log, metrics and `Server-Timing`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A call to an upstream, through all its attempts. Filled in by `egress`, read by whoever counts or writes.
+#[derive(Debug, Clone, Default)]
+pub struct CallRecord {
+    /// The name of the upstream.
+    pub upstream: Arc<str>,
+    /// The endpoint of the last attempt; none when there was no attempt.
+    pub endpoint: Option<Arc<str>>,
+    /// How long the connection of the last attempt had been idle; none when it was new, or there was none.
+    pub reused: Option<Duration>,
+    /// How often the call was given to an endpoint, or tried to be.
+    pub attempts: u32,
+    /// The attempts that failed, in order.
+    pub failures: Vec<FailedAttempt>,
+    /// A second attempt was sent beside the first, which was slow.
+    pub hedged: bool,
+    /// Where the time went.
+    pub times: CallTimes,
+    /// The upstream's status; 0 when it gave none.
+    pub status: u16,
+    /// Bytes of the request's body.
+    pub sent: u64,
+    /// Bytes of the answer's body.
+    pub received: u64,
+}
+
+/// An attempt that failed.
+#[derive(Debug, Clone)]
+pub struct FailedAttempt {
+    /// At which endpoint.
+    pub endpoint: Arc<str>,
+    /// A stable name of why.
+    pub cause: &'static str,
+    /// The same for a person, going on from "upstream".
+    pub sentence: String,
+}
+
+/// Where the time of a call went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallTimes {
+    /// Waiting for a place among the calls in flight, back-off between attempts and failed attempts included.
+    pub queue: Duration,
+    /// Getting a connection, in the last attempt: next to nothing when one was kept.
+    pub connect: Duration,
+    /// From having it to the head of the answer.
+    pub first_byte: Duration,
+    /// From the head to the end.
+    pub body: Duration,
+}
+
+impl CallRecord {
+    /// The whole story for a person: what failed, and how it ended. None when nothing failed.
+    #[must_use]
+    pub fn story(&self) -> Option<String> {
+        let mut story = String::new();
+        for (at, failed) in self.failures.iter().enumerate() {
+            let again = if at == 0 { "upstream " } else { "; retried: " };
+            story.push_str(again);
+            story.push_str(&failed.sentence);
+        }
+        if story.is_empty() {
+            return None;
+        }
+        if self.status > 0 && self.failures.len() < self.attempts as usize {
+            let on = if self.reused.is_some() { "another connection" } else { "a new one" };
+            let how = if self.status < 500 { "ok".to_owned() } else { self.status.to_string() };
+            story.push_str(&format!("; retried on {on}: {how}"));
+        }
+        Some(story)
+    }
+}

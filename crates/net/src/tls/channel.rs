@@ -1,0 +1,318 @@
+//! A TLS session without its socket: records in, records out.
+//!
+//! rustls' unbuffered interface is given what has come in and decrypts it in place; what is plain is copied once, to where it is read from. Encrypting takes
+//! what is given in one go. Both pass through buffers of the thread: a session that has nothing half-read or half-written holds none.
+
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+
+use rustls::HandshakeKind;
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::pki_types::ServerName;
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
+};
+
+use super::scratch::{READ, RECORD, Records, SCRATCH, Scratch, WRITE};
+use super::{ClientTls, HandshakeFacts, TlsError};
+use crate::client::Idleness;
+
+/// A TLS session without its socket.
+pub(super) struct Channel {
+    tls: UnbufferedClientConnection,
+    name: ServerName<'static>,
+    /// What has come of a record, or of a message in several, that is not whole.
+    partial: Vec<u8>,
+    /// What came before anybody read it: with the handshake, or while nothing had been asked.
+    early: Vec<u8>,
+    /// What the socket did not take at once.
+    pub(super) outgoing: Records,
+    /// Nothing more comes.
+    end: Option<End>,
+    /// Our side has been closed.
+    shut: bool,
+}
+
+/// How the server's side has ended.
+#[derive(Debug, Clone)]
+pub(super) enum End {
+    /// By a close_notify: all has come.
+    Closed,
+    /// By a FIN alone: there may have been more (RFC 8446 §6.1).
+    CutOff,
+    /// The session is broken.
+    Broken(TlsError),
+}
+
+impl Channel {
+    /// One that begins; the first message is ready to be sent.
+    pub(super) fn new(tls: &ClientTls) -> Result<Self, TlsError> {
+        let name = tls.name.clone();
+        let connection = UnbufferedClientConnection::new(tls.config.clone(), name.clone())
+            .map_err(|error| TlsError::of(&error, &name))?;
+        let mut channel = Self {
+            tls: connection,
+            name,
+            partial: Vec::new(),
+            early: Vec::new(),
+            outgoing: Records::default(),
+            end: None,
+            shut: false,
+        };
+        let used = channel.run(&mut [], &mut Vec::new());
+        debug_assert_eq!(used, 0);
+        Ok(channel)
+    }
+
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    pub(super) fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    pub(super) fn facts(&self) -> HandshakeFacts {
+        let chain = self.tls.peer_certificates().unwrap_or_default();
+        HandshakeFacts {
+            resumed: self.tls.handshake_kind() == Some(HandshakeKind::Resumed),
+            certificate_bytes: chain.iter().map(|certificate| certificate.len()).sum(),
+        }
+    }
+
+    pub(super) fn alpn(&self) -> Option<&[u8]> {
+        self.tls.alpn_protocol()
+    }
+
+    /// Gives out what came early.
+    pub(super) fn take_early(&mut self, into: &mut Vec<u8>) {
+        if !self.early.is_empty() {
+            into.append(&mut self.early);
+        }
+    }
+
+    /// Makes `incoming` ready to be read into: what came before goes in front.
+    pub(super) fn prepare(&self, incoming: &mut Vec<u8>) {
+        incoming.clear();
+        incoming.extend_from_slice(&self.partial);
+        incoming.reserve(READ);
+    }
+
+    /// Takes apart what was read into `incoming`; `into` gets what is plain, `None`: it came early.
+    pub(super) fn handle_incoming(&mut self, incoming: &mut [u8], into: Option<&mut Vec<u8>>) {
+        let used = match into {
+            Some(into) => self.run(incoming, into),
+            None => {
+                let mut early = std::mem::take(&mut self.early);
+                let used = self.run(incoming, &mut early);
+                self.early = early;
+                used
+            }
+        };
+        self.partial.clear();
+        self.partial.extend_from_slice(incoming.get(used..).unwrap_or_default());
+    }
+
+    /// The server has sent FIN.
+    pub(super) fn handle_eof(&mut self) {
+        self.end.get_or_insert(End::CutOff);
+    }
+
+    /// Runs until more has to come in. Returns how much of `incoming` is done with.
+    fn run(&mut self, incoming: &mut [u8], into: &mut Vec<u8>) -> usize {
+        let mut used = 0;
+        loop {
+            let rest = incoming.get_mut(used..).unwrap_or_default();
+            let UnbufferedStatus { mut discard, state } = self.tls.process_tls_records(rest);
+            let (mut more, mut failed) = (true, None);
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut records)) => {
+                    while let Some(record) = records.next_record() {
+                        match record {
+                            Ok(record) => {
+                                discard += record.discard;
+                                into.extend_from_slice(record.payload);
+                            }
+                            Err(error) => failed = Some(error),
+                        }
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::PeerClosed) => self.end = Some(End::Closed),
+                Ok(_) => more = false,
+                Err(error) => failed = Some(error),
+            }
+            used += discard;
+            if let Some(error) = failed {
+                self.end = Some(End::Broken(TlsError::of(&error, &self.name)));
+                self.take_alert();
+                return used;
+            }
+            if !more {
+                return used;
+            }
+        }
+    }
+
+    /// Once it is broken: the alert that tells the server. What came in is not looked at again.
+    fn take_alert(&mut self) {
+        while self.tls.wants_write() {
+            match self.tls.process_tls_records(&mut []).state {
+                // What waits to be sent comes before what has come in.
+                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
+                _ => return,
+            }
+        }
+    }
+
+    /// Encrypts as much of `slices` as goes at a time, into the thread's buffer. Returns how much that is.
+    pub(super) fn encrypt(&mut self, slices: &[IoSlice<'_>], scratch: &mut Scratch) -> io::Result<usize> {
+        let Scratch { outgoing, gathered, .. } = scratch;
+        let sealed = self.with_traffic(|traffic| {
+            let mut taken = 0;
+            for part in parts(slices, gathered) {
+                let part = part.get(..part.len().min(WRITE - taken)).unwrap_or_default();
+                seal(traffic, part, outgoing)?;
+                taken += part.len();
+            }
+            Ok(taken)
+        });
+        match sealed {
+            Some(Ok(taken)) => Ok(taken),
+            Some(Err(EncryptError::InsufficientSize(_) | EncryptError::EncryptExhausted)) | None => {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+        }
+    }
+
+    /// Adds the goodbye to what goes out: nothing more is sent.
+    pub(super) fn shut(&mut self) {
+        /// An alert is a few bytes, and what encrypts them.
+        const ALERT: usize = 128;
+        let broken = matches!(self.end, Some(End::Broken(_)));
+        if broken || self.is_handshaking() || std::mem::replace(&mut self.shut, true) {
+            return;
+        }
+        let mut goodbye = Records::default();
+        self.with_traffic(|traffic| {
+            if let Ok(size) = traffic.queue_close_notify(goodbye.room(ALERT)) {
+                goodbye.push(size, true);
+            }
+        });
+        self.outgoing.take(&mut goodbye);
+    }
+
+    /// `None`: nothing can be written any more.
+    fn with_traffic<T>(
+        &mut self,
+        write: impl FnOnce(&mut WriteTraffic<'_, ClientConnectionData>) -> T,
+    ) -> Option<T> {
+        let mut write = Some(write);
+        loop {
+            let UnbufferedStatus { discard, state } = self.tls.process_tls_records(&mut self.partial);
+            let mut written = None;
+            match state {
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    written = write.take().map(|write| write(&mut traffic));
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, &mut self.outgoing),
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::PeerClosed) => self.end = Some(End::Closed),
+                Ok(_) | Err(_) => write = None,
+            }
+            self.partial.drain(..discard.min(self.partial.len()));
+            if write.is_none() {
+                return written;
+            }
+        }
+    }
+
+    /// What an idle connection has to say. Tickets and new keys are taken in, and are nothing.
+    pub(super) fn look(&mut self, fd: &OwnedFd) -> Idleness {
+        loop {
+            if !self.early.is_empty() {
+                return Idleness::Noisy;
+            }
+            if self.end.is_some() {
+                return Idleness::Closed;
+            }
+            let received = SCRATCH.with_borrow_mut(|Scratch { incoming, .. }| {
+                self.prepare(incoming);
+                let received = crate::io::receive(fd, incoming);
+                if received.as_ref().is_ok_and(|got| *got > 0) {
+                    self.handle_incoming(incoming, None);
+                }
+                received
+            });
+            match received {
+                Ok(0) => self.handle_eof(),
+                Ok(_) => {}
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => return Idleness::Quiet,
+                    _ => return Idleness::Closed,
+                },
+            }
+        }
+    }
+
+    /// Gives storage back before it lies idle.
+    pub(super) fn rest(&mut self) {
+        self.outgoing.free();
+        if self.partial.is_empty() {
+            self.partial = Vec::new();
+        }
+    }
+}
+
+/// What is to be encrypted, in pieces that become records: head and body that fit together are one.
+fn parts<'p>(slices: &'p [IoSlice<'_>], gathered: &'p mut Vec<u8>) -> [&'p [u8]; 2] {
+    match slices {
+        [] => [&[], &[]],
+        [only] => [only, &[]],
+        [head, body, ..] if head.len() >= RECORD => [head, body],
+        [head, body, ..] => {
+            let (with, rest) = body.split_at(body.len().min(RECORD - head.len()));
+            gathered.clear();
+            gathered.extend_from_slice(head);
+            gathered.extend_from_slice(with);
+            [gathered, rest]
+        }
+    }
+}
+
+fn seal(
+    traffic: &mut WriteTraffic<'_, ClientConnectionData>,
+    plain: &[u8],
+    into: &mut Records,
+) -> Result<(), EncryptError> {
+    /// Header, tag, type and nonce of a record (RFC 8446 §5.2; 1.2's AEADs take a little more).
+    const OVERHEAD: usize = 64;
+    let mut size = plain.len() + OVERHEAD * plain.len().div_ceil(RECORD);
+    loop {
+        match traffic.encrypt(plain, into.room(size)) {
+            Ok(sealed) => {
+                into.push(sealed, false);
+                return Ok(());
+            }
+            // A new key goes out with it.
+            Err(EncryptError::InsufficientSize(error)) if error.required_size > size => {
+                size = error.required_size;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn encode(data: &mut EncodeTlsData<'_, ClientConnectionData>, into: &mut Records) {
+    let mut size = 1024;
+    loop {
+        match data.encode(into.room(size)) {
+            Ok(encoded) => return into.push(encoded, true),
+            Err(EncodeError::InsufficientSize(error)) if error.required_size > size => {
+                size = error.required_size;
+            }
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What goes wrong with TLS, in words.
+
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
+
+/// Why there is no encrypted connection, or none any more. `Display` is a sentence of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsError {
+    /// A stable name, for counters and logs.
+    pub name: &'static str,
+    /// What happened, and what to do.
+    pub sentence: String,
+}
+
+impl std::fmt::Display for TlsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+impl TlsError {
+    pub(super) fn new(name: &'static str, sentence: impl Into<String>) -> Self {
+        Self { name, sentence: sentence.into() }
+    }
+
+    /// What rustls says about the server of that name.
+    pub(super) fn of(error: &Error, server: &ServerName<'_>) -> Self {
+        match error {
+            Error::InvalidCertificate(error) => of_certificate(error, server),
+            Error::AlertReceived(alert) => of_alert(*alert),
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) => Self::new(
+                "tls_not_spoken",
+                "the server does not speak TLS on this port: is its url to begin with http://?",
+            ),
+            Error::PeerIncompatible(reason) => Self::new(
+                "tls_incompatible",
+                format!(
+                    "the server offers no TLS version or cipher that is allowed here ({reason:?}): see min_tls"
+                ),
+            ),
+            Error::NoCertificatesPresented => {
+                Self::new("certificate_missing", "the server shows no certificate")
+            }
+            other => Self::new("tls_failed", format!("TLS with the server failed: {other}")),
+        }
+    }
+}
+
+/// The server told us why it ends.
+fn of_alert(alert: AlertDescription) -> TlsError {
+    use AlertDescription as Alert;
+    match alert {
+        Alert::CertificateRequired | Alert::NoCertificate => TlsError::new(
+            "client_certificate_missing",
+            "the server demands a client certificate: set cert and key",
+        ),
+        Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateExpired
+        | Alert::CertificateUnknown
+        | Alert::UnknownCA
+        | Alert::AccessDenied => TlsError::new(
+            "client_certificate_refused",
+            format!("the server refuses our client certificate ({alert:?}): see cert and key"),
+        ),
+        Alert::ProtocolVersion => TlsError::new(
+            "tls_incompatible",
+            "the server speaks no TLS version that is allowed here: see min_tls",
+        ),
+        Alert::UnrecognisedName => TlsError::new(
+            "server_name_unknown",
+            "the server knows no host of the name that it was asked for (SNI)",
+        ),
+        Alert::NoApplicationProtocol => TlsError::new(
+            "protocol_unknown",
+            "the server speaks none of the protocols that were offered (ALPN)",
+        ),
+        // With an older server, or one without a certificate of its own.
+        Alert::HandshakeFailure => TlsError::new(
+            "tls_refused",
+            "the server refuses the TLS handshake: it shares no cipher with us, or demands a client certificate",
+        ),
+        other => TlsError::new("tls_refused", format!("the server ended TLS with the alert {other:?}")),
+    }
+}
+
+fn of_certificate(error: &CertificateError, server: &ServerName<'_>) -> TlsError {
+    let server = server.to_str();
+    match error {
+        CertificateError::NotValidForNameContext { presented, .. } => TlsError::new(
+            "certificate_name",
+            format!("the server's certificate is for {}, not for {server}", names(presented)),
+        ),
+        CertificateError::NotValidForName => {
+            TlsError::new("certificate_name", format!("the server's certificate is not for {server}"))
+        }
+        CertificateError::ExpiredContext { not_after, .. } => TlsError::new(
+            "certificate_expired",
+            format!("the certificate of {server} expired on {}", date(*not_after)),
+        ),
+        CertificateError::Expired => {
+            TlsError::new("certificate_expired", format!("the certificate of {server} has expired"))
+        }
+        CertificateError::NotValidYetContext { not_before, .. } => TlsError::new(
+            "certificate_not_yet_valid",
+            format!("the certificate of {server} is not valid before {}", date(*not_before)),
+        ),
+        CertificateError::UnknownIssuer => TlsError::new(
+            "certificate_unknown_issuer",
+            format!(
+                "nobody who is trusted here has signed the certificate of {server}: set ca to the authority's certificate"
+            ),
+        ),
+        CertificateError::BadSignature => TlsError::new(
+            "certificate_unknown_issuer",
+            format!(
+                "the certificate of {server} names an authority that is trusted here, and was not signed by it: is ca its present certificate?"
+            ),
+        ),
+        other => TlsError::new(
+            "certificate_invalid",
+            format!("the certificate of {server} is not acceptable: {other}"),
+        ),
+    }
+}
+
+/// The names in a certificate; they come as `DnsName("a.test")`.
+fn names(presented: &[String]) -> String {
+    let names: Vec<&str> = presented
+        .iter()
+        .map(|name| match name.split_once('(') {
+            Some((_, inner)) => inner.trim_end_matches(')').trim_matches('"'),
+            None => name,
+        })
+        .collect();
+    match names.split_last() {
+        None => "no name at all".to_owned(),
+        Some((one, [])) => (*one).to_owned(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+fn date(time: UnixTime) -> String {
+    match SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs())) {
+        Some(time) if time.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|past| past < YEAR_9999) => {
+            httpdate::fmt_http_date(time)
+        }
+        _ => "a day beyond all calendars".to_owned(),
+    }
+}
+
+/// What dates of HTTP can say.
+const YEAR_9999: Duration = Duration::from_secs(253_402_300_800);
+
+/// Which of the settings is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsPart {
+    /// `ca`
+    Ca,
+    /// `cert`
+    Certificate,
+    /// `key`
+    Key,
+    /// The name of the server.
+    ServerName,
+}
+
+/// Why settings cannot be used. `Display` names the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSetupError {
+    /// Which of the settings.
+    pub part: TlsPart,
+    /// What is wrong, and what to do.
+    pub sentence: String,
+}
+
+impl std::fmt::Display for TlsSetupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for TlsSetupError {}

@@ -1,0 +1,236 @@
+//! A TLS session over a socket, driven by whoever reads and writes.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use super::channel::{Channel, End};
+use super::scratch::{SCRATCH, Scratch};
+use super::{ClientTls, TlsError};
+use crate::client::Idleness;
+use crate::connect::AcquireError;
+use crate::io::Io;
+use crate::transport::Written;
+
+/// What a handshake came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandshakeFacts {
+    /// It resumed an earlier session: no certificate was sent.
+    pub resumed: bool,
+    /// Bytes of the server's certificates, which a full handshake transfers.
+    pub certificate_bytes: usize,
+}
+
+/// A TLS session over a socket.
+pub(crate) struct Session {
+    io: Io,
+    channel: Channel,
+    facts: HandshakeFacts,
+}
+
+impl Session {
+    /// Makes a session with the server at the other end. Bound it by a time-out.
+    ///
+    /// # Errors
+    /// It is not who it should be, it refuses, or breaks off.
+    pub(crate) async fn handshake(io: Io, tls: &ClientTls) -> Result<Self, AcquireError> {
+        let channel = Channel::new(tls).map_err(AcquireError::Tls)?;
+        let facts = HandshakeFacts { resumed: false, certificate_bytes: 0 };
+        let mut session = Self { io, channel, facts };
+        poll_fn(|cx| session.poll_handshake(cx)).await.map_err(AcquireError::Tls)?;
+        session.facts = session.channel.facts();
+        Ok(session)
+    }
+
+    fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TlsError>> {
+        loop {
+            // What is wrong has been made an alert, which goes out first.
+            if ready!(self.poll_outgoing(cx)).is_err() {
+                // The server may have said why before it went.
+                self.channel.outgoing.clear();
+            }
+            match self.channel.end() {
+                Some(End::Broken(error)) => return Poll::Ready(Err(error.clone())),
+                Some(End::Closed | End::CutOff) => {
+                    let sentence = "the server closed the connection in the middle of the TLS handshake";
+                    return Poll::Ready(Err(TlsError::new("tls_broken_off", sentence)));
+                }
+                None if !self.channel.is_handshaking() => return Poll::Ready(Ok(())),
+                None => {}
+            }
+            if let Err(error) = ready!(self.poll_records(cx, None)) {
+                let sentence = format!("the connection was lost in the middle of the TLS handshake: {error}");
+                return Poll::Ready(Err(TlsError::new("tls_broken_off", sentence)));
+            }
+        }
+    }
+
+    /// Writes what the socket did not take before.
+    fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.channel.outgoing.is_empty() {
+            match self.write_outgoing() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.io.poll_writable(cx))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => drop(result?),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Once, now. Returns how many bytes of a request have left by it.
+    fn write_outgoing(&mut self) -> io::Result<usize> {
+        let outgoing = &mut self.channel.outgoing;
+        if outgoing.is_empty() {
+            return Ok(0);
+        }
+        let written = self.io.write(&[IoSlice::new(outgoing.unwritten())])?;
+        Ok(outgoing.advance(written))
+    }
+
+    /// Appends what has arrived, decrypted. `Ok(0)` is the end of the stream, [`io::ErrorKind::UnexpectedEof`] one that TLS did not announce.
+    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        let before = into.len();
+        self.channel.take_early(into);
+        loop {
+            if into.len() > before {
+                return Poll::Ready(Ok(into.len() - before));
+            }
+            match self.channel.end() {
+                None => ready!(self.poll_records(cx, Some(into)))?,
+                Some(End::Closed) => return Poll::Ready(Ok(0)),
+                Some(End::CutOff) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Some(End::Broken(error)) => return Poll::Ready(Err(io::Error::other(error.clone()))),
+            }
+        }
+    }
+
+    /// Reads once, and takes it apart.
+    fn poll_records(&mut self, cx: &mut Context<'_>, into: Option<&mut Vec<u8>>) -> Poll<io::Result<()>> {
+        ready!(SCRATCH.with_borrow_mut(|Scratch { incoming, .. }| {
+            self.channel.prepare(incoming);
+            match ready!(self.io.poll_read(cx, incoming))? {
+                0 => self.channel.handle_eof(),
+                _ => self.channel.handle_incoming(incoming, into),
+            }
+            Poll::Ready(Ok::<(), io::Error>(()))
+        }))?;
+        if let Some(End::Broken(_)) = self.channel.end() {
+            // The alert, for the server's log.
+            let _ = self.write_outgoing();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes what it can of `slices`, and writes it, now. What the socket has no room for is kept, and goes first the next time.
+    pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Written> {
+        if !self.channel.outgoing.is_empty() {
+            return Ok(Written { taken: 0, left: self.write_outgoing()? });
+        }
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.outgoing.clear();
+            let taken = self.channel.encrypt(slices, scratch)?;
+            let outgoing = &mut scratch.outgoing;
+            if !self.channel.outgoing.is_empty() {
+                // Something of the session's own that may not be overtaken.
+                self.channel.outgoing.take(outgoing);
+                return Ok(Written { taken, left: 0 });
+            }
+            let left = match self.io.write(&[IoSlice::new(outgoing.unwritten())]) {
+                Ok(written) => outgoing.advance(written),
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) =>
+                {
+                    0
+                }
+                Err(error) => return Err(error),
+            };
+            self.channel.outgoing.take(outgoing);
+            Ok(Written { taken, left })
+        })
+    }
+
+    pub(crate) fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.io.poll_writable(cx)
+    }
+
+    pub(crate) fn forget_writable(&mut self) {
+        self.io.forget_writable();
+    }
+
+    /// Encrypted bytes that the socket has not taken.
+    pub(crate) fn unsent(&self) -> usize {
+        self.channel.outgoing.len()
+    }
+
+    /// Forgets them: the socket takes no more.
+    pub(crate) fn forget_unsent(&mut self) {
+        self.channel.outgoing.clear();
+    }
+
+    /// Ends our side: close_notify, and FIN behind it.
+    pub(crate) fn shutdown_write(&mut self) {
+        self.channel.shut();
+        let _ = self.write_outgoing();
+        if self.channel.outgoing.is_empty() {
+            self.io.shutdown_write();
+        }
+    }
+
+    /// What an idle connection has to say, without waiting.
+    pub(crate) fn look(&mut self) -> Idleness {
+        self.channel.look(self.io.fd())
+    }
+
+    /// Waits until an idle connection has something to say.
+    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
+        let Self { io, channel, .. } = self;
+        io.poll_noise(cx, |fd| channel.look(fd))
+    }
+
+    /// Whether the server's side is open, as far as has been read.
+    pub(crate) fn is_open(&self) -> bool {
+        self.channel.end().is_none()
+    }
+
+    /// Gives storage back before it lies idle.
+    pub(crate) fn rest(&mut self) {
+        self.channel.rest();
+    }
+
+    pub(crate) fn io(&self) -> &Io {
+        &self.io
+    }
+
+    pub(crate) fn leave_thread(&mut self) {
+        self.io.leave_thread();
+    }
+
+    pub(crate) fn facts(&self) -> HandshakeFacts {
+        self.facts
+    }
+
+    /// The protocol that was agreed upon.
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+        self.channel.alpn()
+    }
+}
+
+impl Drop for Session {
+    /// A clean close says so. Not behind half of a record: that would be no record.
+    fn drop(&mut self) {
+        let listens = matches!(self.channel.end(), None | Some(End::Closed));
+        if listens && self.channel.outgoing.is_empty() {
+            self.channel.shut();
+            let _ = self.write_outgoing();
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("io", &self.io).field("facts", &self.facts).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,166 @@
+//! What carries a connection to a server: a socket, in clear or under TLS.
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll};
+
+use crate::Io;
+use crate::client::Idleness;
+use crate::tls::{HandshakeFacts, Session};
+
+/// A connected stream, in clear or encrypted.
+#[derive(Debug)]
+pub struct Transport(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Plain(Io),
+    Tls(Box<Session>),
+}
+
+/// What came of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of what was given that need not be given again.
+    pub taken: usize,
+    /// Bytes that were given, now or before, and have left by this.
+    pub left: usize,
+}
+
+impl From<Io> for Transport {
+    fn from(io: Io) -> Self {
+        Self(Kind::Plain(io))
+    }
+}
+
+impl From<Session> for Transport {
+    fn from(session: Session) -> Self {
+        Self(Kind::Tls(Box::new(session)))
+    }
+}
+
+impl Transport {
+    /// Appends what has arrived to `into`: about its spare capacity (which must not be 0), under TLS also more. `Ok(0)` is the end of the stream; under TLS, an end that was not
+    /// announced is [`io::ErrorKind::UnexpectedEof`].
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        match &mut self.0 {
+            Kind::Plain(io) => io.poll_read(cx, into),
+            Kind::Tls(session) => session.poll_read(cx, into),
+        }
+    }
+
+    /// Writes once, now: first what was taken before, then what it can of `slices`.
+    ///
+    /// # Errors
+    /// The socket's; [`io::ErrorKind::WouldBlock`]: see [`Self::poll_writable`].
+    pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Written> {
+        match &mut self.0 {
+            Kind::Plain(io) => match io.write(slices)? {
+                0 => Err(io::ErrorKind::WriteZero.into()),
+                count => Ok(Written { taken: count, left: count }),
+            },
+            Kind::Tls(session) => session.write(slices),
+        }
+    }
+
+    /// Waits until a write would be taken.
+    pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Kind::Plain(io) => io.poll_writable(cx),
+            Kind::Tls(session) => session.poll_writable(cx),
+        }
+    }
+
+    /// All that was to be written has been: nobody waits for room any more.
+    pub(crate) fn forget_writable(&mut self) {
+        match &mut self.0 {
+            Kind::Plain(io) => io.forget_writable(),
+            Kind::Tls(session) => session.forget_writable(),
+        }
+    }
+
+    /// Bytes that were taken and have not left.
+    pub fn unsent(&self) -> usize {
+        match &self.0 {
+            Kind::Plain(_) => 0,
+            Kind::Tls(session) => session.unsent(),
+        }
+    }
+
+    /// Drops them.
+    pub(crate) fn forget_unsent(&mut self) {
+        if let Kind::Tls(session) = &mut self.0 {
+            session.forget_unsent();
+        }
+    }
+
+    /// Ends our side, with what has been written before it still delivered.
+    pub fn shutdown_write(&mut self) {
+        match &mut self.0 {
+            Kind::Plain(io) => io.shutdown_write(),
+            Kind::Tls(session) => session.shutdown_write(),
+        }
+    }
+
+    /// What an idle connection has to say, without waiting.
+    pub(crate) fn look(&mut self) -> Idleness {
+        match &mut self.0 {
+            Kind::Plain(io) => io.look(),
+            Kind::Tls(session) => session.look(),
+        }
+    }
+
+    /// Waits until an idle connection has something to say.
+    pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
+        match &mut self.0 {
+            Kind::Plain(io) => io.poll_noise(cx, crate::io::look),
+            Kind::Tls(session) => session.poll_noise(cx),
+        }
+    }
+
+    /// Whether the server has not said, beside its answer, that it closes.
+    pub(crate) fn is_open(&self) -> bool {
+        match &self.0 {
+            Kind::Plain(_) => true,
+            Kind::Tls(session) => session.is_open(),
+        }
+    }
+
+    /// Gives storage back before it lies idle.
+    pub(crate) fn rest(&mut self) {
+        if let Kind::Tls(session) = &mut self.0 {
+            session.rest();
+        }
+    }
+
+    /// Takes it off its thread's reactor, so that another thread can use it.
+    pub(crate) fn leave_thread(&mut self) {
+        match &mut self.0 {
+            Kind::Plain(io) => io.leave_thread(),
+            Kind::Tls(session) => session.leave_thread(),
+        }
+    }
+
+    /// What the handshake came to; `None`: in clear.
+    pub fn handshake(&self) -> Option<HandshakeFacts> {
+        match &self.0 {
+            Kind::Plain(_) => None,
+            Kind::Tls(session) => Some(session.facts()),
+        }
+    }
+
+    /// The protocol that was agreed upon (ALPN).
+    pub fn alpn(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Kind::Plain(_) => None,
+            Kind::Tls(session) => session.alpn(),
+        }
+    }
+
+    /// The socket.
+    pub fn io(&self) -> &Io {
+        match &self.0 {
+            Kind::Plain(io) => io,
+            Kind::Tls(session) => session.io(),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What is built once for a set of endpoints, so that a pick is one look. Entries are positions in the list of weights they are built from.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::draws::{Draws, mix};
+
+/// Draws by weight in constant time (Vose, *A Linear Algorithm for Generating Random Numbers with a Given Distribution*, 1991), in whole numbers.
+#[derive(Debug)]
+pub(super) struct Alias {
+    /// Each column is as high as the sum of weights: up to the border it is itself, above it the other.
+    columns: Vec<Column>,
+    total: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    border: u64,
+    other: usize,
+}
+
+impl Alias {
+    pub(super) fn new(weights: &[u32]) -> Self {
+        let total: u64 = weights.iter().copied().map(u64::from).sum();
+        let count = weights.len() as u64;
+        let mut columns: Vec<Column> = weights
+            .iter()
+            .enumerate()
+            .map(|(at, weight)| Column { border: u64::from(*weight) * count, other: at })
+            .collect();
+        let (mut small, mut large): (Vec<usize>, Vec<usize>) =
+            (0..columns.len()).partition(|at| columns.get(*at).is_some_and(|column| column.border < total));
+        while let (Some(less), Some(&more)) = (small.pop(), large.last()) {
+            let Some(missing) = columns.get_mut(less).map(|column| {
+                column.other = more;
+                total - column.border
+            }) else {
+                break;
+            };
+            if let Some(giver) = columns.get_mut(more) {
+                giver.border -= missing;
+                if giver.border < total {
+                    large.pop();
+                    small.push(more);
+                }
+            }
+        }
+        Self { columns, total }
+    }
+
+    pub(super) fn draw(&self, random: u64) -> usize {
+        let mut draws = Draws::new(random);
+        let at = usize::try_from(draws.below(self.columns.len() as u64)).unwrap_or(0);
+        match self.columns.get(at) {
+            Some(column) if draws.below(self.total) >= column.border => column.other,
+            _ => at,
+        }
+    }
+}
+
+/// Smooth weighted round robin, computed once (nginx, `ngx_http_upstream_get_round_robin_peer`: each gains its weight, the one with most is next and pays the sum).
+#[derive(Debug)]
+pub(super) struct Schedule {
+    turns: Vec<usize>,
+    next: AtomicUsize,
+}
+
+/// Steps that computing a schedule may take. Weights that need more are made coarser, down to equal ones at four thousand endpoints.
+const STEPS: u64 = 1 << 24;
+
+impl Schedule {
+    pub(super) fn new(weights: &[u32]) -> Self {
+        let weights = coarsen(weights);
+        let total: i64 = weights.iter().sum();
+        let mut turns = Vec::new();
+        if weights.iter().all(|weight| *weight == 1) {
+            turns.extend(0..weights.len());
+        } else {
+            let mut current = vec![0_i64; weights.len()];
+            for _ in 0..total {
+                let mut best: Option<(usize, i64)> = None;
+                for (at, (current, weight)) in current.iter_mut().zip(&weights).enumerate() {
+                    *current += weight;
+                    if best.is_none_or(|(_, most)| *current > most) {
+                        best = Some((at, *current));
+                    }
+                }
+                let Some((at, _)) = best else { break };
+                turns.push(at);
+                if let Some(current) = current.get_mut(at) {
+                    *current -= total;
+                }
+            }
+        }
+        Self { turns, next: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn next(&self) -> usize {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.turns.len().max(1);
+        self.turns.get(at).copied().unwrap_or(0)
+    }
+
+    /// By weight too.
+    pub(super) fn random(&self, random: u64) -> usize {
+        let at = Draws::new(random).below(self.turns.len() as u64);
+        usize::try_from(at).ok().and_then(|at| self.turns.get(at)).copied().unwrap_or(0)
+    }
+}
+
+/// In lowest terms, and small enough for [`STEPS`].
+fn coarsen(weights: &[u32]) -> Vec<i64> {
+    let divisor = weights.iter().fold(0, |a, b| gcd(a, *b)).max(1);
+    let count = weights.len() as u64;
+    let total: u64 = weights.iter().map(|weight| u64::from(weight / divisor)).sum();
+    let most = (STEPS / count.max(1)).max(count);
+    weights
+        .iter()
+        .map(|weight| {
+            let weight = u64::from(weight / divisor);
+            let fits = if total > most { (weight * most / total).max(1) } else { weight };
+            i64::try_from(fits).unwrap_or(1)
+        })
+        .collect()
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Points of endpoints on a circle of hashes; a key belongs to the next point (Karger et al., *Consistent Hashing and Random Trees*, 1997; ketama).
+#[derive(Debug)]
+pub(super) struct Ring {
+    /// Sorted.
+    points: Vec<(u64, u32)>,
+}
+
+/// ketama's points for an endpoint of average weight.
+const POINTS: u64 = 160;
+/// Envoy's `minimum_ring_size`.
+const FEWEST: u64 = 1024;
+/// 16 MiB.
+const MOST: u64 = 1 << 20;
+
+impl Ring {
+    pub(super) fn new(members: &[(u64, u32)]) -> Self {
+        let total: u64 = members.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let size = (members.len() as u64 * POINTS).clamp(FEWEST, MOST);
+        let mut points = Vec::new();
+        for (at, (identity, weight)) in (0_u32..).zip(members) {
+            let count = (u64::from(*weight) * size).div_ceil(total.max(1)).max(1);
+            let mut draws = Draws::new(mix(*identity));
+            points.extend((0..count).map(|_| (draws.next(), at)));
+        }
+        points.sort_unstable();
+        Self { points }
+    }
+
+    /// The owner of the `further`th point after the hash.
+    pub(super) fn at(&self, hash: u64, further: usize) -> usize {
+        let at = self.points.partition_point(|(point, _)| *point < hash) + further;
+        self.points.get(at % self.points.len().max(1)).map_or(0, |(_, member)| *member as usize)
+    }
+}
+
+/// Maglev's table: each endpoint takes places in an order of its own, in turn, until all are taken.
+#[derive(Debug)]
+pub(super) struct Maglev {
+    places: Vec<u32>,
+}
+
+/// The paper's small size, a prime: with 1 % of it or fewer as endpoints, shares differ by about 1 %.
+pub(super) const PLACES: usize = 65_537;
+
+impl Maglev {
+    pub(super) fn new(members: &[(u64, u32)]) -> Self {
+        const FREE: u32 = u32::MAX;
+        let heaviest = members.iter().map(|(_, weight)| u64::from(*weight)).max().unwrap_or(1);
+        let mut orders: Vec<Order> = members.iter().map(|(identity, _)| Order::new(*identity)).collect();
+        let mut places = vec![FREE; PLACES];
+        let mut left = if members.is_empty() { 0 } else { PLACES };
+        // The weight that has been given so far: in each round the heaviest takes one place, the others one in as many rounds as they are lighter.
+        let mut due = vec![0_u64; members.len()];
+        while left > 0 {
+            for ((at, (_, weight)), (order, due)) in
+                (0_u32..).zip(members).zip(orders.iter_mut().zip(&mut due))
+            {
+                *due += u64::from(*weight);
+                if *due < heaviest {
+                    continue;
+                }
+                *due -= heaviest;
+                // Ends: a round of an order passes every place, and some are free.
+                while let Some(place) = places.get_mut(order.next()) {
+                    if *place == FREE {
+                        *place = at;
+                        left -= 1;
+                        break;
+                    }
+                }
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        Self { places }
+    }
+
+    pub(super) fn at(&self, hash: u64) -> usize {
+        let at = usize::try_from(hash % PLACES as u64).unwrap_or(0);
+        self.places.get(at).map_or(0, |member| *member as usize)
+    }
+}
+
+/// All places, in an order of one endpoint's own: from some place on, in steps of some length.
+#[derive(Debug)]
+struct Order {
+    at: usize,
+    step: usize,
+}
+
+impl Order {
+    fn new(identity: u64) -> Self {
+        let mut draws = Draws::new(mix(identity));
+        let places = PLACES as u64;
+        let at = usize::try_from(draws.below(places)).unwrap_or(0);
+        // Any step but 0 meets every place, since their number is a prime.
+        let step = usize::try_from(1 + draws.below(places - 1)).unwrap_or(1);
+        Self { at, step }
+    }
+
+    fn next(&mut self) -> usize {
+        let at = self.at;
+        self.at = (at + self.step) % PLACES;
+        at
+    }
+}

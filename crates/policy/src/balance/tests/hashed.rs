@@ -1,0 +1,80 @@
+use super::*;
+
+const KEYS: u64 = 10_000;
+
+fn owners(balancer: &Balancer, members: &[Member], view: impl Fn(usize) -> View) -> HashMap<u64, u64> {
+    (0..KEYS)
+        .map(|key| {
+            let ask = Ask { hash: Some(stable(key)), tried: &Tried::default(), random: key * 7 };
+            (key, members[balancer.pick(&view, ask).unwrap().index].identity)
+        })
+        .collect()
+}
+
+fn moved(before: &HashMap<u64, u64>, after: &HashMap<u64, u64>) -> usize {
+    before.iter().filter(|(key, owner)| after[*key] != **owner).count()
+}
+
+#[test]
+fn a_key_has_one_owner_whatever_the_order_of_the_endpoints() {
+    for method in [Method::RingHash, Method::Maglev] {
+        let members = equal(20);
+        let mut turned = members.clone();
+        turned.rotate_left(7);
+        let one = owners(&balancer(method, &members), &members, |_| WELL);
+        let other = owners(&balancer(method, &turned), &turned, |_| WELL);
+        assert_eq!(one, other, "{method:?}");
+    }
+}
+
+#[test]
+fn only_the_keys_of_one_that_cannot_be_used_move_and_they_spread() {
+    for method in [Method::RingHash, Method::Maglev] {
+        let members = equal(20);
+        let balancer = balancer(method, &members);
+        let before = owners(&balancer, &members, |_| WELL);
+        let after = owners(&balancer, &members, |at| if at == 3 { DOWN } else { WELL });
+        let mut heirs: HashMap<u64, u64> = HashMap::new();
+        for (key, owner) in &before {
+            match *owner == members[3].identity {
+                false => assert_eq!(after[key], *owner, "{method:?}"),
+                true => *heirs.entry(after[key]).or_default() += 1,
+            }
+        }
+        assert!(heirs.len() >= 15, "{method:?}: {heirs:?}");
+    }
+}
+
+/// Maglev moves a few others when the table is built anew, the ring none.
+#[test]
+fn when_an_endpoint_goes_for_good_few_others_move() {
+    let members = equal(20);
+    let rest: Vec<_> = members.iter().copied().filter(|it| it.identity != members[3].identity).collect();
+    for (method, others) in [(Method::RingHash, 0), (Method::Maglev, KEYS as usize / 20)] {
+        let before = owners(&balancer(method, &members), &members, |_| WELL);
+        let after = owners(&balancer(method, &rest), &rest, |_| WELL);
+        let own = before.values().filter(|owner| **owner == members[3].identity).count();
+        assert!(moved(&before, &after) <= own + others, "{method:?}");
+    }
+}
+
+#[test]
+fn a_new_endpoint_that_is_cold_gets_its_keys_all_the_same() {
+    let members = equal(4);
+    let balancer = balancer(Method::Maglev, &members);
+    let cold = owners(&balancer, &members, |_| View { warmth: 100, ..WELL });
+    assert_eq!(cold, owners(&balancer, &members, |_| WELL));
+}
+
+#[test]
+fn without_a_key_any_will_do() {
+    for method in [Method::RingHash, Method::Maglev] {
+        let balancer = balancer(method, &equal(5));
+        let mut picked = [0; 5];
+        for random in 0..10_000 {
+            let ask = Ask { hash: None, tried: &Tried::default(), random: random * 31 };
+            picked[balancer.pick(|_| WELL, ask).unwrap().index] += 1;
+        }
+        assert!(picked.iter().all(|times| *times > 1_000), "{picked:?}");
+    }
+}

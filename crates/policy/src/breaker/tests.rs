@@ -1,0 +1,219 @@
+#![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
+
+use super::*;
+use crate::draws::Draws;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Bench {
+    breaker: Breaker,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(settings: Settings) -> Self {
+        let now = Instant::now();
+        Self { breaker: Breaker::new(settings, now), now }
+    }
+
+    fn pass(&mut self) -> Pass {
+        self.breaker.try_pass(self.now).expect("lets it through").0
+    }
+
+    /// One call, at once.
+    fn call(&mut self, outcome: Outcome) -> Option<Change> {
+        let pass = self.pass();
+        self.breaker.handle_result(pass, outcome, self.now, 0)
+    }
+
+    fn fail(&mut self, times: usize) -> Option<Change> {
+        (0..times).filter_map(|_| self.call(Outcome::Failure)).last()
+    }
+
+    fn state(&self) -> State {
+        self.breaker.state(self.now)
+    }
+}
+
+#[test]
+fn failures_in_a_row_trip_it_and_a_success_breaks_the_row() {
+    let mut bench = Bench::new(Settings::default());
+    assert_eq!(bench.fail(4), None);
+    assert_eq!(bench.call(Outcome::Success), None);
+    assert_eq!(bench.call(Outcome::Unknown), None);
+    assert_eq!(bench.fail(4), None);
+    assert_eq!(bench.fail(1), Some(Change::Opened(Cause::Consecutive(5), SECOND)));
+    assert_eq!((bench.state(), bench.state().name()), (State::Open, "open"));
+    bench.now += SECOND / 4;
+    assert_eq!(bench.breaker.try_pass(bench.now), Err(Refused { retry_after: SECOND * 3 / 4 }));
+    assert!(!bench.breaker.would_pass(bench.now));
+    assert_eq!(bench.breaker.open_until(), Some(bench.now + SECOND * 3 / 4));
+}
+
+#[test]
+fn a_low_success_rate_trips_it_once_enough_calls_were_seen() {
+    let mut bench = Bench::new(Settings { consecutive: 0, ..Settings::default() });
+    for call in 0..19 {
+        let outcome = if call % 5 < 2 { Outcome::Success } else { Outcome::Failure };
+        assert_eq!(bench.call(outcome), None, "{call}");
+    }
+    assert_eq!(bench.call(Outcome::Failure), Some(Change::Opened(Cause::SuccessRate(40), SECOND)));
+}
+
+#[test]
+fn old_calls_leave_the_window() {
+    let mut bench = Bench::new(Settings { consecutive: 0, ..Settings::default() });
+    bench.fail(19);
+    bench.now += 11 * SECOND;
+    assert_eq!(bench.fail(19), None);
+    assert!(bench.fail(1).is_some());
+    let mut off = Bench::new(Settings { consecutive: 0, success_rate: 0, ..Settings::default() });
+    assert_eq!(off.fail(1000), None);
+}
+
+#[test]
+fn half_open_lets_some_through_and_closes_when_they_succeed() {
+    let mut bench = Bench::new(Settings::default());
+    bench.fail(5);
+    bench.now += SECOND;
+    assert_eq!(bench.state(), State::HalfOpen);
+    assert!(bench.breaker.would_pass(bench.now));
+    let (first, change) = bench.breaker.try_pass(bench.now).unwrap();
+    assert_eq!(change, Some(Change::HalfOpened));
+    let others = [bench.pass(), bench.pass()];
+    assert_eq!(bench.breaker.try_pass(bench.now), Err(Refused { retry_after: Duration::ZERO }));
+    assert_eq!(bench.breaker.handle_result(first, Outcome::Success, bench.now, 0), None);
+    assert!(bench.breaker.try_pass(bench.now).is_err(), "two under way and one done are three");
+    let changes = others.map(|pass| bench.breaker.handle_result(pass, Outcome::Success, bench.now, 0));
+    assert_eq!(changes, [None, Some(Change::Closed)]);
+    assert_eq!(bench.fail(4), None, "the failures are forgotten");
+}
+
+#[test]
+fn a_probe_that_fails_opens_it_for_twice_as_long_up_to_the_most() {
+    let mut bench = Bench::new(Settings::default());
+    bench.fail(5);
+    let mut lengths = Vec::new();
+    for _ in 0..7 {
+        bench.now = bench.breaker.open_until().unwrap();
+        match bench.call(Outcome::Failure) {
+            Some(Change::Opened(Cause::Probe, length)) => lengths.push(length.as_secs()),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(lengths, [2, 4, 8, 16, 30, 30, 30]);
+}
+
+#[test]
+fn jitter_adds_up_to_a_quarter() {
+    let mut bench = Bench::new(Settings { consecutive: 1, ..Settings::default() });
+    let pass = bench.pass();
+    let change = bench.breaker.handle_result(pass, Outcome::Failure, bench.now, u64::MAX);
+    assert_eq!(change, Some(Change::Opened(Cause::Consecutive(1), SECOND * 5 / 4)));
+}
+
+#[test]
+fn the_length_is_forgotten_when_it_stayed_closed() {
+    let mut bench = Bench::new(Settings { consecutive: 1, probes: 1, ..Settings::default() });
+    for (closed, length) in [(0, 1), (1, 2), (29, 4), (30, 1), (0, 2)] {
+        bench.now += SECOND * closed;
+        assert_eq!(
+            bench.call(Outcome::Failure),
+            Some(Change::Opened(Cause::Consecutive(1), SECOND * length))
+        );
+        bench.now = bench.breaker.open_until().unwrap();
+        assert_eq!(bench.call(Outcome::Success), Some(Change::Closed));
+    }
+}
+
+/// What was under way when it opened ends late, and says nothing of how the server is now.
+#[test]
+fn a_result_of_an_earlier_state_does_not_count() {
+    let mut bench = Bench::new(Settings::default());
+    let (early, late) = (bench.pass(), bench.pass());
+    bench.fail(5);
+    assert_eq!(bench.breaker.handle_result(early, Outcome::Success, bench.now, 0), None);
+    bench.now += SECOND;
+    let probe = bench.pass();
+    assert_eq!(bench.breaker.handle_result(late, Outcome::Failure, bench.now, 0), None);
+    assert_eq!(bench.state(), State::HalfOpen);
+    assert_eq!(bench.breaker.handle_result(probe, Outcome::Unknown, bench.now, 0), None);
+    let _ = [bench.pass(), bench.pass(), bench.pass()];
+}
+
+/// A caller that never gives its pass back would keep the breaker half-open for ever.
+#[test]
+fn probes_that_never_end_give_way_to_others() {
+    let mut bench = Bench::new(Settings::default());
+    bench.fail(5);
+    bench.now += SECOND;
+    let _lost = [bench.pass(), bench.pass(), bench.pass()];
+    assert!(!bench.breaker.would_pass(bench.now));
+    bench.now += Settings::default().open_most;
+    for _ in 0..3 {
+        bench.call(Outcome::Success);
+    }
+    assert_eq!(bench.state(), State::Closed);
+}
+
+#[test]
+fn settings_change_without_forgetting() {
+    let mut bench = Bench::new(Settings::default());
+    bench.fail(4);
+    let settings = Settings { consecutive: 10, window: SECOND, ..Settings::default() };
+    bench.breaker.set_settings(settings, bench.now);
+    assert_eq!(bench.fail(5), None);
+    assert!(bench.fail(1).is_some());
+}
+
+/// Whatever comes: an open breaker lets nothing through, a half-open one no more than its probes, and every opening ends.
+#[test]
+fn random_calls_never_break_the_rules() {
+    for seed in 0..200 {
+        let mut draws = Draws::new(seed);
+        let probes = 1 + u32::try_from(draws.below(4)).unwrap();
+        let mut bench = Bench::new(Settings { probes, ..Settings::default() });
+        let (mut passes, mut half_open) = (Vec::new(), 0);
+        for _ in 0..2_000 {
+            bench.now += Duration::from_millis(draws.below(400));
+            let before = bench.state();
+            match bench.breaker.try_pass(bench.now) {
+                Ok((pass, change)) => {
+                    assert_ne!(before, State::Open);
+                    if change == Some(Change::HalfOpened) {
+                        half_open = 0;
+                    }
+                    half_open += 1;
+                    passes.push(pass);
+                }
+                Err(refused) => {
+                    assert_ne!(before, State::Closed);
+                    assert!(refused.retry_after <= Duration::from_millis(37_500));
+                }
+            }
+            if bench.state() == State::HalfOpen {
+                // Unknown ones are given back, and only after a long time others are let in.
+                assert!(passes.len() as u32 <= 40 + probes || half_open > 0);
+            }
+            while passes.len() > 3 || (!passes.is_empty() && draws.below(3) == 0) {
+                let at = usize::try_from(draws.below(passes.len() as u64)).unwrap();
+                let outcome = match draws.below(10) {
+                    0..5 => Outcome::Failure,
+                    5..9 => Outcome::Success,
+                    _ => Outcome::Unknown,
+                };
+                let before = bench.state();
+                let change =
+                    bench.breaker.handle_result(passes.swap_remove(at), outcome, bench.now, draws.next());
+                match change {
+                    Some(Change::Opened(..)) => assert_eq!(bench.state(), State::Open),
+                    Some(Change::Closed) => {
+                        assert_eq!((before, bench.state()), (State::HalfOpen, State::Closed))
+                    }
+                    Some(Change::HalfOpened) => panic!("only a call can do that"),
+                    None => assert_eq!(before, bench.state()),
+                }
+            }
+        }
+    }
+}

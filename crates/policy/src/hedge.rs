@@ -1,0 +1,157 @@
+//! When a call that takes long is made a second time, and the first answer counts (Dean, Barroso, *The Tail at Scale*, 2013).
+//!
+//! For idempotent calls only, whose body can be sent twice. The second attempt goes out when the first has taken longer than most calls lately do (a percentile), or after a
+//! fixed time; to another endpoint where there is one. A budget bounds what it costs: when the whole upstream becomes slow, every call is late, and a second one each
+//! would make it slower. The percentile alone bounds it only while nothing changes.
+
+use std::time::{Duration, Instant};
+
+use crate::digest::Digest;
+use crate::{BudgetSettings, RetryBudget};
+
+/// When the second attempt goes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// After this time.
+    Fixed(Duration),
+    /// When it takes longer than so many thousandths of the calls lately did.
+    Quantile(u32),
+}
+
+/// When, and how many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// When.
+    pub after: After,
+    /// Never sooner, with a percentile: of very quick calls a second one is no gain.
+    pub least: Duration,
+    /// Second attempts for a hundred calls.
+    pub percent: u32,
+}
+
+impl Default for Settings {
+    /// The paper's: beyond the 95th percentile, 5 % more calls.
+    fn default() -> Self {
+        Self { after: After::Quantile(950), least: Duration::from_millis(2), percent: 5 }
+    }
+}
+
+/// Calls seen before a percentile says anything.
+const ENOUGH: u32 = 100;
+/// The percentile is computed anew after so many answers: it moves slowly, and costs a pass over the histogram.
+const REFRESH: u32 = 32;
+
+/// Decides for the calls of one upstream. Order of calls: [`Hedge::handle_call`] for each; when its delay has passed, [`Hedge::try_send`]; with the answer to a first attempt,
+/// [`Hedge::handle_answer`].
+#[derive(Debug, Clone)]
+pub struct Hedge {
+    settings: Settings,
+    digest: Digest,
+    budget: RetryBudget,
+    answers: u32,
+    /// What the digest said last.
+    delay: Option<Duration>,
+}
+
+impl Hedge {
+    /// Knows nothing yet.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            digest: Digest::default(),
+            budget: RetryBudget::new(budget(settings)),
+            answers: 0,
+            delay: None,
+        }
+    }
+
+    /// Other numbers from now on.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.budget.set_settings(budget(settings));
+        self.settings = settings;
+        self.answers = 0;
+    }
+
+    /// A call begins. When its second attempt may go out; `None`: there is none. `repeatable`: idempotent, and its body is there twice.
+    pub fn handle_call(&mut self, repeatable: bool, now: Instant) -> Option<Instant> {
+        self.budget.handle_request();
+        let delay = match self.settings.after {
+            _ if !repeatable => None,
+            After::Fixed(delay) => Some(delay),
+            After::Quantile(_) => self.delay,
+        };
+        now.checked_add(delay?)
+    }
+
+    /// The delay has passed and no answer has begun: whether the second attempt goes out. It is paid for.
+    pub fn try_send(&mut self) -> bool {
+        self.budget.try_retry()
+    }
+
+    /// The answer to a first attempt began after this time; when the second one was quicker, or neither came, the time the first had taken by then.
+    pub fn handle_answer(&mut self, took: Duration) {
+        let After::Quantile(thousandths) = self.settings.after else { return };
+        self.digest.add(took);
+        if self.answers.is_multiple_of(REFRESH) {
+            let known = self.digest.total() >= ENOUGH;
+            let quantile = self.digest.quantile(thousandths).filter(|_| known);
+            self.delay = quantile.map(|delay| delay.max(self.settings.least));
+        }
+        self.answers = self.answers.wrapping_add(1);
+    }
+}
+
+fn budget(settings: Settings) -> BudgetSettings {
+    BudgetSettings { percent: settings.percent, per_second: 0, reserve: 1, most: 10 }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
+mod tests {
+    use super::*;
+    use crate::draws::Draws;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_fixed_time_needs_no_history_and_others_are_not_repeated() {
+        let mut hedge = Hedge::new(Settings { after: After::Fixed(50 * MILLI), ..Settings::default() });
+        let now = Instant::now();
+        assert_eq!(hedge.handle_call(true, now), Some(now + 50 * MILLI));
+        assert_eq!(hedge.handle_call(false, now), None);
+    }
+
+    #[test]
+    fn a_percentile_says_nothing_until_enough_is_known_then_follows_what_is_seen() {
+        let (mut hedge, now) = (Hedge::new(Settings::default()), Instant::now());
+        for _ in 0..ENOUGH - 1 {
+            assert_eq!(hedge.handle_call(true, now), None);
+            hedge.handle_answer(10 * MILLI);
+        }
+        for at in 0..10_000 {
+            hedge.handle_answer(if at % 10 == 0 { 100 * MILLI } else { 10 * MILLI });
+        }
+        let delay = hedge.handle_call(true, now).unwrap() - now;
+        assert!((100 * MILLI..115 * MILLI).contains(&delay), "{delay:?}");
+        (0..50_000).for_each(|_| hedge.handle_answer(MILLI / 10));
+        assert_eq!(hedge.handle_call(true, now), Some(now + 2 * MILLI), "never sooner");
+    }
+
+    /// The upstream becomes ten times slower: every call is late, and few are made twice.
+    #[test]
+    fn the_budget_bounds_what_a_slow_upstream_gets_twice() {
+        let (mut hedge, mut draws, now) = (Hedge::new(Settings::default()), Draws::new(5), Instant::now());
+        let mut sent = 0;
+        for call in 0..20_000 {
+            let slow = if call < 10_000 { 1 } else { 10 };
+            let took = Duration::from_micros((1_000 + draws.below(9_000)) * slow);
+            let due = hedge.handle_call(true, now);
+            if due.is_some_and(|due| now + took > due) && hedge.try_send() {
+                sent += 1;
+            }
+            hedge.handle_answer(took);
+        }
+        assert!((200..=1010).contains(&sent), "{sent}");
+    }
+}

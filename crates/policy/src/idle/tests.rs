@@ -1,0 +1,179 @@
+#![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn while_nothing_is_known_only_what_can_be_repeated_takes_an_old_connection() {
+    let (keep, now) = (KeepAlive::default(), Instant::now());
+    assert!(keep.may_use(60 * SECOND, true, now));
+    assert!(keep.may_use(SECOND, false, now));
+    assert!(!keep.may_use(2 * SECOND, false, now));
+    assert_eq!((keep.limit(), keep.keeps()), (None, None));
+}
+
+#[test]
+fn what_the_server_states_is_used_up_to_four_fifths() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_stated(Some(5 * SECOND));
+    keep.handle_stated(None);
+    assert_eq!((keep.limit(), keep.keeps()), (Some(4 * SECOND), Some(4 * SECOND)));
+    assert!(keep.may_use(3 * SECOND, false, now), "known, so that a POST may use it too");
+    assert!(!keep.may_use(4 * SECOND, true, now));
+}
+
+#[test]
+fn the_first_close_lowers_what_is_used_and_the_second_is_believed() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_close(5 * SECOND, now);
+    assert_eq!(keep.limit(), Some(4 * SECOND));
+    assert!(keep.may_use(millis(3_999), true, now));
+    assert!(!keep.may_use(4 * SECOND, true, now));
+    assert!(keep.may_use(SECOND, false, now));
+    assert!(!keep.may_use(2 * SECOND, false, now), "it may have been the end of the server");
+    keep.handle_close(millis(5_010), now + 9 * SECOND);
+    assert!(keep.may_use(millis(3_999), false, now));
+    assert!(!keep.may_use(4 * SECOND, false, now));
+}
+
+#[test]
+fn an_answer_proves_what_a_single_close_leaves_open() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_success(3 * SECOND, now);
+    assert!(keep.may_use(millis(2_700), false, now));
+    assert!(!keep.may_use(millis(2_701), false, now));
+    keep.handle_close(5 * SECOND, now);
+    assert!(keep.may_use(millis(2_700), false, now));
+    keep.handle_close(2 * SECOND, now + SECOND);
+    assert!(!keep.may_use(millis(1_600), false, now), "never more than four fifths of a close");
+}
+
+/// All connections close at one moment, however long they were idle. The next that lives longer shows that it was no time-out.
+#[test]
+fn a_restart_is_forgotten_as_soon_as_a_connection_lives_longer() {
+    let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
+    for idle in [40, 2_000, 39, 2_010, 100] {
+        keep.handle_close(millis(idle), now);
+    }
+    assert_eq!(keep.limit(), Some(millis(80)));
+    now += 10 * SECOND;
+    keep.handle_kept(SECOND, now);
+    assert_eq!(keep.limit(), None);
+    assert!(keep.may_use(SECOND, false, now) && keep.may_use(60 * SECOND, true, now));
+}
+
+#[test]
+fn a_time_out_that_became_longer_is_believed_when_the_old_one_was_not_seen_for_a_while() {
+    let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
+    for _ in 0..3 {
+        keep.handle_close(5 * SECOND, now);
+        now += 10 * SECOND;
+    }
+    keep.handle_close(60 * SECOND, now);
+    assert_eq!(keep.limit(), Some(4 * SECOND), "another server behind the same address may close earlier");
+    now += FORGET;
+    keep.handle_close(60 * SECOND, now);
+    assert_eq!(keep.limit(), Some(48 * SECOND));
+}
+
+#[test]
+fn a_close_that_comes_sooner_counts_at_once() {
+    let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
+    for _ in 0..9 {
+        keep.handle_close(60 * SECOND, now);
+        now += 70 * SECOND;
+    }
+    keep.handle_close(5 * SECOND, now);
+    assert_eq!(keep.limit(), Some(4 * SECOND));
+}
+
+#[test]
+fn after_a_loss_only_what_was_answered_since_is_safe() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_success(8 * SECOND, now);
+    keep.handle_lost(10 * SECOND, now);
+    assert_eq!(keep.limit(), Some(8 * SECOND));
+    assert!(!keep.may_use(SECOND, false, now), "it may be less than a second");
+    assert!(keep.may_use(FLOOR, false, now));
+    keep.handle_success(2 * SECOND, now);
+    assert!(keep.may_use(millis(1_800), false, now));
+    assert!(!keep.may_use(2 * SECOND, false, now));
+}
+
+#[test]
+fn what_dies_at_once_teaches_nothing_of_idle_times() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_lost(millis(99), now);
+    assert_eq!(keep.limit(), None);
+    assert!(keep.may_use(SECOND, false, now));
+}
+
+#[test]
+fn tries_of_repeatable_requests_end_a_suspicion_and_lost_ones_make_them_rare() {
+    let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
+    keep.handle_lost(2 * SECOND, now);
+    let mut waits = Vec::new();
+    for _ in 0..12 {
+        let begin = now;
+        while !keep.may_use(5 * SECOND, true, now) {
+            assert!(!keep.may_use(5 * SECOND, false, now));
+            now += SECOND;
+        }
+        waits.push((now - begin).as_secs());
+        keep.handle_use(5 * SECOND, now);
+        assert!(!keep.may_use(5 * SECOND, true, now), "one at a time");
+        keep.handle_lost(5 * SECOND, now);
+    }
+    assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600, 3600]);
+    now += TRY_MOST;
+    for _ in 0..ENOUGH {
+        assert!(keep.may_use(5 * SECOND, true, now) && !keep.may_use(3 * SECOND, false, now));
+        keep.handle_use(5 * SECOND, now);
+        keep.handle_success(5 * SECOND, now);
+    }
+    assert_eq!(keep.limit(), None);
+    assert!(keep.may_use(4 * SECOND, false, now), "proven");
+}
+
+#[test]
+fn closes_that_agree_explain_a_loss_and_each_that_comes_back_asks_for_more_of_them() {
+    let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
+    for needed in [3, 6, 12, 24, 48, 48] {
+        keep.handle_lost(4 * SECOND, now);
+        keep.handle_lost(millis(2_900), now);
+        for closes in 0..needed {
+            assert!(!keep.may_use(SECOND, false, now), "{closes} of {needed}");
+            now += 60 * SECOND;
+            keep.handle_close(5 * SECOND, now);
+        }
+        assert!(keep.may_use(3 * SECOND, false, now), "{needed}");
+    }
+}
+
+/// In whichever order they are seen: the request that was on its way, and the connections that lay idle.
+#[test]
+fn the_end_of_the_server_is_not_taken_for_a_time_out() {
+    for loss_first in [true, false] {
+        let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
+        keep.handle_success(3 * SECOND, now);
+        now += SECOND;
+        match loss_first {
+            true => {
+                keep.handle_lost(SECOND, now);
+                assert!(!keep.may_use(SECOND, false, now));
+                keep.handle_close(9 * SECOND, now + millis(1));
+            }
+            false => {
+                keep.handle_close(9 * SECOND, now);
+                keep.handle_lost(SECOND, now + millis(1));
+            }
+        }
+        assert!(keep.may_use(SECOND * 2, false, now + SECOND), "{loss_first}");
+        assert!(keep.may_use(SECOND * 6, true, now + SECOND), "{loss_first}");
+    }
+}

@@ -1,0 +1,166 @@
+#![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
+
+use super::*;
+use crate::draws::Draws;
+
+struct Bench {
+    records: Vec<Record>,
+    outlier: Outlier,
+    now: Instant,
+}
+
+impl Bench {
+    fn new(hosts: usize, settings: Settings) -> Self {
+        let now = Instant::now();
+        let records = (0..hosts).map(|_| Record::new(now)).collect();
+        Self { records, outlier: Outlier::new(settings, now), now }
+    }
+
+    fn fail(&mut self, index: usize) -> Option<Ejection> {
+        let row = self.records[index].handle_failure();
+        let records: Vec<&Record> = self.records.iter().collect();
+        self.outlier.handle_row(&records, index, row, self.now, 0)
+    }
+
+    /// Failures in a thousand calls of each; then the interval ends.
+    fn interval(&mut self, failures: &[u32]) -> Vec<Ejection> {
+        for (record, failures) in self.records.iter().zip(failures) {
+            (0..1000 - failures).for_each(|_| record.handle_success());
+            for _ in 0..*failures {
+                let _ = record.handle_failure();
+            }
+        }
+        self.now = self.now.max(self.outlier.due().unwrap());
+        let records: Vec<&Record> = self.records.iter().collect();
+        self.outlier.handle_interval(&records, self.now, 0)
+    }
+
+    fn ejected(&self) -> Vec<usize> {
+        (0..self.records.len()).filter(|at| self.records[*at].is_ejected(self.now)).collect()
+    }
+}
+
+/// Only rates.
+fn rates() -> Settings {
+    Settings { consecutive: 0, ..Settings::default() }
+}
+
+#[test]
+fn failures_in_a_row_eject_for_longer_each_time() {
+    let mut bench = Bench::new(5, Settings::default());
+    for length in [30, 60, 90, 120, 150, 180, 210, 240, 270, 300, 300] {
+        assert!((0..4).all(|_| bench.fail(2).is_none()));
+        let length = Duration::from_secs(length);
+        assert_eq!(bench.fail(2), Some(Ejection { index: 2, cause: Cause::Consecutive(5), length }));
+        assert_eq!(bench.ejected(), [2]);
+        assert_eq!(bench.fail(2), None, "it is already");
+        bench.records[2].handle_success();
+        bench.now += length;
+        assert_eq!(bench.ejected(), []);
+    }
+}
+
+#[test]
+fn a_success_breaks_the_row_and_intervals_without_trouble_shorten_the_next() {
+    let mut bench = Bench::new(5, Settings::default());
+    for _ in 0..4 {
+        let _ = bench.fail(0);
+    }
+    bench.records[0].handle_success();
+    assert!((0..4).all(|_| bench.fail(0).is_none()));
+    assert_eq!(bench.fail(0).unwrap().length.as_secs(), 30);
+    bench.now += Duration::from_secs(31);
+    assert_eq!((0..5).filter_map(|_| bench.fail(0)).next().unwrap().length.as_secs(), 60);
+    bench.now += Duration::from_secs(61);
+    bench.interval(&[0; 5]);
+    bench.interval(&[0; 5]);
+    assert_eq!((0..5).filter_map(|_| bench.fail(0)).next().unwrap().length.as_secs(), 30);
+}
+
+#[test]
+fn no_more_than_the_ceiling_are_ejected_and_a_single_endpoint_never() {
+    for (hosts, most) in [(1, 0), (2, 1), (3, 1), (6, 1), (7, 2), (10, 3), (100, 33)] {
+        let mut bench = Bench::new(hosts, Settings::default());
+        for index in 0..hosts {
+            for _ in 0..20 {
+                let _ = bench.fail(index);
+            }
+        }
+        assert_eq!(bench.ejected().len(), most, "{hosts}");
+    }
+}
+
+#[test]
+fn one_that_is_worse_than_the_others_is_ejected_and_equals_are_not() {
+    let mut bench = Bench::new(6, rates());
+    let ejections = bench.interval(&[10, 12, 9, 11, 300, 10]);
+    assert_eq!(ejections.len(), 1);
+    assert_eq!(ejections[0].index, 4);
+    assert_eq!(ejections[0].cause, Cause::SuccessRate { rate: 700, mean: 941 });
+    assert_eq!(bench.ejected(), [4]);
+    let mut bench = Bench::new(6, rates());
+    assert_eq!(bench.interval(&[0, 0, 0, 0, 0, 59]), [], "a few in a hundred are nothing");
+    for all in [0, 10, 500, 1000] {
+        let mut bench = Bench::new(6, rates());
+        assert_eq!(bench.interval(&[all; 6]), [], "{all}");
+    }
+}
+
+#[test]
+fn few_calls_or_few_endpoints_say_nothing() {
+    let mut bench = Bench::new(4, rates());
+    assert_eq!(bench.interval(&[0, 0, 0, 900]), [], "four are too few");
+    let mut bench = Bench::new(6, Settings { minimum: 1001, ..rates() });
+    assert_eq!(bench.interval(&[0, 0, 0, 0, 0, 900]), []);
+    let mut bench = Bench::new(6, Settings { interval: Duration::ZERO, ..rates() });
+    let records: Vec<&Record> = bench.records.iter().collect();
+    assert_eq!(bench.outlier.due(), None);
+    assert_eq!(bench.outlier.handle_interval(&records, bench.now, 0), []);
+}
+
+#[test]
+fn counts_begin_anew_with_each_interval_and_the_worst_goes_first() {
+    let mut bench = Bench::new(10, Settings { percent: 10, deviations: 1000, ..rates() });
+    let ejections = bench.interval(&[0, 0, 0, 0, 0, 0, 0, 0, 200, 210]);
+    assert_eq!(ejections.iter().map(|it| it.index).collect::<Vec<_>>(), [9]);
+    bench.now += Duration::from_secs(60);
+    assert_eq!(bench.interval(&[0; 10]), []);
+}
+
+#[test]
+fn a_health_check_that_succeeds_ends_it() {
+    let mut bench = Bench::new(3, Settings::default());
+    for _ in 0..5 {
+        let _ = bench.fail(1);
+    }
+    assert_eq!(bench.ejected(), [1]);
+    bench.records[1].restore();
+    assert_eq!(bench.ejected(), []);
+}
+
+/// Whatever happens, the ceiling holds and every ejection ends.
+#[test]
+fn random_failures_never_eject_more_than_the_ceiling() {
+    for seed in 0..20 {
+        let mut draws = Draws::new(seed);
+        let hosts = 1 + usize::try_from(draws.below(30)).unwrap();
+        let percent = u32::try_from(draws.below(101)).unwrap();
+        let mut bench = Bench::new(hosts, Settings { percent, minimum: 10, ..Settings::default() });
+        let most = if hosts == 1 { 0 } else { (hosts * percent as usize / 100).max(1) };
+        for _ in 0..3_000 {
+            let index = usize::try_from(draws.below(hosts as u64)).unwrap();
+            match draws.below(2 + index as u64) {
+                0 => {
+                    let _ = bench.fail(index);
+                }
+                _ => bench.records[index].handle_success(),
+            }
+            bench.now += Duration::from_millis(draws.below(10));
+            let records: Vec<&Record> = bench.records.iter().collect();
+            bench.outlier.handle_interval(&records, bench.now, draws.next());
+            assert!(bench.ejected().len() <= most);
+        }
+        bench.now += Duration::from_secs(331);
+        assert_eq!(bench.ejected(), []);
+    }
+}

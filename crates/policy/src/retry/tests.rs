@@ -1,0 +1,156 @@
+#![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
+
+use super::*;
+use crate::BudgetSettings;
+
+const CAUSES: [Cause; 12] = [
+    Cause::Connect,
+    Cause::ConnectTimeout,
+    Cause::RefusedStream,
+    Cause::LostIdle,
+    Cause::Reset,
+    Cause::FirstByteTimeout,
+    Cause::Status(500),
+    Cause::Status(502),
+    Cause::Status(503),
+    Cause::Status(504),
+    Cause::Status(429),
+    Cause::BadAnswer,
+];
+
+const ALL: RetryOn = RetryOn {
+    connect: true,
+    refused_stream: true,
+    reset: true,
+    first_byte_timeout: true,
+    bad_gateway: true,
+    unavailable: true,
+    gateway_timeout: true,
+};
+
+fn failure(cause: Cause) -> Failure {
+    Failure {
+        cause,
+        idempotent: true,
+        sent: true,
+        heard: false,
+        body_kept: true,
+        lost_before: false,
+        retries: 0,
+    }
+}
+
+fn decide(settings: Settings, failure: Failure) -> Decision {
+    let mut budget = RetryBudget::new(BudgetSettings::default());
+    settings.decide(&failure, &mut budget, Instant::now(), 0)
+}
+
+#[test]
+fn by_default_what_costs_the_upstream_little_is_retried() {
+    let retried: Vec<&str> = CAUSES
+        .into_iter()
+        .filter(|cause| matches!(decide(Settings::default(), failure(*cause)), Decision::Retry(_)))
+        .map(Cause::name)
+        .collect();
+    assert_eq!(retried, ["connect", "connect_timeout", "refused_stream", "reset"]);
+    let all = Settings { on: ALL, ..Settings::default() };
+    let not: Vec<Cause> = CAUSES
+        .into_iter()
+        .filter(|cause| !matches!(decide(all, failure(*cause)), Decision::Retry(_)))
+        .collect();
+    assert_eq!(not, [Cause::LostIdle, Cause::Status(500), Cause::Status(429), Cause::BadAnswer]);
+}
+
+/// RFC 9110 §9.2.2. Every combination: what is not idempotent is repeated only when none of it was processed for certain.
+#[test]
+fn what_is_not_idempotent_is_repeated_only_when_nothing_was_processed() {
+    let settings = Settings { on: ALL, ..Settings::default() };
+    for cause in CAUSES {
+        for (sent, heard, body_kept) in [false, true]
+            .iter()
+            .flat_map(|a| [false, true].map(|b| [false, true].map(|c| (*a, b, c))))
+            .flatten()
+        {
+            let call = Failure { idempotent: false, sent, heard, body_kept, ..failure(cause) };
+            let unprocessed =
+                !sent || matches!(cause, Cause::Connect | Cause::ConnectTimeout | Cause::RefusedStream);
+            let again = !matches!(decide(settings, call), Decision::GiveUp(_));
+            assert!(!again || (unprocessed && !heard && body_kept), "{call:?}");
+            if !unprocessed && !heard {
+                assert_eq!(decide(settings, call), Decision::GiveUp(Why::NotIdempotent));
+            }
+            let call = Failure { idempotent: true, ..call };
+            if heard {
+                assert_eq!(decide(settings, call), Decision::GiveUp(Why::Begun));
+            } else if !body_kept {
+                assert_eq!(decide(settings, call), Decision::GiveUp(Why::BodyGone));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_idle_connection_is_replaced_once_and_costs_nothing() {
+    let none = Settings { retries: 0, ..Settings::default() };
+    let mut empty = RetryBudget::new(BudgetSettings { per_second: 0, ..BudgetSettings::default() });
+    let lost = failure(Cause::LostIdle);
+    let now = Instant::now();
+    assert_eq!(none.decide(&lost, &mut empty, now, 0), Decision::AnewConnection);
+    let again = Failure { lost_before: true, ..lost };
+    assert_eq!(none.decide(&again, &mut empty, now, 0), Decision::GiveUp(Why::Exhausted));
+    let post = Failure { idempotent: false, ..lost };
+    assert_eq!(decide(none, post), Decision::GiveUp(Why::NotIdempotent));
+    assert_eq!(decide(none, Failure { sent: false, ..post }), Decision::AnewConnection);
+}
+
+#[test]
+fn the_number_and_the_budget_end_it() {
+    let settings = Settings { retries: 2, ..Settings::default() };
+    let call = |retries| Failure { retries, ..failure(Cause::Reset) };
+    assert!(matches!(decide(settings, call(1)), Decision::Retry(_)));
+    assert_eq!(decide(settings, call(2)), Decision::GiveUp(Why::Exhausted));
+    let mut budget = RetryBudget::new(BudgetSettings { per_second: 1, ..BudgetSettings::default() });
+    let now = Instant::now();
+    assert!(matches!(settings.decide(&call(0), &mut budget, now, 0), Decision::Retry(_)));
+    assert_eq!(settings.decide(&call(0), &mut budget, now, 0), Decision::GiveUp(Why::Budget));
+    assert_eq!(Why::Budget.name(), "budget");
+}
+
+#[test]
+fn what_is_refused_is_not_paid_for() {
+    let settings = Settings::default();
+    let mut budget = RetryBudget::new(BudgetSettings { per_second: 1, ..BudgetSettings::default() });
+    let now = Instant::now();
+    for _ in 0..100 {
+        let asked = settings.decide(&failure(Cause::Status(503)), &mut budget, now, 0);
+        assert_eq!(asked, Decision::GiveUp(Why::NotAsked));
+        let exhausted = Failure { retries: 1, ..failure(Cause::Reset) };
+        assert_eq!(settings.decide(&exhausted, &mut budget, now, 0), Decision::GiveUp(Why::Exhausted));
+    }
+    assert!(matches!(settings.decide(&failure(Cause::Reset), &mut budget, now, 0), Decision::Retry(_)));
+}
+
+#[test]
+fn waits_double_up_to_the_cap_and_are_random_from_nothing_on() {
+    let settings = Settings { retries: u32::MAX, ..Settings::default() };
+    let wait = |retries, random| {
+        let mut budget = RetryBudget::default();
+        let call = Failure { retries, ..failure(Cause::Connect) };
+        match settings.decide(&call, &mut budget, Instant::now(), random) {
+            Decision::Retry(wait) => wait.as_millis(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        [0, 1, 2, 3, 4, 31, 32, 1000].map(|at| wait(at, u64::MAX)),
+        [25, 50, 100, 200, 250, 250, 250, 250]
+    );
+    assert_eq!([0, 5].map(|at| wait(at, 0)), [0, 0]);
+}
+
+#[test]
+fn methods_are_those_of_the_rfc() {
+    let idempotent = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
+    assert!(idempotent.into_iter().all(is_idempotent));
+    assert!(!["POST", "PATCH", "CONNECT", "get", "", "PURGE"].into_iter().any(is_idempotent));
+}

@@ -1,0 +1,154 @@
+//! W3C Trace Context, level 1 (<https://www.w3.org/TR/trace-context/>): which trace a request is part of, read from `traceparent` and written to the next.
+
+use crate::RequestId;
+
+/// `00-` trace id `-` parent id `-` flags: the form of version 00, which is what is written.
+pub const LEN: usize = 55;
+/// The flag that says that somebody records the trace.
+const SAMPLED: u8 = 1;
+
+/// The place of a request in a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceContext {
+    trace: [u8; 16],
+    parent: [u8; 8],
+    flags: u8,
+}
+
+impl TraceContext {
+    /// What a `traceparent` says. None when it says nothing that can be trusted: then a trace begins here (§4.3).
+    #[must_use]
+    pub fn parse(field: &[u8]) -> Option<Self> {
+        let version = number::<1>(field.get(..2)?)?[0];
+        let separators = [2, 35, 52].iter().all(|at| field.get(*at) == Some(&b'-'));
+        // Version 00 has this length; a later one may go on, after one more separator (§4.3). 255 is forbidden.
+        let whole = match version {
+            0 => field.len() == LEN,
+            255 => false,
+            _ => field.len() == LEN || field.get(LEN) == Some(&b'-'),
+        };
+        if !separators || !whole {
+            return None;
+        }
+        let trace = number::<16>(field.get(3..35)?)?;
+        let parent = number::<8>(field.get(36..52)?)?;
+        let [flags] = number::<1>(field.get(53..55)?)?;
+        // Of a later version only what this one knows is passed on.
+        (trace != [0; 16] && parent != [0; 8]).then_some(Self { trace, parent, flags: flags & SAMPLED })
+    }
+
+    /// A trace that begins with this request, named by its id. Nobody has decided to record it.
+    #[must_use]
+    pub fn of(id: RequestId) -> Self {
+        let trace = number::<16>(&id.digits()).filter(|trace| *trace != [0; 16]).unwrap_or([1; 16]);
+        Self { trace, parent: [0; 8], flags: 0 }
+    }
+
+    /// The value for a call that this request makes; `span`, any number but 0, names the call.
+    #[must_use]
+    pub fn call(&self, span: u64) -> [u8; LEN] {
+        let mut out = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        let (head, rest) = out.split_at_mut(35);
+        write(&self.trace, head.get_mut(3..).unwrap_or_default());
+        write(&span.max(1).to_be_bytes(), rest.get_mut(1..17).unwrap_or_default());
+        write(&[self.flags], rest.get_mut(18..).unwrap_or_default());
+        out
+    }
+
+    /// The digits of the trace's id.
+    #[must_use]
+    pub fn trace_id(&self) -> [u8; 32] {
+        let mut digits = [0; 32];
+        write(&self.trace, &mut digits);
+        digits
+    }
+
+    /// Whether somebody before has decided to record the trace.
+    #[must_use]
+    pub fn is_sampled(&self) -> bool {
+        self.flags & SAMPLED != 0
+    }
+}
+
+/// `N` bytes in lower-case hexadecimal digits; capitals are forbidden (§3.2.2.3).
+fn number<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let mut out = [0; N];
+    if digits.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(out)
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+fn write(bytes: &[u8], out: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
+    for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 0xf)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_call_has_the_trace_and_the_flags_of_what_caused_it_and_a_name_of_its_own() {
+        let context = TraceContext::parse(EXAMPLE).unwrap();
+        let call = context.call(0x0102_0304_0506_0708);
+        assert_eq!(&call, b"00-4bf92f3577b34da6a3ce929d0e0e4736-0102030405060708-01");
+        assert!(context.is_sampled());
+        assert_eq!(&context.trace_id(), b"4bf92f3577b34da6a3ce929d0e0e4736");
+    }
+
+    #[test]
+    fn what_is_malformed_begins_a_trace() {
+        for bad in [
+            "",
+            "00",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
+            "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01x",
+            "00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e473g-00f067aa0ba902b7-01",
+            " 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
+        ] {
+            assert_eq!(TraceContext::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_read_as_far_as_it_is_known() {
+        let later = b"cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-ff-more";
+        let call = TraceContext::parse(later).unwrap().call(1);
+        assert_eq!(&call, b"00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000001-01");
+    }
+
+    #[test]
+    fn a_trace_that_begins_here_is_named_by_the_request() {
+        let id = RequestId::new(7);
+        let context = TraceContext::of(id);
+        assert_eq!(context.trace_id(), id.digits());
+        assert!(!context.is_sampled());
+        let call = context.call(0);
+        assert_eq!(TraceContext::parse(&call).unwrap().trace_id(), id.digits(), "0 would be no name");
+    }
+}

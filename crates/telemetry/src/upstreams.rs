@@ -1,0 +1,175 @@
+//! What is measured of calls to upstreams, by upstream and endpoint. Like [`crate::meters`]: a meter lives as long as the process.
+//!
+//! Names that discovery brings come and go, and a series for each would never end: beyond [`MOST_ENDPOINTS`] of an upstream the rest is counted together.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::cells::{Cell, Histogram, PerThread, Times};
+use crate::meters::CLASSES;
+
+/// Endpoints of one upstream that have meters of their own.
+pub const MOST_ENDPOINTS: usize = 100;
+/// What the others are called together.
+pub const OTHERS: &str = "other";
+
+/// What is measured of the calls to one endpoint.
+#[derive(Debug)]
+pub struct EndpointMeter {
+    /// The name of the upstream.
+    pub upstream: Box<str>,
+    /// The endpoint; nothing for calls that came to none.
+    pub endpoint: Box<str>,
+    threads: PerThread<Cells>,
+}
+
+#[derive(Debug, Default)]
+struct Cells {
+    classes: [Cell; CLASSES.len()],
+    duration: Histogram,
+    first_byte: Histogram,
+    reused: Cell,
+    dialled: Cell,
+    sent: Cell,
+    received: Cell,
+}
+
+/// A call that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct FinishedCall {
+    /// What the caller got; 0: nothing.
+    pub status: u16,
+    /// From the call's head to the end of its answer, every attempt included.
+    pub elapsed: Duration,
+    /// From having a connection to the head of the answer; none when there was no answer.
+    pub first_byte: Option<Duration>,
+    /// Whether its connection was kept from another call; none when it had none.
+    pub reused: Option<bool>,
+    /// Bytes of the request's body.
+    pub sent: u64,
+    /// Bytes of the answer's body.
+    pub received: u64,
+}
+
+/// What the calls to an endpoint have come to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EndpointTotals {
+    /// Calls by [`CLASSES`].
+    pub classes: [u64; CLASSES.len()],
+    /// Whole times.
+    pub duration: Times,
+    /// Times until the head of the answer.
+    pub first_byte: Times,
+    /// Calls on a connection that was kept.
+    pub reused: u64,
+    /// Calls that waited for a new one.
+    pub dialled: u64,
+    /// Bytes of requests' bodies.
+    pub sent: u64,
+    /// Bytes of answers' bodies.
+    pub received: u64,
+}
+
+impl EndpointMeter {
+    /// Counts a call; on the data-plane thread of this index only.
+    pub fn count(&self, thread: usize, call: &FinishedCall) {
+        let cells = self.threads.of(thread);
+        if let Some(class) = cells.classes.get(usize::from(call.status / 100)) {
+            class.add(1);
+        }
+        cells.duration.observe(call.elapsed);
+        if let Some(first_byte) = call.first_byte {
+            cells.first_byte.observe(first_byte);
+        }
+        match call.reused {
+            Some(true) => cells.reused.add(1),
+            Some(false) => cells.dialled.add(1),
+            None => {}
+        }
+        cells.sent.add(call.sent);
+        cells.received.add(call.received);
+    }
+
+    /// All threads together.
+    #[must_use]
+    pub fn totals(&self) -> EndpointTotals {
+        let mut totals = EndpointTotals::default();
+        for cells in self.threads.iter() {
+            totals.classes.iter_mut().zip(&cells.classes).for_each(|(sum, cell)| *sum += cell.value());
+            totals.duration.add(&cells.duration);
+            totals.first_byte.add(&cells.first_byte);
+            totals.reused += cells.reused.value();
+            totals.dialled += cells.dialled.value();
+            totals.sent += cells.sent.value();
+            totals.received += cells.received.value();
+        }
+        totals
+    }
+}
+
+/// The meter of an endpoint, made when there is none yet and there may be more.
+#[must_use]
+pub fn endpoint(upstream: &str, endpoint: &str) -> &'static EndpointMeter {
+    let mut meters = lock();
+    let of_upstream = meters.entry(upstream.into()).or_default();
+    if let Some(meter) = of_upstream.get(endpoint) {
+        return meter;
+    }
+    // Nothing and `other` are no endpoints, and there is always room for them.
+    let known = of_upstream.keys().filter(|name| !name.is_empty() && &***name != OTHERS).count();
+    let name = if endpoint.is_empty() || known < MOST_ENDPOINTS { endpoint } else { OTHERS };
+    of_upstream.entry(name.into()).or_insert_with(|| {
+        let (upstream, endpoint) = (upstream.into(), name.into());
+        Box::leak(Box::new(EndpointMeter { upstream, endpoint, threads: PerThread::new() }))
+    })
+}
+
+/// All meters, in the order of their names.
+#[must_use]
+pub fn endpoints() -> Vec<&'static EndpointMeter> {
+    lock().values().flat_map(|meters| meters.values().copied()).collect()
+}
+
+type Meters = BTreeMap<Box<str>, BTreeMap<Box<str>, &'static EndpointMeter>>;
+static METERS: Mutex<Meters> = Mutex::new(BTreeMap::new());
+
+fn lock() -> MutexGuard<'static, Meters> {
+    METERS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(status: u16, reused: Option<bool>) -> FinishedCall {
+        let elapsed = Duration::from_millis(2);
+        FinishedCall { status, elapsed, first_byte: reused.map(|_| elapsed), reused, sent: 3, received: 5 }
+    }
+
+    #[test]
+    fn calls_are_counted_by_status_and_by_connection() {
+        let meter = endpoint("counted", "127.0.0.1:1");
+        for finished in [call(200, Some(true)), call(200, Some(false)), call(503, None), call(0, Some(true))]
+        {
+            meter.count(0, &finished);
+        }
+        let totals = meter.totals();
+        assert_eq!(totals.classes, [1, 0, 2, 0, 0, 1]);
+        assert_eq!((totals.reused, totals.dialled), (2, 1));
+        assert_eq!((totals.duration.count(), totals.first_byte.count()), (4, 3));
+        assert_eq!((totals.sent, totals.received), (12, 20));
+    }
+
+    #[test]
+    fn there_are_only_so_many_endpoints() {
+        for number in 0..2 * MOST_ENDPOINTS {
+            let _ = endpoint("many", &number.to_string());
+        }
+        let names = || endpoints().into_iter().filter(|meter| &*meter.upstream == "many").count();
+        assert_eq!(names(), MOST_ENDPOINTS + 1);
+        assert_eq!(&*endpoint("many", "199").endpoint, OTHERS);
+        assert_eq!(&*endpoint("many", "").endpoint, "");
+        assert!(std::ptr::eq(endpoint("many", "7"), endpoint("many", "7")));
+    }
+}

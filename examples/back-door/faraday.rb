@@ -1,0 +1,13 @@
+# frozen_string_literal: true
+
+# Faraday: the connection's URL is all that changes.
+require "faraday"
+require "json"
+
+search = Faraday.new(url: ENV.fetch("KEEPWARM_UPSTREAM_SEARCH", "https://search.internal:9243")) do |connection|
+  connection.options.timeout = 10
+  connection.adapter :net_http
+end
+answer = search.get("/documents", q: "warm")
+puts "#{answer.status} #{answer.body}"
+puts search.post("/documents", JSON.generate("title" => "Warm"), "Content-Type" => "application/json").body

@@ -1,0 +1,12 @@
+<?php
+
+// Guzzle: `base_uri` is all that changes. From Debian's packages; with composer it is vendor/autoload.php.
+require 'GuzzleHttp/autoload.php';
+
+$client = new GuzzleHttp\Client([
+    'base_uri' => getenv('KEEPWARM_UPSTREAM_SEARCH') ?: 'https://search.internal:9243',
+    'timeout' => 10,
+]);
+$answer = $client->get('/documents?q=warm');
+echo $answer->getStatusCode(), ' ', $answer->getBody(), "\n";
+echo $client->post('/documents', ['json' => ['title' => 'Warm']])->getBody(), "\n";

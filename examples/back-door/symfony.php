@@ -1,0 +1,12 @@
+<?php
+
+// Symfony's HttpClient: in a project it is `framework.http_client.scoped_clients.search.base_uri: '%env(KEEPWARM_UPSTREAM_SEARCH)%'`.
+// From Debian's packages; with composer it is vendor/autoload.php.
+require 'Symfony/Component/HttpClient/autoload.php';
+
+use Symfony\Component\HttpClient\HttpClient;
+
+$client = HttpClient::createForBaseUri(getenv('KEEPWARM_UPSTREAM_SEARCH') ?: 'https://search.internal:9243', ['timeout' => 10]);
+$answer = $client->request('GET', '/documents?q=warm');
+echo $answer->getStatusCode(), ' ', $answer->getContent(), "\n";
+echo $client->request('POST', '/documents', ['json' => ['title' => 'Warm']])->getContent(), "\n";

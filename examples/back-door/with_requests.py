@@ -1,0 +1,10 @@
+"""requests: the address is all that changes."""
+
+import os
+
+import requests
+
+search = os.environ.get("KEEPWARM_UPSTREAM_SEARCH", "https://search.internal:9243")
+answer = requests.get(f"{search}/documents", params={"q": "warm"}, timeout=10)
+print(answer.status_code, answer.text)
+print(requests.post(f"{search}/documents", json={"title": "Warm"}, timeout=10).text)

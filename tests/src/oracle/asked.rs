@@ -1,0 +1,261 @@
+//! What a client asks, how it goes about it, and what it saw.
+
+use std::time::Duration;
+
+use super::Random;
+use crate::{Client, Failure, Response};
+
+/// A request.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Its name: different for each. It stands in the target, and in every answer: in the field `X-Name` and in the body.
+    pub id: u64,
+    pub method: &'static str,
+    /// What the application is to do.
+    pub deed: &'static str,
+    pub target: String,
+    /// Field lines beside those of the framing.
+    pub fields: String,
+    pub sending: Sending,
+    pub body: Vec<u8>,
+    pub body_length: usize,
+    pub expected: Expected,
+}
+
+/// How a body is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sending {
+    Length,
+    Chunked,
+    /// With a length, when it is asked for.
+    Expecting,
+}
+
+/// What becomes of it when nothing comes in between.
+#[derive(Debug, Clone)]
+pub enum Expected {
+    Answer(u16, Vec<u8>),
+    /// An answer that is not brought to its end.
+    Cut,
+}
+
+/// A request, and what became of it as its client sees it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Without its body.
+    pub asked: Asked,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The answer that it has to be.
+    Right,
+    /// The same status, and another answer.
+    Wrong(String),
+    /// Another status.
+    Status(u16),
+    /// A head, and the end of the connection before the end of the answer.
+    Cut,
+    /// The end of the connection before the first byte.
+    Nothing,
+    /// It stood behind an answer after which the server closes, or one that was cut: nobody may have seen it.
+    Behind,
+    /// The client went away.
+    Left,
+    /// No answer for longer than anything may take, or what is no answer.
+    Bad(String),
+}
+
+impl Asked {
+    /// The head as it is sent.
+    fn head(&self, close: bool) -> String {
+        let close = if close { "Connection: close\r\n" } else { "" };
+        let length = match self.sending {
+            Sending::Length => format!("Content-Length: {}\r\n", self.body.len()),
+            Sending::Chunked => "Transfer-Encoding: chunked\r\n".to_owned(),
+            Sending::Expecting => {
+                format!("Expect: 100-continue\r\nContent-Length: {}\r\n", self.body.len())
+            }
+        };
+        format!("{} {} HTTP/1.1\r\nHost: a\r\n{close}{}{length}\r\n", self.method, self.target, self.fields)
+    }
+
+    /// The body in parts of this size, as they are sent.
+    fn parts(&self, size: usize) -> Vec<Vec<u8>> {
+        let mut parts: Vec<Vec<u8>> = self.body.chunks(size).map(<[u8]>::to_vec).collect();
+        if self.sending == Sending::Chunked {
+            for part in &mut parts {
+                *part = [format!("{:x}\r\n", part.len()).as_bytes(), part, b"\r\n"].concat();
+            }
+            parts.push(b"0\r\n\r\n".to_vec());
+        }
+        parts
+    }
+
+    /// All of it.
+    fn bytes(&self, close: bool) -> Vec<u8> {
+        let mut bytes = self.head(close).into_bytes();
+        self.parts(50_000).iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes
+    }
+
+    pub fn became(mut self, outcome: Outcome) -> Seen {
+        self.body = Vec::new();
+        if let Expected::Answer(_, body) = &mut self.expected {
+            *body = Vec::new();
+        }
+        Seen { asked: self, outcome }
+    }
+
+    fn judge(&self, response: &Response) -> Outcome {
+        let Expected::Answer(status, body) = &self.expected else {
+            return Outcome::Status(response.status);
+        };
+        if response.status != *status {
+            return Outcome::Status(response.status);
+        }
+        // An answer to an error is Keepwarm's own, and has no name.
+        let name = response.field("x-name").map(str::to_owned);
+        let named = *status >= 500 || name.as_deref() == Some(&self.id.to_string());
+        if named && (*status >= 500 || response.body == *body) {
+            return Outcome::Right;
+        }
+        let begin: String = String::from_utf8_lossy(&response.body).chars().take(60).collect();
+        Outcome::Wrong(format!("{name:?}, {} bytes, {} expected: {begin}", response.body.len(), body.len()))
+    }
+}
+
+/// Sends a request, its body in pieces, and reads its answer: what became of it, and whether the connection goes on.
+pub fn one(client: &mut Client, asked: Asked, close: bool, random: &mut Random) -> (Seen, bool) {
+    let (sent, early) = send(client, &asked, close, random);
+    if !sent {
+        return (asked.became(Outcome::Nothing), false);
+    }
+    let (outcome, goes_on) = match early {
+        Some(result) => judged(&asked, result),
+        None => answer(client, &asked),
+    };
+    (asked.became(outcome), goes_on)
+}
+
+/// Sends several requests in one write, and reads their answers.
+pub fn several(client: &mut Client, all: Vec<Asked>) -> (Vec<Seen>, bool) {
+    let bytes: Vec<u8> = all.iter().flat_map(|asked| asked.bytes(false)).collect();
+    let mut goes_on = client.try_send(&bytes).is_ok();
+    let mut seen = Vec::new();
+    for asked in all {
+        let outcome = match goes_on {
+            true => {
+                let (outcome, more) = answer(client, &asked);
+                goes_on = more;
+                outcome
+            }
+            false if seen.is_empty() => Outcome::Nothing,
+            false => Outcome::Behind,
+        };
+        seen.push(asked.became(outcome));
+    }
+    (seen, goes_on)
+}
+
+/// Sends a request on each of these connections, and then reads their answers, the last first.
+pub fn across(clients: &mut [Client], all: Vec<Asked>) -> Vec<(Seen, bool)> {
+    let sent: Vec<bool> = clients
+        .iter_mut()
+        .zip(&all)
+        .map(|(client, asked)| client.try_send(&asked.bytes(false)).is_ok())
+        .collect();
+    let mut seen: Vec<(Seen, bool)> = Vec::new();
+    for ((client, asked), sent) in clients.iter_mut().zip(all).zip(sent).rev() {
+        let (outcome, goes_on) = if sent { answer(client, &asked) } else { (Outcome::Nothing, false) };
+        seen.push((asked.became(outcome), goes_on));
+    }
+    seen.reverse();
+    seen
+}
+
+/// Sends a request, or the beginning of one, and goes; sometimes with a part of its answer.
+pub fn leave(mut client: Client, asked: Asked, random: &mut Random) -> Seen {
+    let bytes = asked.bytes(false);
+    let choice = random.below(4);
+    let part = match choice {
+        0 => random.below(bytes.len() as u64) as usize,
+        _ => bytes.len(),
+    };
+    let _ = client.try_send(&bytes[..part]);
+    match choice {
+        1 => client.wait_for_something(Duration::from_secs(2)),
+        // Until the application may have it, or not.
+        _ => std::thread::sleep(Duration::from_millis(random.below(40))),
+    }
+    if random.below(2) == 0 {
+        client.reset();
+    }
+    asked.became(Outcome::Left)
+}
+
+/// Whether it was sent, and the answer if it came instead of `100 Continue`.
+fn send(
+    client: &mut Client,
+    asked: &Asked,
+    close: bool,
+    random: &mut Random,
+) -> (bool, Option<Result<Response, Failure>>) {
+    let piece = match random.below(3) {
+        0 => usize::MAX,
+        1 => 500 + random.below(2_000) as usize,
+        _ => 500 + random.below(80_000) as usize,
+    };
+    if client.try_send(asked.head(close).as_bytes()).is_err() {
+        return (false, None);
+    }
+    if asked.sending == Sending::Expecting {
+        match client.try_response(asked.method) {
+            Ok(response) if response.status == 100 => {}
+            other => return (true, Some(other)),
+        }
+    }
+    // A server that has answered already need not read the rest: its answer says what became of it.
+    let _ = asked.parts(piece).iter().try_for_each(|part| client.try_send(part));
+    (true, None)
+}
+
+/// Reads an answer: what it is, and whether the connection goes on.
+fn answer(client: &mut Client, asked: &Asked) -> (Outcome, bool) {
+    judged(asked, client.try_response(asked.method))
+}
+
+fn judged(asked: &Asked, result: Result<Response, Failure>) -> (Outcome, bool) {
+    match result {
+        Ok(response) => (asked.judge(&response), !response.says_close()),
+        Err(Failure::Closed) => (Outcome::Nothing, false),
+        Err(Failure::Reset(bytes)) if bytes.is_empty() => (Outcome::Nothing, false),
+        Err(Failure::Reset(_) | Failure::Cut(_)) => (Outcome::Cut, false),
+        Err(bad) => {
+            let text: String = format!("{bad:?}").chars().take(200).collect();
+            (Outcome::Bad(text), false)
+        }
+    }
+}
+
+/// CRC-32 (ISO 3309), as zlib has it.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = table();
+    !bytes.iter().fold(!0, |crc: u32, &byte| TABLE[(crc as u8 ^ byte) as usize] ^ (crc >> 8))
+}
+
+const fn table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        let (mut crc, mut bit) = (at as u32, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[at] = crc;
+        at += 1;
+    }
+    table
+}

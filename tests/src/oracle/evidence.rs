@@ -1,0 +1,239 @@
+//! Reads what the clients saw, what the application wrote down and what the logs say, and says what does not go together.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use super::{Expected, Outcome, Seen};
+
+/// All that is known when everything is over.
+pub struct Evidence {
+    seen: Vec<Seen>,
+    rules: Rules,
+    /// Of the application's book, by the request's name: how often it was begun, and how often its answer was made.
+    book: HashMap<u64, (usize, usize)>,
+    /// The lines of the access log, by the request's name.
+    access: HashMap<u64, Vec<Access>>,
+    /// The records of the log that name a request, by its id.
+    records: HashMap<String, Vec<String>>,
+}
+
+/// A line of the access log.
+#[derive(Debug, Clone)]
+struct Access {
+    status: String,
+    reason: String,
+    id: String,
+}
+
+pub struct Verdict {
+    /// One sentence for each rule that was broken.
+    pub faults: Vec<String>,
+    pub answered: usize,
+    pub summary: String,
+}
+
+/// Why a request may be refused, or lose its worker: `docs/operate/requests.md`.
+const REFUSED: [&str; 4] = ["queue_full", "queue_timeout", "route_quarantined", "worker_refused"];
+const LATE: [&str; 1] = ["request_timeout"];
+/// Bytes of a body that are read and thrown away after an early answer; what comes behind them can cost the client the answer (`spec/http.md` §1).
+const LINGERED: usize = 64 * 1024;
+
+/// What else may become of a request, and why, by the kind of its application: reasons as they stand in the access log.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// It lost its worker.
+    pub lost: &'static [&'static str],
+    /// Its application failed in the middle of the answer.
+    pub failed: &'static [&'static str],
+    /// Whether a record says that a request which may have been begun was given to a worker once more.
+    pub given_again: fn(&str) -> bool,
+}
+
+impl Rules {
+    /// Of an application behind the worker wire.
+    pub const WIRE: Self = Self {
+        lost: &["worker_died", "worker_timed_out", "worker_memory"],
+        failed: &["app_error"],
+        given_again: |record| {
+            record.contains("given to another worker") && record.contains("its worker died")
+        },
+    };
+
+    /// Of an application that is a server by itself, or runs behind one (HTTP, FastCGI).
+    pub const SERVER: Self = Self {
+        lost: &["worker_died", "closed_unanswered", "truncated"],
+        failed: &["truncated"],
+        given_again: |record| {
+            record.contains("given to a worker once more")
+                && ["closed_unanswered", "closed_idle", "worker_died"].iter().any(|why| record.contains(why))
+        },
+    };
+}
+
+impl Evidence {
+    pub fn read(folder: &Path, seen: Vec<Seen>, rules: Rules) -> Self {
+        let text = |name: &str| {
+            let bytes = std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let mut book: HashMap<u64, (usize, usize)> = HashMap::new();
+        for line in text("book").lines() {
+            let mut words = line.split(' ');
+            let (kind, name) = (words.next().expect("b or e"), words.next().expect("a name"));
+            let entry = book.entry(name.parse().expect("a number")).or_default();
+            match kind {
+                "b" => entry.0 += 1,
+                _ => entry.1 += 1,
+            }
+        }
+        let mut access: HashMap<u64, Vec<Access>> = HashMap::new();
+        for (name, line) in text("access").lines().filter_map(accessed) {
+            access.entry(name).or_default().push(line);
+        }
+        let mut records: HashMap<String, Vec<String>> = HashMap::new();
+        for line in text("log").lines() {
+            if let Some(id) = line.split(' ').find_map(|word| word.strip_prefix("id=")) {
+                records.entry(id.to_owned()).or_default().push(line.to_owned());
+            }
+        }
+        Self { seen, rules, book, access, records }
+    }
+
+    pub fn judge(&self) -> Verdict {
+        let faults = self.seen.iter().filter_map(|seen| {
+            let fault = self.fault(seen)?;
+            let asked = &seen.asked;
+            let known = format!(
+                "begun and answered {:?}, access log {:?}, log {:#?}",
+                self.book.get(&asked.id),
+                self.access.get(&asked.id),
+                self.access(seen).and_then(|access| self.records.get(&access.id))
+            );
+            Some(format!(
+                "request {} ({} {}): {fault}; seen {:?}, {known}",
+                asked.id, asked.method, asked.deed, seen.outcome
+            ))
+        });
+        let faults: Vec<String> = faults.take(20).collect();
+        let answered = self.seen.iter().filter(|seen| seen.outcome == Outcome::Right).count();
+        Verdict { faults, answered, summary: self.summary() }
+    }
+
+    /// What is wrong about one request.
+    fn fault(&self, seen: &Seen) -> Option<String> {
+        let (begun, made) = self.book.get(&seen.asked.id).copied().unwrap_or_default();
+        let safe = seen.asked.method == "GET";
+        let given_again = self.given_again(seen);
+        // The rule of rules: once, but for a safe one that was given again after a death.
+        let most = if safe { 1 + given_again.min(1) } else { 1 };
+        if begun > most {
+            return Some(format!("it was begun {begun} times, {most} at most was allowed"));
+        }
+        match &seen.outcome {
+            Outcome::Right if !self.was_made(seen, made) => Some("nobody made this answer".to_owned()),
+            Outcome::Right | Outcome::Left => None,
+            Outcome::Status(503) if begun > given_again => Some("it was begun, and refused".to_owned()),
+            Outcome::Status(503) => self.needs_reason(seen, "503", &REFUSED),
+            Outcome::Status(502) => self.needs_reason(seen, "502", self.rules.lost),
+            Outcome::Status(504) => self.needs_reason(seen, "504", &LATE),
+            Outcome::Status(_) => Some("no rule allows this answer".to_owned()),
+            Outcome::Cut => self.was_cut(seen),
+            Outcome::Behind if begun > 0 || self.access(seen).is_some() => {
+                Some("it stood behind the end of a connection, and was served".to_owned())
+            }
+            Outcome::Behind => None,
+            Outcome::Nothing if self.was_refused_early(seen) => None,
+            // The reset that cuts an answer can overtake its head, and one between two reads of it looks the same.
+            Outcome::Nothing if self.was_cut(seen).is_none() => None,
+            Outcome::Nothing => Some("it was lost".to_owned()),
+            Outcome::Wrong(_) => Some("it got another answer than its own".to_owned()),
+            Outcome::Bad(_) => Some("it got no answer".to_owned()),
+        }
+    }
+
+    fn was_cut(&self, seen: &Seen) -> Option<String> {
+        let failed = match seen.asked.expected {
+            Expected::Cut => self.rules.failed,
+            Expected::Answer(..) => &[],
+        };
+        self.needs_reason(seen, "200", &[self.rules.lost, &LATE, failed].concat())
+    }
+
+    /// The application says that it has made this answer, but for one to a failure.
+    fn was_made(&self, seen: &Seen, made: usize) -> bool {
+        let Expected::Answer(status, _) = seen.asked.expected else { return false };
+        (made > 0 || status >= 500) && self.said(seen, &status.to_string())
+    }
+
+    /// It has this status in the access log, for one of these reasons, which stands in the log, too.
+    fn needs_reason(&self, seen: &Seen, status: &str, allowed: &[&str]) -> Option<String> {
+        let Some(access) = self.access(seen).filter(|access| access.status == status) else {
+            return Some(format!("the access log does not say {status}, once"));
+        };
+        if !allowed.contains(&access.reason.as_str()) {
+            return Some(format!("{} is no reason for {status}", access.reason));
+        }
+        let records = self.records.get(&access.id);
+        let told = |record: &String| {
+            [access.reason.as_str(), "request timed out", "the application failed"]
+                .iter()
+                .any(|words| record.contains(words))
+        };
+        match records.is_some_and(|records| records.iter().any(told)) {
+            true => None,
+            false => Some("the log does not say why".to_owned()),
+        }
+    }
+
+    /// Its answer was sent before its body had come, and the body was too long to be waited for.
+    fn was_refused_early(&self, seen: &Seen) -> bool {
+        seen.asked.body_length > LINGERED
+            && [("503", &REFUSED[..]), ("502", self.rules.lost), ("504", &LATE[..])]
+                .into_iter()
+                .any(|(status, allowed)| self.needs_reason(seen, status, allowed).is_none())
+    }
+
+    fn said(&self, seen: &Seen, status: &str) -> bool {
+        self.access(seen).is_some_and(|access| access.status == status)
+    }
+
+    /// Its line in the access log; none when there are several.
+    fn access(&self, seen: &Seen) -> Option<&Access> {
+        match self.access.get(&seen.asked.id)?.as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// How often the log says that it was given to another worker because its own had died.
+    fn given_again(&self, seen: &Seen) -> usize {
+        let records = self.access(seen).and_then(|access| self.records.get(&access.id));
+        records.map_or(0, |records| records.iter().filter(|record| (self.rules.given_again)(record)).count())
+    }
+
+    fn summary(&self) -> String {
+        let mut tally: BTreeMap<String, usize> = BTreeMap::new();
+        for seen in &self.seen {
+            let reason = self.access(seen).map_or("-", |access| access.reason.as_str());
+            let outcome = match &seen.outcome {
+                Outcome::Wrong(_) => "Wrong".to_owned(),
+                Outcome::Bad(_) => "Bad".to_owned(),
+                other => format!("{other:?}"),
+            };
+            *tally.entry(format!("{outcome} {reason}")).or_default() += 1;
+        }
+        format!("{} requests: {tally:#?}", self.seen.len())
+    }
+}
+
+/// The name, status, reason and id of a line of the access log.
+fn accessed(line: &str) -> Option<(u64, Access)> {
+    let (_, behind) = line.split_once("?id=")?;
+    let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
+    let name = digits.parse().ok().filter(|&name| name > 0)?;
+    let (_, behind) = behind.split_once("\" ")?;
+    let status = behind.split(' ').next()?.to_owned();
+    let mut last = line.rsplit(' ');
+    let (id, reason) = (last.next()?.to_owned(), last.next()?.to_owned());
+    Some((name, Access { status, reason, id }))
+}

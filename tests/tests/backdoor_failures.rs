@@ -1,0 +1,348 @@
+//! The back door when services behind it fail: what is tried again, what is told, and what is never done twice.
+
+use std::io::{BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::origin::{After, Origin, ok, read_head, reset};
+use keepwarm_tests::{Client, Response, Server};
+
+/// A door to these addresses; the configuration may go on in the section.
+fn door(addresses: &[std::net::SocketAddr], more: &str) -> Server {
+    let endpoints: Vec<String> =
+        addresses.iter().map(|address| format!("{{ url = \"http://{address}\" }}")).collect();
+    Server::start(&format!(
+        "[server]\nthreads = 1\n[upstream.search]\nendpoints = [{}]\nbind = \"127.0.0.1:0\"\n{more}",
+        endpoints.join(", ")
+    ))
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n")
+}
+
+fn post(path: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nContent-Length: 2\r\n\r\nhi"
+    )
+}
+
+fn reason(answer: &Response) -> String {
+    answer.json()["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+/// An address where nobody listens.
+fn nobody() -> std::net::SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn an_idle_connection_that_was_closed_costs_no_call() {
+    // A reset upon the first byte of the second request of each connection, without a FIN before.
+    let origin = Origin::raw(|_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        if read_head(&mut reader).is_some() {
+            ok(&mut stream, b"first");
+            let _ = reader.read(&mut [0; 1]);
+            reset(stream);
+        }
+    });
+    let server = door(&[origin.address()], "");
+    let mut client = server.client();
+    for _ in 0..3 {
+        assert_eq!(client.ask(get("/")).text(), "first");
+    }
+    assert!(origin.connections() >= 3);
+    let line = server.wait_for_log("closed an idle connection after", Duration::from_secs(10));
+    assert!(line.contains("retried on a new one: ok"), "{line}");
+    assert!(line.contains("cause=\"closed_idle\"") || line.contains("cause=closed_idle"), "{line}");
+}
+
+#[test]
+fn a_post_is_not_sent_twice() {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&seen);
+    let origin = Origin::start(move |request, stream| {
+        if request.method() == "POST" {
+            count.fetch_add(1, Ordering::SeqCst);
+            return After::Reset;
+        }
+        ok(stream, b"got");
+        After::Keep
+    });
+    let server = door(&[origin.address()], "");
+    let answer = server.ask(post("/"));
+    assert_eq!((answer.status, reason(&answer).as_str()), (502, "closed_unanswered"));
+    // Even on a connection that was used a moment ago.
+    let mut client = server.client();
+    assert_eq!(client.ask(get("/")).status, 200);
+    let answer = client.ask(post("/"));
+    assert_eq!(answer.status, 502);
+    assert_eq!(seen.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn an_idempotent_call_is_tried_again_with_its_body() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tries);
+    let origin = Origin::start(move |request, stream| {
+        if count.fetch_add(1, Ordering::SeqCst) == 0 {
+            return After::Reset;
+        }
+        ok(stream, &request.body);
+        After::Keep
+    });
+    let server = door(&[origin.address()], "");
+    let body = "x".repeat(40_000);
+    let put = format!("PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40000\r\n\r\n{body}");
+    assert_eq!(server.ask(put).text(), body);
+    assert_eq!(tries.load(Ordering::SeqCst), 2);
+    server.wait_for_log("retried on a new one: ok", Duration::from_secs(10));
+}
+
+#[test]
+fn a_body_that_is_too_large_to_be_kept_is_not_tried_again() {
+    let origin = Origin::raw(|_, stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        read_head(&mut reader).unwrap();
+        reader.read_exact(&mut vec![0; 200_000]).unwrap();
+        reset(stream);
+    });
+    let server = door(&[origin.address()], "");
+    let mut client = server.client();
+    client.send(
+        "PUT / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nContent-Length: 200000\r\n\r\n",
+    );
+    client.send(vec![b'x'; 200_000]);
+    let answer = client.response("PUT");
+    assert_eq!((answer.status, reason(&answer).as_str()), (502, "closed_unanswered"));
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn an_endpoint_that_is_gone_is_left_for_another() {
+    let origin = Origin::fixed("here");
+    let server = door(&[nobody(), origin.address()], "");
+    for at in 0..30 {
+        let answer = server.ask(if at % 2 == 0 { get("/") } else { post("/") });
+        assert_eq!(answer.status, 200, "{at}: {}", answer.text());
+    }
+    assert_eq!(origin.requests().len(), 30);
+}
+
+#[test]
+fn nobody_there_is_told_and_then_not_asked_for_a_while() {
+    let address = nobody();
+    let server = door(&[address], "breaker = { failures = 3, open = \"1s\" }\n");
+    let mut opened = None;
+    for _ in 0..10 {
+        let answer = server.ask(get("/"));
+        match answer.status {
+            502 => assert_eq!(reason(&answer), "connect_refused"),
+            503 => {
+                assert_eq!(reason(&answer), "breaker_open");
+                opened = answer.field("retry-after").map(ToOwned::to_owned);
+                break;
+            }
+            other => panic!("{other}: {}", answer.text()),
+        }
+    }
+    assert!(opened.is_some_and(|seconds| seconds.parse::<u32>().unwrap() >= 1), "a breaker that opens");
+    server.wait_for_log("the breaker opens", Duration::from_secs(10));
+    // Somebody listens there now: a probe closes it.
+    let listener = TcpListener::bind(address).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            while read_head(&mut reader).is_some() {
+                ok(&mut stream, b"back");
+            }
+        }
+    });
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.ask(get("/")).status != 200 {
+        assert!(Instant::now() < deadline, "it never closes\n{}", server.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn each_phase_has_its_time_out() {
+    let origin = Origin::raw(|_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let Some(head) = read_head(&mut reader) else { return };
+        if head.starts_with("GET /idle") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
+        }
+        if head.starts_with("GET /trickle") {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+            while stream.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let _ = reader.read(&mut [0; 1]);
+    });
+    let server = door(
+        &[origin.address()],
+        "timeout = \"2s\"\ntimeouts = { first_byte = \"300ms\", idle = \"400ms\" }\nbreaker = \"off\"\n",
+    );
+    let answer = server.ask(get("/first"));
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
+    assert!(answer.text().contains("300 ms"), "{}", answer.text());
+    for path in ["/idle", "/trickle"] {
+        let mut client = server.client();
+        client.send(get(path));
+        assert_eq!(client.head("GET").0, 200);
+        client.read_to_end();
+    }
+    let server = door(&[origin.address()], "timeout = \"300ms\"\nbreaker = \"off\"\n");
+    let answer = server.ask(get("/whole"));
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "timeout"));
+}
+
+#[test]
+fn a_full_accept_queue_is_a_time_out_of_connecting() {
+    let listener = socket_that_accepts_nothing();
+    let address = listener.local_addr().unwrap();
+    // Until the kernel takes no more.
+    let mut waiting = Vec::new();
+    while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+        waiting.push(stream);
+        assert!(waiting.len() < 200, "a queue without end");
+    }
+    let server = door(&[address], "timeouts = { connect = \"300ms\" }\nretries = 0\n");
+    let answer = server.ask(post("/"));
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "connect_timeout"));
+}
+
+fn socket_that_accepts_nothing() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    listener
+}
+
+#[test]
+fn calls_above_the_limit_wait_and_then_are_told() {
+    let origin = Origin::start(|request, stream| {
+        if request.target() == "/slow" {
+            std::thread::sleep(Duration::from_millis(1500));
+        }
+        ok(stream, b"done");
+        After::Keep
+    });
+    let server = door(
+        &[origin.address()],
+        "[upstream.search.limits]\nin_flight = 1\nqueue = 1\nqueue_timeout = \"300ms\"\n",
+    );
+    let mut slow = server.client();
+    slow.send(get("/slow"));
+    origin.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
+    let mut waiting = server.client();
+    waiting.send(get("/waits"));
+    let answer = waiting.response("GET");
+    assert_eq!((answer.status, reason(&answer).as_str()), (503, "queue_timeout"));
+    assert_eq!(answer.field("retry-after"), Some("1"));
+    let mut first = server.client();
+    first.send(get("/waits"));
+    let mut answers: Vec<(u16, String)> = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.client();
+        client.send(get("/too-many"));
+        let answer = client.response("GET");
+        answers.push((answer.status, reason(&answer)));
+    }
+    assert!(
+        answers.iter().any(|(status, reason)| *status == 503 && reason.starts_with("queue_")),
+        "{answers:?}"
+    );
+    assert_eq!(slow.response("GET").status, 200);
+    assert_eq!(server.ask(get("/after")).status, 200);
+}
+
+#[test]
+fn lies_and_breaks_of_an_answer_are_told_or_cut() {
+    let origin = Origin::raw(|_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let Some(head) = read_head(&mut reader) else { return };
+        let answer: &[u8] = match head.split(' ').nth(1).unwrap() {
+            "/two-lengths" => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+            "/no-http" => b"SSH-2.0-OpenSSH_9\r\n\r\n",
+            "/unasked" => b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+            "/short" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+            "/chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
+            _ => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        };
+        stream.write_all(answer).unwrap();
+    });
+    let server = door(&[origin.address()], "breaker = \"off\"\noutlier = \"off\"\n");
+    for path in ["/two-lengths", "/no-http", "/unasked"] {
+        let answer = server.ask(get(path));
+        assert_eq!(answer.status, 502, "{path}: {}", answer.text());
+    }
+    for path in ["/short", "/chunk"] {
+        let mut client = server.client();
+        client.send(get(path));
+        // Its head may have been on its way, or not.
+        let (bytes, orderly) = client.read_to_end();
+        assert!(!orderly && !bytes.ends_with(b"0\r\n\r\n"), "{path}: {bytes:?} is cut");
+    }
+    assert_eq!(server.ask(get("/fine")).text(), "ok");
+}
+
+#[test]
+fn bytes_after_an_answer_are_nobodys() {
+    let origin = Origin::raw(|connection, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while read_head(&mut reader).is_some() {
+            ok(&mut stream, format!("{connection}").as_bytes());
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged");
+        }
+    });
+    let server = door(&[origin.address()], "");
+    let mut client = server.client();
+    for _ in 0..5 {
+        assert_ne!(client.ask(get("/")).text(), "forged");
+    }
+}
+
+#[test]
+fn a_storm_of_informational_answers_has_an_end_with_its_client() {
+    let origin = Origin::raw(|_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        if read_head(&mut reader).is_some() {
+            while stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").is_ok() {}
+        }
+    });
+    let server = door(&[origin.address()], "timeout = \"2s\"\n");
+    // Not by the client that keeps a transcript.
+    let mut client = std::net::TcpStream::connect(server.address()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client.write_all(get("/").as_bytes()).unwrap();
+    let mut last = Vec::new();
+    while !String::from_utf8_lossy(&last).contains("HTTP/1.1 504 Gateway Timeout") {
+        let mut block = vec![0; 1 << 16];
+        let got = client.read(&mut block).unwrap();
+        assert!(got > 0, "an end without an answer");
+        last.drain(..last.len().saturating_sub(100));
+        last.extend_from_slice(&block[..got]);
+    }
+    origin.wait_until("the storm is over", |origin| origin.open() == 0);
+}
+
+#[test]
+fn a_client_that_leaves_calls_its_call_off() {
+    let origin = Origin::raw(|_, stream| {
+        let mut reader = BufReader::new(stream);
+        read_head(&mut reader).unwrap();
+        let _ = reader.read(&mut [0; 1]);
+    });
+    let server = door(&[origin.address()], "");
+    let mut client: Client = server.client();
+    client.send(get("/"));
+    origin.wait_until("the call is there", |origin| origin.open() == 1);
+    client.reset();
+    origin.wait_until("it is called off", |origin| origin.open() == 0);
+}

@@ -1,0 +1,115 @@
+//! Reloads and the back door: what the new configuration still wants is kept, and no call fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use keepwarm_tests::origin::{After, Origin, ok};
+use keepwarm_tests::{Client, Server};
+use rustix::process::Signal;
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+fn config(origin: &Origin, search: &str, more: &str) -> String {
+    format!(
+        "[server]\nthreads = 2\n[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n{search}\n{more}",
+        origin.address()
+    )
+}
+
+/// Reloads, and waits for it.
+fn reload(server: &Server, config: &str) {
+    let mark = server.mark();
+    server.configure(config);
+    server.signal(Signal::HUP);
+    server.wait_for_log_after(mark, "reloaded in", Duration::from_secs(20));
+}
+
+#[test]
+fn reloads_under_load_fail_no_call_and_drop_no_connection() {
+    const CALLERS: usize = 8;
+    let origin = Origin::start(|_, stream| {
+        ok(stream, b"hello");
+        After::Keep
+    });
+    let other = Origin::fixed("other");
+    let server = Arc::new(Server::start(&config(&origin, "", "")));
+    let stop = Arc::new(AtomicBool::new(false));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (stop, calls, address) = (Arc::clone(&stop), Arc::clone(&calls), server.address());
+            std::thread::spawn(move || {
+                // Kept through all reloads: were it closed, the next call would fail.
+                let mut client = Client::connect(address);
+                while !stop.load(Ordering::SeqCst) {
+                    let answer = client.ask(get("/"));
+                    assert_eq!((answer.status, answer.says_close()), (200, false));
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    if calls.load(Ordering::SeqCst).is_multiple_of(50) {
+                        assert_eq!(Client::connect(address).ask(get("/")).status, 200);
+                    }
+                }
+            })
+        })
+        .collect();
+    for round in 0..6 {
+        let search = if round % 2 == 0 { "timeout = \"7s\"\nretries = 2" } else { "" };
+        let more = match round % 3 {
+            0 => format!("[upstream.other]\nurl = \"http://{}\"\nbind = \"127.0.0.2:0\"\n", other.address()),
+            _ => String::new(),
+        };
+        let before = calls.load(Ordering::SeqCst);
+        reload(&server, &config(&origin, search, &more));
+        origin.wait_until("calls go on", |_| calls.load(Ordering::SeqCst) > before + 20);
+    }
+    stop.store(true, Ordering::SeqCst);
+    for caller in callers {
+        caller.join().expect("no call failed");
+    }
+    assert!(origin.connections() <= CALLERS + 2, "{} connections", origin.connections());
+}
+
+#[test]
+fn a_changed_url_leads_elsewhere_and_what_is_under_way_ends_where_it_began() {
+    let first = Origin::start(|request, stream| {
+        if request.target() == "/slow" {
+            std::thread::sleep(Duration::from_millis(800));
+        }
+        ok(stream, b"first");
+        After::Keep
+    });
+    let second = Origin::fixed("second");
+    let server = Server::start(&config(&first, "", ""));
+    let mut slow = server.client();
+    slow.send(get("/slow"));
+    first.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
+    reload(&server, &config(&second, "", ""));
+    assert_eq!(server.ask(get("/")).text(), "second");
+    assert_eq!(slow.response("GET").text(), "first");
+    first.wait_until("the old connection is closed", |origin| origin.open() == 0);
+}
+
+#[test]
+fn a_door_that_is_removed_is_closed_and_a_failed_reload_changes_nothing() {
+    let origin = Origin::fixed("hello");
+    let other = Origin::fixed("other");
+    let more = format!("[upstream.other]\nurl = \"http://{}\"\nbind = \"127.0.0.2:0\"\n", other.address());
+    let server = Server::start(&config(&origin, "", &more));
+    let line = server.wait_for_log("upstream other on http://127.0.0.2:", Duration::from_secs(10));
+    let door: std::net::SocketAddr = line.rsplit("http://").next().unwrap().trim().parse().unwrap();
+    assert_eq!(Client::connect(door).ask(get("/")).text(), "other");
+    let mark = server.mark();
+    server.configure(&config(&origin, "ca = \"/nowhere/ca.pem\"", &more));
+    server.signal(Signal::HUP);
+    server.wait_for_log_after(mark, "not reloaded", Duration::from_secs(20));
+    assert_eq!(Client::connect(door).ask(get("/")).text(), "other");
+    assert_eq!(server.ask(get("/")).text(), "hello");
+    assert_eq!(origin.connections(), 1);
+    reload(&server, &config(&origin, "", ""));
+    origin.wait_until("the door is closed", |_| std::net::TcpStream::connect(door).is_err());
+    assert_eq!(server.ask(get("/")).text(), "hello");
+    assert_eq!(origin.connections(), 1, "the pool is kept");
+}

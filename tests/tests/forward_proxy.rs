@@ -1,0 +1,143 @@
+//! A listener as `http_proxy`: calls that are pooled, tunnels that are allowed, and what it never calls.
+
+use std::io::{BufReader, Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use keepwarm_tests::origin::{After, Origin, ok};
+use keepwarm_tests::{Response, Server};
+
+/// A proxy that may call this; more of the configuration follows.
+fn proxy(allow: &str, more: &str) -> Server {
+    Server::start(&format!(
+        "[server]\nthreads = 1\n[listen.proxy]\nbind = \"127.0.0.1:0\"\nforward_proxy = {{ allow = [{allow}] }}\n{more}"
+    ))
+}
+
+fn reason(answer: &Response) -> String {
+    answer.json()["reason"].as_str().unwrap_or_default().to_owned()
+}
+
+fn get(target: &str) -> String {
+    let host = target.split('/').nth(2).unwrap_or_default();
+    format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json\r\n\r\n")
+}
+
+#[test]
+fn absolute_calls_are_pooled_and_say_via() {
+    let origin = Origin::fixed("hello");
+    let server = proxy("\"127.0.0.1\"", "");
+    for _ in 0..4 {
+        let answer = server.ask(format!(
+            "GET http://{0}/a?b HTTP/1.1\r\nHost: {0}\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eA==\r\n\r\n",
+            origin.address()
+        ));
+        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+        assert_eq!(answer.field("via"), Some("1.1 keepwarm"));
+    }
+    assert_eq!(origin.connections(), 1);
+    let seen = origin.last();
+    assert_eq!(seen.target(), "/a?b");
+    assert_eq!(seen.field("host"), Some(origin.address().to_string().as_str()));
+    assert_eq!(seen.field("via"), Some("1.1 keepwarm"));
+    assert_eq!((seen.field("proxy-connection"), seen.field("proxy-authorization")), (None, None));
+}
+
+#[test]
+fn a_client_of_1_0_is_not_kept() {
+    let origin = Origin::fixed("hello");
+    let server = proxy("\"127.0.0.1\"", "");
+    let mut client = server.client();
+    client.send(format!(
+        "GET http://{0}/ HTTP/1.0\r\nHost: {0}\r\nConnection: keep-alive\r\n\r\n",
+        origin.address()
+    ));
+    let answer = client.response("GET");
+    assert!(answer.says_close());
+    client.expect_eof();
+}
+
+#[test]
+fn loopback_and_own_addresses_are_not_called_unless_listed() {
+    let origin = Origin::fixed("secret");
+    for allow in ["\"*\"", "\"*\", \"10.0.0.0/8\"", "\"other.example\""] {
+        let server = proxy(allow, "");
+        let port = origin.address().port();
+        for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "[::1]", "127.1.2.3", "0.0.0.0"] {
+            let answer = server.ask(get(&format!("http://{host}:{port}/")));
+            assert!(matches!(answer.status, 403 | 502), "{allow} {host}: {}", answer.text());
+        }
+        let own = server.ask(get(&server.url("/")));
+        assert_eq!((own.status, reason(&own).as_str()), (403, "proxy_denied"));
+    }
+    assert_eq!(origin.connections(), 0);
+    let server = proxy("\"localhost\"", "");
+    let answer = server.ask(get(&format!("http://localhost:{}/", origin.address().port())));
+    assert_eq!(answer.text(), "secret");
+}
+
+#[test]
+fn connect_opens_tunnels_to_listed_hosts_and_ports_only() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let echo = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut bytes = Vec::new();
+        BufReader::new(stream.try_clone().unwrap()).read_to_end(&mut bytes).unwrap();
+        stream.write_all(&bytes).unwrap();
+    });
+    let server = proxy(&format!("\"127.0.0.1:{port}\""), "");
+    let mut client = server.client();
+    client.send(format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\nfirst "));
+    let (status, fields) = client.head("CONNECT");
+    assert_eq!(status, 200);
+    assert!(!fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("transfer-encoding")), "{fields:?}");
+    client.send("second");
+    client.half_close();
+    assert_eq!(client.read_to_end().0, b"first second");
+    echo.join().unwrap();
+    for target in ["127.0.0.1:22", "169.254.169.254:80", "example.test:443"] {
+        let answer = server
+            .ask(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nAccept: application/json\r\n\r\n"));
+        assert_eq!((answer.status, reason(&answer).as_str()), (403, "proxy_denied"), "{target}");
+        assert!(answer.says_close());
+    }
+}
+
+#[test]
+fn a_call_for_an_upstreams_host_is_carried_as_that_upstream() {
+    let origin = Origin::start(|_, stream| {
+        ok(stream, b"as an upstream");
+        After::Keep
+    });
+    let server = proxy(
+        "\"nothing.example\"",
+        &format!(
+            "[upstream.search]\nurl = \"http://{}\"\nhost = \"search.internal\"\ntimeout = \"5s\"\n",
+            origin.address()
+        ),
+    );
+    let answer = server.ask(get(&format!("http://{}/x", origin.address())));
+    assert_eq!(answer.text(), "as an upstream");
+    assert_eq!(origin.last().field("host"), Some("search.internal"), "by the upstream's settings");
+}
+
+#[test]
+fn other_targets_are_for_the_listeners_routes() {
+    let server =
+        proxy("\"other.example\"", "[[listen.proxy.route]]\nrespond = { status = 200, body = \"mine\" }\n");
+    let answer = server.ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(answer.text(), "mine");
+}
+
+#[test]
+fn a_host_that_is_not_there_is_told() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = proxy("\"127.0.0.1\", \"nowhere.invalid\"", "");
+    let answer = server.ask(get(&format!("http://{gone}/")));
+    assert_eq!((answer.status, reason(&answer).as_str()), (502, "connect_refused"));
+    let mut client = server.client().patient(Duration::from_secs(30));
+    client.send(get("http://nowhere.invalid/"));
+    let answer = client.response("GET");
+    assert_eq!((answer.status, reason(&answer).as_str()), (502, "host_unknown"));
+}

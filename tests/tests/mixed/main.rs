@@ -1,0 +1,225 @@
+//! Requests of every sort to one application of each kind: right ones, exceptions, `exit`, deaths, forms, uploads, streams, and clients that leave. No
+//! wrong answer, no answer of one request in another, and nothing left behind: no process, no descriptor, no temporary file.
+//!
+//! What is asked follows from a seed; when it fails, the command that does it again is printed. `MIXED_REQUESTS` says how many to each kind (100000 takes
+//! minutes), `MIXED_DEATHS` how many of them end a process. Memory is told, not judged.
+
+mod kinds;
+mod row;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::marked::{self, Mark};
+use keepwarm_tests::oracle::{Evidence, Seen};
+use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::{Server, get};
+use rustix::process::Signal;
+
+use kinds::Kind;
+use row::{CONNECTIONS, Row};
+
+const LONG: Duration = Duration::from_secs(90);
+const CLIENTS: u64 = 6;
+
+/// What can be set from outside.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    seed: u64,
+    requests: u64,
+    deaths: u64,
+}
+
+impl Settings {
+    fn read() -> Self {
+        let number = |name: &str, default| match std::env::var(name) {
+            Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}: a whole number, not {text:?}")),
+            Err(_) => default,
+        };
+        Self {
+            seed: number("MIXED_SEED", 20_260_102),
+            requests: number("MIXED_REQUESTS", 1_500),
+            deaths: number("MIXED_DEATHS", 2),
+        }
+    }
+}
+
+macro_rules! kinds {
+    ($($name:ident)*) => { $(#[test] fn $name() { mixed(&kinds::$name()); })* }
+}
+
+kinds! { wsgi wsgi_with_threads asgi rack rack_with_threads php php_cgi php_fpm node }
+
+fn mixed(kind: &Kind) {
+    let settings = Settings::read();
+    let Settings { seed, requests, deaths } = settings;
+    println!(
+        "MIXED_SEED={seed} MIXED_REQUESTS={requests} MIXED_DEATHS={deaths} cargo test -p keepwarm-tests --test mixed {}",
+        kind.name
+    );
+    let site = Site::start(kind);
+    let mut rows: Vec<Row> =
+        (0..CLIENTS).map(|number| Row::new(kind, site.server.address(), seed, number)).collect();
+    let began = Instant::now();
+    // First without deaths, so that all that is made at first use is there when it is counted.
+    for many in [requests / 100, requests / 10 - requests / 100] {
+        ask(&mut rows, many, 0);
+        site.tell_memory(&rows);
+    }
+    let before = Left::of(&site);
+    let rest = requests - requests / 10;
+    ask(&mut rows, rest, deaths * 1_000_000 / rest);
+    let took = began.elapsed();
+    site.all_workers_serve();
+    site.tell_memory(&rows);
+    before.wait_for_no_more(&site);
+    let seen: Vec<Seen> = rows.into_iter().flat_map(|row| row.seen).collect();
+    site.end();
+    let verdict = Evidence::read(site.server.folder(), seen, kind.rules).judge();
+    println!(
+        "{}: {:.0} requests a second\n{}",
+        kind.name,
+        requests as f64 / took.as_secs_f64(),
+        verdict.summary
+    );
+    assert!(verdict.faults.is_empty(), "{}\n{}", verdict.faults.join("\n"), verdict.summary);
+    assert!(verdict.answered > 0, "nothing was served\n{}", verdict.summary);
+}
+
+/// Has the clients ask so many requests together, `deaths` in a million of which end a process.
+fn ask(rows: &mut [Row], many: u64, deaths: u64) {
+    let each = many / rows.len() as u64;
+    std::thread::scope(|scope| {
+        for row in rows {
+            scope.spawn(move || row.ask_many(each, deaths));
+        }
+    });
+}
+
+/// A Keepwarm with one application.
+struct Site<'a> {
+    kind: &'a Kind,
+    server: Server,
+    mark: Mark,
+}
+
+impl<'a> Site<'a> {
+    fn start(kind: &'a Kind) -> Self {
+        let mark = Mark::new();
+        let server = Server::start_with(&kind.config(), |command| {
+            mark.put_on(command);
+            let temporary = command.get_current_dir().expect("a folder").join("tmp");
+            std::fs::create_dir(&temporary).expect("a folder");
+            command.env("TMPDIR", temporary);
+        })
+        .warm("/work?id=0&n=0&ms=0");
+        let site = Self { kind, server, mark };
+        site.all_workers_serve();
+        site
+    }
+
+    fn workers(&self) -> Vec<u32> {
+        let mut found = process::descendants(self.server.pid());
+        found.retain(|&pid| process::command(pid).contains(self.kind.process));
+        found.retain(|&pid| !process::command(pid).contains("__"));
+        found.sort_unstable();
+        found
+    }
+
+    #[track_caller]
+    fn all_workers_serve(&self) {
+        wait_until("all workers are there", LONG, || self.workers().len() == self.kind.processes);
+        let answer = self.server.client().patient(LONG).ask(get("/work?id=0&n=0&ms=0"));
+        assert_eq!(answer.status, 200, "{}", self.server.log());
+    }
+
+    fn tell_memory(&self, rows: &[Row]) {
+        let asked: usize = rows.iter().map(|row| row.seen.len()).sum();
+        let of = |pid| format!("{} ({})", process::anonymous_kib(pid), process::resident_kib(pid));
+        let workers: Vec<String> =
+            self.workers().into_iter().map(|pid| format!("{pid}: {}", of(pid))).collect();
+        println!(
+            "{} after {asked}: anonymous (resident) KiB: Keepwarm {}, workers {}",
+            self.kind.name,
+            of(self.server.pid()),
+            workers.join(", ")
+        );
+    }
+
+    /// Ends it, and waits until nothing of it is left.
+    fn end(&self) {
+        self.server.signal(Signal::TERM);
+        self.server.wait_for_exit(LONG);
+        wait_until("all processes are gone", LONG, || self.mark.processes().is_empty());
+        let files = marked::files(&self.server.folder().join("tmp"));
+        assert!(files.is_empty(), "temporary files are left: {files:?}");
+    }
+}
+
+/// What there is while nothing is asked: processes, temporary files and descriptors, by what they are.
+#[derive(Debug)]
+struct Left(BTreeMap<String, usize>);
+
+impl Left {
+    fn of(site: &Site) -> Self {
+        let mut all: BTreeMap<String, usize> = BTreeMap::new();
+        for (to, count) in marked::descriptors(site.server.pid()) {
+            all.insert(format!("descriptors of Keepwarm: {}", shape(&to)), count);
+        }
+        for pid in site.workers() {
+            for (to, count) in marked::descriptors(pid) {
+                let most = all.entry(format!("descriptors of a worker: {}", shape(&to))).or_default();
+                *most = count.max(*most);
+            }
+        }
+        for file in marked::files(&site.server.folder().join("tmp")) {
+            *all.entry(format!("temporary files: {}", shape(&file))).or_default() += 1;
+        }
+        all.insert("processes".to_owned(), site.mark.processes().len());
+        Self(all)
+    }
+
+    /// Waits until there is no more than this: what is given back a moment after an answer has its time.
+    #[track_caller]
+    fn wait_for_no_more(&self, site: &Site) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let more = self.more_in(&Self::of(site), site.kind);
+            if more.is_empty() {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "left behind: {more:#?}\nbefore: {self:#?}\n{}",
+                site.server.log()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn more_in(&self, now: &Self, kind: &Kind) -> BTreeMap<String, usize> {
+        let allowed = |what: &String| {
+            // Connections to servers are kept for the next request.
+            let kept = if what.ends_with(": socket") { kind.kept_connections } else { 0 };
+            self.0.get(what).copied().unwrap_or_default() + kept
+        };
+        now.0
+            .iter()
+            .filter(|(what, count)| **count > allowed(what))
+            .map(|(what, &count)| (what.clone(), count))
+            .collect()
+    }
+}
+
+/// A path without what is different in each: what stands behind the first digit of its parts, and a deleted file's whole name.
+fn shape(path: &str) -> String {
+    if path.ends_with(" (deleted)") {
+        return "a deleted file".to_owned();
+    }
+    let parts =
+        path.split('/').map(|part| part.split(|byte: char| byte.is_ascii_digit()).next().unwrap_or_default());
+    parts.collect::<Vec<_>>().join("/")
+}
+
+/// Connections that may be kept to the servers of an application: one for each request that was in work at once.
+const KEPT: usize = CLIENTS as usize * (CONNECTIONS + 1);
