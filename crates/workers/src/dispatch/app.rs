@@ -287,6 +287,11 @@ impl App {
         self.state().queue.retire(key)
     }
 
+    /// The same for one that has asked for it: what waits is for others.
+    pub(super) fn close(&self, key: &WorkerKey) -> bool {
+        self.state().queue.close(key)
+    }
+
     /// The end is near: streams that have begun are ended, WebSockets closed with 1001. Requests that are not answered yet go on.
     pub fn say_goodbye(&self) {
         let links: Vec<Arc<Link>> = self.state().queue.links().collect();
