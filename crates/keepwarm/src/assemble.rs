@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program, Workers};
 use keepwarm_edge::{
-    AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
-    Route, SendFiles, Site, Target, TryFiles,
+    AccessLog, Cidr, Files, ForwardedFields, Front, HostPattern, LocationPiece, PathPattern, Redirect,
+    Respond, Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimited, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
@@ -34,26 +34,8 @@ pub(crate) type DoorVariables = Vec<(String, String)>;
 /// # Errors
 /// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<AppSpec>> {
-    refuse_unserved(config)?;
     // What runs already is not started.
     config.apps.iter().filter(|app| app.address.is_none()).map(|app| spec(app, doors)).collect()
-}
-
-/// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
-fn refuse_unserved(config: &Config) -> io::Result<()> {
-    let limited = |listen: &&Listen| {
-        let is_limited = |route: &keepwarm_config::Route| {
-            let answers = matches!(route.action, Action::App(_) | Action::Upstream(_));
-            route.rate_limit.is_some() && !answers
-        };
-        listen.routes.iter().any(is_limited)
-    };
-    let Some(listen) = config.listens.iter().find(limited) else { return Ok(()) };
-    let what = format!(
-        "listen.{}: a `rate_limit` on a route that leads neither to an app nor to an upstream",
-        listen.name
-    );
-    Err(io::Error::other(format!("{what} is not served by this version yet")))
 }
 
 /// How the workers of one app are run.
@@ -334,6 +316,7 @@ fn route(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> R
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
         },
+        front: front(route, parts)?,
         ..Route::to(target(config, route, parts)?)
     })
 }
@@ -345,7 +328,7 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
             let app = parts.links.set_app(name, policy(app));
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_limit(with_files(Arc::new(AppHandler(app)), route), route, parts)?,
+                handler: with_files(Arc::new(AppHandler(app)), route),
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -354,7 +337,7 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
                 parts.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
             Target::App {
                 name: Arc::clone(upstream.name()),
-                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, parts)?,
+                handler: Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -372,16 +355,13 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
     })
 }
 
-/// The handler behind the rate limit that the route names.
-fn with_limit(
-    handler: Arc<dyn Handler>,
-    route: &keepwarm_config::Route,
-    parts: Parts<'_>,
-) -> Result<Arc<dyn Handler>, String> {
-    let Some(name) = &route.rate_limit else { return Ok(handler) };
+/// The rate limit that the route names, to stand in front of it.
+fn front(route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Option<Front>, String> {
+    let Some(name) = &route.rate_limit else { return Ok(None) };
     let limiter =
         parts.upstreams.limits().get(name).ok_or_else(|| format!("there is no rate limit {name:?}"))?;
-    Ok(Arc::new(RateLimited::new(handler, Arc::clone(limiter))))
+    let limiter = Arc::clone(limiter);
+    Ok(Some(Front::new(|handler| Arc::new(RateLimited::new(handler, limiter)))))
 }
 
 /// The app's handler with the files that stand before it and behind it.
