@@ -65,7 +65,9 @@ pub enum Target {
 }
 
 /// Puts a handler in front of the one it is given.
-pub struct Front(Box<dyn FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync>);
+pub struct Front(Box<Put>);
+
+type Put = dyn FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync;
 
 impl Front {
     /// By this function, which is called once.
