@@ -1,10 +1,7 @@
 //! Answers of the edge that are no errors, made when their route is made.
 
-use std::future::Future;
-use std::pin::Pin;
-
 use keepwarm_http1::{BadField, scan_app_fields};
-use keepwarm_net::{Exchange, FieldEdits, Handler, Refusal, Request, answer_error, answer_refusal};
+use keepwarm_net::{Exchange, FieldEdits, Request, answer_error};
 
 /// A fixed answer.
 #[derive(Debug, Clone)]
@@ -59,28 +56,6 @@ impl Respond {
             }
             Err(bad) => answer_bad_field(exchange, &bad),
         }
-    }
-}
-
-impl Handler for Respond {
-    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        self.answer(exchange);
-        Box::pin(std::future::ready(()))
-    }
-
-    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_refusal(exchange, refusal);
-    }
-}
-
-impl Handler for Redirect {
-    fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
-        self.answer(exchange);
-        Box::pin(std::future::ready(()))
-    }
-
-    fn refuse(&self, exchange: &mut Exchange<'_>, refusal: &Refusal) {
-        answer_refusal(exchange, refusal);
     }
 }
 

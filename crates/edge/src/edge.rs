@@ -179,14 +179,11 @@ impl Site {
                 if route.abort_on_half_close {
                     exchange.abort_on_half_close(true);
                 }
-                return Some(Arc::clone(route.fronted.as_ref().unwrap_or(handler)));
+                return Some(Arc::clone(handler));
             }
             Target::Files(files) => {
                 request.answer_edits.clone_from(&route.edits);
-                return Some(route.fronted.clone().unwrap_or_else(|| Arc::clone(files) as _));
-            }
-            Target::Respond(_) | Target::Redirect(_) if route.fronted.is_some() => {
-                return route.fronted.clone();
+                return Some(Arc::clone(files) as Arc<dyn Handler>);
             }
             Target::Respond(respond) => respond.answer(exchange),
             Target::Redirect(redirect) => redirect.answer(exchange),

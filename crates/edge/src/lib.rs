@@ -22,5 +22,5 @@ pub use edge::Edge;
 pub use files::{Files, SendFiles, TryFiles};
 pub use forwarding::{Believed, ForwardedFields, believe};
 pub use pattern::{HostPattern, PathPattern};
-pub use route::{Front, Route, Target};
+pub use route::{Route, Target};
 pub use site::Site;

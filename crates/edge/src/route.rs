@@ -12,6 +12,7 @@ use crate::pattern::{HostPattern, PathPattern};
 use crate::{Files, ForwardedFields, Redirect, Respond};
 
 /// A route: what it takes, its limits, and where it ends.
+#[derive(Debug)]
 pub struct Route {
     /// Hosts it takes. Empty: all, and requests that name none.
     pub hosts: Vec<HostPattern>,
@@ -35,10 +36,6 @@ pub struct Route {
     pub abort_on_half_close: bool,
     /// How messages are passed on to an app.
     pub passing: Passing,
-    /// Stands in front of where it ends, such as a rate limit; after the route's own limits.
-    pub front: Option<Front>,
-    /// Made of it. [`crate::Site::new`] fills it in.
-    pub fronted: Option<Arc<dyn Handler>>,
     /// What logs and metrics call it: hosts and path as configured (`shop.example/assets/*`). [`crate::Site::new`] fills it in.
     pub pattern: Arc<str>,
     /// What counts its requests. [`crate::Site::new`] fills it in.
@@ -62,40 +59,6 @@ pub enum Target {
     Respond(Respond),
     /// An answer that sends the client elsewhere.
     Redirect(Redirect),
-}
-
-/// Puts a handler in front of the one it is given.
-pub struct Front(Box<Put>);
-
-type Put = dyn FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync;
-
-impl Front {
-    /// By this function, which is called once.
-    pub fn new(put: impl FnOnce(Arc<dyn Handler>) -> Arc<dyn Handler> + Send + Sync + 'static) -> Self {
-        Self(Box::new(put))
-    }
-}
-
-impl std::fmt::Debug for Route {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Route")
-            .field("hosts", &self.hosts)
-            .field("path", &self.path)
-            .field("target", &self.target)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Target {
-    /// Whoever answers, as a handler.
-    fn handler(&self) -> Arc<dyn Handler> {
-        match self {
-            Self::App { handler, .. } => Arc::clone(handler),
-            Self::Files(files) => Arc::clone(files) as _,
-            Self::Respond(respond) => Arc::new(respond.clone()),
-            Self::Redirect(redirect) => Arc::new(redirect.clone()),
-        }
-    }
 }
 
 impl std::fmt::Debug for Target {
@@ -125,14 +88,12 @@ impl Route {
             edits: None,
             abort_on_half_close: false,
             passing: Passing::default(),
-            front: None,
-            fronted: None,
             pattern: Arc::default(),
             meter: None,
         }
     }
 
-    /// Makes what is known beforehand: its name, the edits as part of fixed answers, and what stands in front of it.
+    /// Makes what is known beforehand: its name, and the edits as part of fixed answers.
     pub(crate) fn bake(&mut self) {
         self.pattern = self.described().into();
         let app = match &self.target {
@@ -140,13 +101,11 @@ impl Route {
             Target::Files(_) | Target::Respond(_) | Target::Redirect(_) => "",
         };
         self.meter = Some(meters::route(app, &self.pattern));
-        match (&mut self.target, &self.edits) {
-            (Target::Respond(respond), Some(edits)) => respond.edit(edits),
-            (Target::Redirect(redirect), Some(edits)) => redirect.edit(edits),
-            _ => {}
-        }
-        if let Some(Front(put)) = self.front.take() {
-            self.fronted = Some(put(self.target.handler()));
+        let Some(edits) = &self.edits else { return };
+        match &mut self.target {
+            Target::App { .. } | Target::Files(_) => {}
+            Target::Respond(respond) => respond.edit(edits),
+            Target::Redirect(redirect) => redirect.edit(edits),
         }
     }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program, Workers};
 use keepwarm_edge::{
-    AccessLog, Cidr, Files, ForwardedFields, Front, HostPattern, LocationPiece, PathPattern, Redirect,
-    Respond, Route, SendFiles, Site, Target, TryFiles,
+    AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
+    Route, SendFiles, Site, Target, TryFiles,
 };
 use keepwarm_egress::{RateLimited, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
@@ -316,7 +316,6 @@ fn route(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> R
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
         },
-        front: front(route, parts)?,
         ..Route::to(target(config, route, parts)?)
     })
 }
@@ -328,7 +327,7 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
             let app = parts.links.set_app(name, policy(app));
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_files(Arc::new(AppHandler(app)), route),
+                handler: with_limit(with_files(Arc::new(AppHandler(app)), route), route, parts)?,
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -337,7 +336,7 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
                 parts.upstreams.get(name).ok_or_else(|| format!("there is no upstream {name:?}"))?;
             Target::App {
                 name: Arc::clone(upstream.name()),
-                handler: Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
+                handler: with_limit(Arc::new(UpstreamRoute::new(Arc::clone(upstream))), route, parts)?,
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -355,13 +354,16 @@ fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> 
     })
 }
 
-/// The rate limit that the route names, to stand in front of it.
-fn front(route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Option<Front>, String> {
-    let Some(name) = &route.rate_limit else { return Ok(None) };
+/// The handler behind the rate limit that the route names.
+fn with_limit(
+    handler: Arc<dyn Handler>,
+    route: &keepwarm_config::Route,
+    parts: Parts<'_>,
+) -> Result<Arc<dyn Handler>, String> {
+    let Some(name) = &route.rate_limit else { return Ok(handler) };
     let limiter =
         parts.upstreams.limits().get(name).ok_or_else(|| format!("there is no rate limit {name:?}"))?;
-    let limiter = Arc::clone(limiter);
-    Ok(Some(Front::new(|handler| Arc::new(RateLimited::new(handler, limiter)))))
+    Ok(Arc::new(RateLimited::new(handler, Arc::clone(limiter))))
 }
 
 /// The app's handler with the files that stand before it and behind it.
