@@ -108,6 +108,7 @@ fn a_name_without_address_is_answered_with_why() {
     let server = Server::start(&named(origin.address(), &names));
     let answer = server.ask(get("/"));
     assert_eq!(answer.status, 503, "{}", answer.text());
+    assert!(answer.text().contains("the name servers know no address of it"), "{}", answer.text());
     names.answer_with(Some(&[ONE]));
     let deadline = Instant::now() + BOUND;
     while server.ask(get("/")).status != 200 {
