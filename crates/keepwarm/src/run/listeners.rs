@@ -25,6 +25,9 @@ pub(super) struct Listeners {
     remotes: Vec<Remote>,
     pub(super) open: Arc<OpenConnections>,
     pub(super) draining: Arc<AtomicBool>,
+    /// The same of doors, which workers need until they have ended.
+    pub(super) doors_open: Arc<OpenConnections>,
+    pub(super) doors_draining: Arc<AtomicBool>,
     /// By the `bind` of the configuration.
     serving: BTreeMap<Bind, Serving>,
     /// Sockets that were bound before this process began.
@@ -84,6 +87,8 @@ impl Listeners {
             remotes: remotes.to_vec(),
             open: Arc::new(OpenConnections::new(connections)),
             draining: Arc::default(),
+            doors_open: Arc::new(OpenConnections::new(connections)),
+            doors_draining: Arc::default(),
             serving: BTreeMap::new(),
             inherited,
             own: Arc::default(),
@@ -224,12 +229,16 @@ impl Listeners {
     }
 
     fn start(&self, sockets: Sockets, way: Way, terms: Terms) -> Result<Serving, String> {
+        let (draining, open) = match terms.is_door {
+            true => (&self.doors_draining, &self.doors_open),
+            false => (&self.draining, &self.open),
+        };
         let context = Arc::new(ListenerContext {
             handler: way.handler(),
             // An app beside us may speak it (gRPC does), and need not say so.
             limits: ConnectionLimits { http2: terms.is_door, ..assemble::connection_limits(&terms.limits) },
-            draining: Arc::clone(&self.draining),
-            open: Arc::clone(&self.open),
+            draining: Arc::clone(draining),
+            open: Arc::clone(open),
             meter: keepwarm_telemetry::meters::listener(&terms.name),
         });
         let mut stops = Vec::new();
@@ -285,8 +294,14 @@ impl Listeners {
         .collect()
     }
 
-    /// Ends all listening; connections that were made are still accepted first.
+    /// Ends all listening for clients; connections that were made are still accepted first. Doors go on: what workers have still to do may need them.
     pub(super) fn end(&mut self) {
+        let listeners = self.serving.extract_if(.., |_, serving| !serving.terms.is_door);
+        listeners.for_each(|(bind, serving)| serving.end(&bind));
+    }
+
+    /// Ends the doors as well.
+    pub(super) fn end_doors(&mut self) {
         for (bind, serving) in std::mem::take(&mut self.serving) {
             serving.end(&bind);
         }
