@@ -10,6 +10,12 @@ pub static REFUSALS: Family = Family::new();
 pub static STALLS: Family = Family::new();
 /// Requests given to another worker, by the name of why.
 pub static RETRIES: Family = Family::new();
+/// Calls to upstreams that were made once more, by the name of why the attempt before had failed.
+pub static CALL_RETRIES: Family = Family::new();
+/// Calls to upstreams that failed, by the name of why their last attempt did.
+pub static CALL_FAILURES: Family = Family::new();
+/// Calls to upstreams that were answered with an error before any endpoint was tried, by the name of why.
+pub static CALL_REFUSALS: Family = Family::new();
 /// Answers of servers whose syntax was mended, by the fault.
 pub static MENDED: Family = Family::new();
 /// Lines of a log that were dropped because its output took none.
