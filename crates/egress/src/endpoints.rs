@@ -13,7 +13,8 @@ use keepwarm_policy::breaker::{Outcome, Pass};
 use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, stable_hash};
 use tokio::time::Instant;
 
-use crate::CheckFailure;
+use crate::seen::EndpointSeen;
+use crate::{CheckFailure, LastFailure};
 
 /// What an upstream consists of at one time.
 #[derive(Debug)]
@@ -129,6 +130,7 @@ pub struct EndpointState {
     expectation: Mutex<Expectation>,
     /// It was said that its answers have to be mended.
     told_mended: AtomicBool,
+    seen: EndpointSeen,
 }
 
 impl EndpointState {
@@ -144,6 +146,7 @@ impl EndpointState {
             breaker: Mutex::default(),
             expectation: Mutex::default(),
             told_mended: AtomicBool::new(false),
+            seen: EndpointSeen::default(),
         }
     }
 
@@ -157,6 +160,17 @@ impl EndpointState {
     #[must_use]
     pub fn load(&self) -> &Load {
         &self.load
+    }
+
+    /// How a call to it failed, the last time; none has since it is known.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<LastFailure> {
+        self.seen.last_failure()
+    }
+
+    /// What counts its calls.
+    pub(crate) fn seen(&self) -> &EndpointSeen {
+        &self.seen
     }
 
     /// What active health checks say; true without any.

@@ -11,6 +11,7 @@ mod health;
 mod origin;
 mod proxy;
 mod rate_limit;
+mod seen;
 mod settings;
 mod told;
 mod upstream;
@@ -28,6 +29,7 @@ pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,
 };
+pub use seen::{CallLog, LastFailure};
 pub use settings::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
 pub use upstream::Upstream;
 

@@ -59,6 +59,12 @@ impl Family {
         1
     }
 
+    /// The count of one app and word.
+    #[must_use]
+    pub fn of(&self, app: &str, word: &str) -> u64 {
+        self.lock().get(word).and_then(|apps| apps.get(app)).copied().unwrap_or(0)
+    }
+
     /// The count of a word, of all apps.
     #[must_use]
     pub fn value(&self, word: &str) -> u64 {
@@ -92,6 +98,7 @@ mod tests {
         assert_eq!(WORDS.count("shop", "late"), 2);
         assert_eq!(WORDS.count("", "late"), 1);
         assert_eq!((WORDS.value("late"), WORDS.value("early")), (3, 0));
+        assert_eq!((WORDS.of("shop", "late"), WORDS.of("shop", "early"), WORDS.of("pub", "late")), (2, 0, 0));
         let all = [("".to_owned(), "late", 1), ("shop".to_owned(), "late", 2)];
         assert_eq!(WORDS.values(), all);
     }

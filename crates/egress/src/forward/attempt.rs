@@ -50,6 +50,7 @@ impl Forward<'_, '_> {
             }
         };
         self.record.attempts += 1;
+        (self.at, self.record.reused) = (Some(index), None);
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
         let visit = entry.state.enter(now);
         let ended = match self.connect(&entry.endpoint).await {
@@ -178,6 +179,7 @@ impl Forward<'_, '_> {
             let retried = !matches!(decision, Decision::GiveUp(_));
             self.upstream.calls().http1().count_lost(retried);
         }
+        entry.state.seen().note_failure(told.name, told.sentence.as_str());
         self.record.failures.push(FailedAttempt {
             endpoint: Arc::clone(entry.state.name()),
             cause: told.name,
@@ -232,7 +234,7 @@ impl Forward<'_, '_> {
 }
 
 /// A status that says that the upstream has failed. 501 says that it works, and will never do this.
-pub(super) fn is_failure(status: u16) -> bool {
+pub(crate) fn is_failure(status: u16) -> bool {
     status >= 500 && status != 501
 }
 
