@@ -29,7 +29,7 @@ pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,
 };
-pub use seen::{CallLog, LastFailure};
+pub use seen::{CallLog, EndpointPicture, LastFailure, UpstreamPicture};
 pub use settings::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
 pub use upstream::Upstream;
 

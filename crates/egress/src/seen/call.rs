@@ -88,10 +88,8 @@ impl Seen<'_> {
         if row <= USUAL {
             return false;
         }
-        let calls = self.upstream.calls();
-        let state = calls.http1().state(Some(&entry.endpoint));
-        let (http2, _) = calls.http2().count(&entry.endpoint);
-        let open = state.idle + state.in_use + state.dialling + http2;
+        let state = self.upstream.connections(Some(&entry.endpoint));
+        let open = state.idle + state.in_use + state.dialling;
         row as usize > USUAL as usize + 2 * open
     }
 
