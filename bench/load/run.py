@@ -109,10 +109,11 @@ GROUPS = [
         "fastcgi",
         [
             ("keepwarm", php.classic(16, "hello_script.php"), None),
-            ("nginx + php-fpm", php.fpm(16, "hello_script.php"), None),
+            ("nginx + php-fpm, kept", php.fpm(16, "hello_script.php"), None),
+            ("nginx + php-fpm", php.fpm(16, "hello_script.php", kept=False), None),
             ("keepwarm, its own php-fpm", php.classic_own(16, "hello_script.php"), None),
         ],
-        {"nginx + php-fpm": Bound(1.05)},
+        {"nginx + php-fpm, kept": Bound(1.05), "nginx + php-fpm": Bound(1.05)},
     ),
     Group(
         "symfony",

@@ -23,13 +23,13 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    upstream php {{ server unix:{folder}/php.sock; keepalive {processes}; }}
+    upstream php {{ server unix:{folder}/php.sock; {keep} }}
     server {{
         listen 127.0.0.1:{port};
         root {apps};
         location / {{
             fastcgi_pass php;
-            fastcgi_keep_conn on;
+            fastcgi_keep_conn {kept};
             # nginx's own fastcgi.conf
             fastcgi_param SCRIPT_FILENAME $document_root/{script};
             fastcgi_param QUERY_STRING $query_string;
@@ -115,11 +115,14 @@ def classic_config(port, folder, script, processes, more):
     return file
 
 
-def fpm(processes, script):
-    """nginx in front of php-fpm, with kept connections between them, and the parameters that nginx's own `fastcgi.conf` names."""
+def fpm(processes, script, kept=True):
+    """nginx in front of php-fpm, and the parameters that nginx's own `fastcgi.conf` names. `kept`: with kept connections between them, of which each holds a
+    process: clients beyond those have to wait for as long as the others go on. Else, as nginx does unless it is told, with a connection for each request."""
 
     def command(_keepwarm_binary, port, folder, _target):
-        (folder / "nginx.conf").write_text(NGINX.format(port=port, folder=folder, script=script, apps=APPS, processes=processes))
+        keep, on = (f"keepalive {processes};", "on") if kept else ("", "off")
+        config = NGINX.format(port=port, folder=folder, script=script, apps=APPS, keep=keep, kept=on)
+        (folder / "nginx.conf").write_text(config)
         nginx = [shutil.which("nginx", path=PATH) or "nginx", "-p", folder, "-c", folder / "nginx.conf"]
         return together(folder, php_fpm(folder, processes), nginx)
 

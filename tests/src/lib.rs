@@ -10,6 +10,7 @@ mod client;
 pub mod content;
 pub mod load;
 pub mod marked;
+pub mod name_server;
 pub mod oracle;
 pub mod origin;
 pub mod process;

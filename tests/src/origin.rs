@@ -69,7 +69,15 @@ pub enum After {
 impl Origin {
     /// Reads whole requests, and lets `answer` write the answers.
     pub fn start(answer: impl Fn(&Request, &mut TcpStream) -> After + Send + Sync + 'static) -> Self {
-        Self::serve(move |shared, connection, stream| {
+        Self::start_on(bound(), answer)
+    }
+
+    /// The same on a socket of the test's.
+    pub fn start_on(
+        listener: TcpListener,
+        answer: impl Fn(&Request, &mut TcpStream) -> After + Send + Sync + 'static,
+    ) -> Self {
+        Self::serve(listener, move |shared, connection, stream| {
             let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));
             let mut stream = stream;
             for turn in 0.. {
@@ -101,11 +109,13 @@ impl Origin {
 
     /// Leaves everything about a connection to `talk`; it is closed when that returns. The number is that of the connection.
     pub fn raw(talk: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Self {
-        Self::serve(move |_, connection, stream| talk(connection, stream))
+        Self::serve(bound(), move |_, connection, stream| talk(connection, stream))
     }
 
-    fn serve(talk: impl Fn(&Shared, usize, TcpStream) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    fn serve(
+        listener: TcpListener,
+        talk: impl Fn(&Shared, usize, TcpStream) + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().expect("bound");
         let shared = Arc::new(Shared::default());
         let (ours, talk) = (Arc::clone(&shared), Arc::new(talk));
@@ -170,6 +180,10 @@ impl Drop for Origin {
         self.shared.stopped.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);
     }
+}
+
+fn bound() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").expect("a free port")
 }
 
 struct Leaves(Arc<Shared>);

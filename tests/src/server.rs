@@ -293,9 +293,9 @@ impl Server {
 
     #[track_caller]
     fn wait_for_address(&mut self) {
-        let Some(line) =
-            self.find_line(0, START, |line| line.contains("listening on") && local_port(line).is_some())
-        else {
+        // A listener, or without one the first door.
+        let says = |line: &str| line.contains("listening on") || line.starts_with("  upstream ");
+        let Some(line) = self.find_line(0, START, |line| says(line) && local_port(line).is_some()) else {
             panic!("it does not say where it listens\n---- log\n{}", self.log());
         };
         let port = local_port(&line).expect("found above");

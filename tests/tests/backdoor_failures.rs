@@ -346,3 +346,49 @@ fn a_client_that_leaves_calls_its_call_off() {
     client.reset();
     origin.wait_until("it is called off", |origin| origin.open() == 0);
 }
+
+#[test]
+fn a_slow_call_is_made_a_second_time_elsewhere() {
+    let slow = Origin::start(|_, stream| {
+        std::thread::sleep(Duration::from_secs(3));
+        ok(stream, b"slow");
+        After::Close
+    });
+    let quick = Origin::fixed("quick");
+    let server = door(
+        &[slow.address(), quick.address()],
+        "hedge = { after = \"100ms\", budget = \"100%\" }\nbalance = \"round_robin\"\n",
+    );
+    let begin = Instant::now();
+    for _ in 0..4 {
+        assert_eq!(server.ask(get("/")).text(), "quick");
+    }
+    assert!(!slow.requests().is_empty(), "the slow one was asked first, once at least");
+    assert!(begin.elapsed() < Duration::from_secs(3), "nobody has waited for it");
+    slow.wait_until("its calls are called off", |origin| origin.open() == 0);
+    // What must not be made twice waits.
+    let (before, mut posted) = (slow.requests().len() + quick.requests().len(), 0);
+    while slow.requests().iter().all(|request| request.method() != "POST") {
+        assert_eq!(server.ask(post("/")).status, 200);
+        posted += 1;
+    }
+    assert_eq!(slow.requests().len() + quick.requests().len(), before + posted);
+}
+
+#[test]
+fn an_endpoint_that_does_worse_than_the_others_is_left_alone() {
+    let bad = Origin::start(|_, stream| {
+        stream.write_all(b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 3\r\n\r\nbad").unwrap();
+        After::Keep
+    });
+    let (good, other) = (Origin::fixed("good"), Origin::fixed("good"));
+    let server = door(
+        &[bad.address(), good.address(), other.address()],
+        "breaker = \"off\"\noutlier = { failures = 3 }\nbalance = \"round_robin\"\n",
+    );
+    let mut client = server.client();
+    let statuses: Vec<u16> = (0..40).map(|_| client.ask(get("/")).status).collect();
+    assert_eq!(bad.requests().len(), 3, "{statuses:?}");
+    assert!(statuses.iter().rev().take(20).all(|status| *status == 200), "{statuses:?}");
+    server.wait_for_log("the endpoint is left alone for a while", Duration::from_secs(10));
+}

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keepwarm_tests::classic::{Fpm, config, config_at, php_fpm, start, start_config};
 use keepwarm_tests::process::{self, wait_until};
+use keepwarm_tests::tools::run_ok;
 use keepwarm_tests::{Server, get};
 use rustix::process::Signal;
 
@@ -191,7 +193,18 @@ fn a_php_fpm_that_runs_already_is_given_the_requests() {
 
 #[test]
 fn while_a_php_fpm_is_away_the_answer_is_503_and_it_is_used_as_soon_as_it_returns() {
-    let server = start_config(&config_at("unix:@DIR@/fpm.sock", 1));
+    let config = config_at("unix:@DIR@/fpm.sock", 1) + "[admin]\nbind = \"unix:@DIR@/admin.sock\"\n";
+    let server = start_config(&config);
+    let ready = || {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--max-time", "30", "--unix-socket"]).arg(server.folder().join("admin.sock"));
+        run_ok(curl.arg("http://localhost/readyz"), LONG)
+    };
+    let status = || {
+        let mut status = Command::new(keepwarm_tests::keepwarm());
+        status.arg("status").arg("--config").arg(server.folder().join("keepwarm.toml"));
+        run_ok(&mut status, LONG)
+    };
     let socket = server.folder().join("fpm.sock");
     let socket = socket.to_str().expect("UTF-8");
     server.wait_for_log("the app's server takes no connection", LONG);
@@ -202,12 +215,16 @@ fn while_a_php_fpm_is_away_the_answer_is_503_and_it_is_used_as_soon_as_it_return
         let away = post();
         assert_eq!((away.status, away.field("retry-after")), (503, Some("1")));
         assert!(away.text().contains("takes no connection"), "{}", away.text());
+        assert!(ready().contains("nobody takes connections at unix:"), "{}", ready());
+        assert!(status().contains("nobody takes connections at unix:"), "{}", status());
         let mark = server.mark();
         let fpm = Fpm::start(server.folder(), socket, 1);
         // At once: the first request after its return, one that could not be repeated.
         assert_eq!(post().text(), "pong");
         server.wait_for_log_after(mark, "takes connections again", LONG);
         assert_eq!(post().text(), "pong");
+        assert_eq!(ready().trim(), "ok");
+        assert!(!status().contains("nobody takes"), "{}", status());
         drop(fpm);
         // php-fpm removes its socket, or it refuses.
         let mark = server.mark();

@@ -659,3 +659,28 @@ fn the_reload_command_reloads() {
     keepwarm_tests::tools::run_ok(&mut command, LONG);
     wait_until("the new generation serves", LONG, || server.ask(get("/who")).json()["generation"] == "2");
 }
+
+/// What waits is for its replacement: given to it, it would hold a place there for ever.
+#[test]
+fn the_only_worker_that_asks_to_end_while_requests_wait_ends_at_once() {
+    let server = Server::start(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
+         [app.app]\nentry = \"trouble_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
+         env = { DIR = \"@DIR@\" }\n",
+    );
+    // One that takes its time, behind it one that exits, and others.
+    let ask = |deed: &str, id: u32, ms: u32| {
+        let mut client = server.client().patient(LONG);
+        client.send(get(&format!("/{deed}?id={id}&n=0&ms={ms}")));
+        client
+    };
+    let mut first = ask("work", 1, 300);
+    wait_until("it is in work", LONG, || !load::counts(&server.folder().join("book")).is_empty());
+    let mut ends = ask("exit", 2, 0);
+    let mut others: Vec<_> = (3..9).map(|id| ask("work", id, 0)).collect();
+    assert_eq!(first.response("GET").status, 200, "{first}");
+    assert_eq!(ends.response("GET").status, 500, "{ends}");
+    others.iter_mut().for_each(|client| assert_eq!(client.response("GET").status, 200, "{client}"));
+    server.wait_for_log("the worker has ended: exited with status 4", LONG);
+    assert!(!server.log().contains("given to another worker"), "{}", server.log());
+}

@@ -255,6 +255,10 @@ final class Worker
             Log::write($fatal
                 ? "keepwarm: a fatal error ended this worker in $what; it is replaced."
                 : "keepwarm: the application called exit() in $what; what it had produced is delivered, and the worker is replaced.");
+            if (!$fatal) {
+                // Before the answer's end: behind it the next request may come with the beginning of a long body, which could go to no other worker then.
+                $connection->settleDrain();
+            }
             try {
                 $this->deliverAnswer($fatal);
             } catch (\Throwable $error) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use keepwarm_net::Endpoint;
 use keepwarm_policy::balance::{Ask, Load, Member, Pick, Tried, View};
 use keepwarm_policy::breaker::{Outcome, Pass};
-use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, stable_hash};
+use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, outlier, stable_hash};
 use tokio::time::Instant;
 
 use crate::seen::EndpointSeen;
@@ -127,6 +127,8 @@ pub struct EndpointState {
     /// How much of its weight it bears, in thousandths: less than 1000 during a slow start.
     warmth: AtomicU32,
     breaker: Mutex<Option<Breaker>>,
+    /// How its calls went, for the comparison with others.
+    record: outlier::Record,
     expectation: Mutex<Expectation>,
     /// It was said that its answers have to be mended.
     told_mended: AtomicBool,
@@ -144,6 +146,7 @@ impl EndpointState {
             check_failure: Mutex::default(),
             warmth: AtomicU32::new(1000),
             breaker: Mutex::default(),
+            record: outlier::Record::new(Instant::now().into_std()),
             expectation: Mutex::default(),
             told_mended: AtomicBool::new(false),
             seen: EndpointSeen::default(),
@@ -215,6 +218,16 @@ impl EndpointState {
         lock(&self.breaker).as_ref().map_or(breaker::State::Closed, |breaker| breaker.state(now))
     }
 
+    /// Whether it is left alone for a while, because the others do better.
+    #[must_use]
+    pub fn is_ejected(&self) -> bool {
+        self.record.is_ejected(Instant::now().into_std())
+    }
+
+    pub(crate) fn record(&self) -> &outlier::Record {
+        &self.record
+    }
+
     /// Its breaker by these settings from now on.
     pub(crate) fn set_breaker(&self, settings: Option<breaker::Settings>) {
         set_breaker(&mut lock(&self.breaker), settings);
@@ -224,7 +237,7 @@ impl EndpointState {
         let now = now.into_std();
         let passes = lock(&self.breaker).as_ref().is_none_or(|breaker| breaker.would_pass(now));
         View {
-            usable: self.is_healthy() && passes,
+            usable: self.is_healthy() && passes && !self.record.is_ejected(now),
             outstanding: self.load.outstanding(),
             average: self.load.average(now),
             warmth: self.warmth(),

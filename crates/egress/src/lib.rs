@@ -3,6 +3,7 @@
 
 mod discovery;
 mod door;
+mod ejection;
 mod endpoints;
 mod forward;
 mod gate;

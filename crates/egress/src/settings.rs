@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_net::{Endpoint, PoolSettings, Protocol, Scheme};
-use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, retry};
+use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, hedge, outlier, retry};
 
 use crate::{Found, HealthSettings};
 
@@ -33,6 +33,10 @@ pub struct UpstreamSettings {
     pub retry_budget: BudgetSettings,
     /// When calls are refused without being tried, of an endpoint and of all of them. `None`: off.
     pub breaker: Option<breaker::Settings>,
+    /// When an endpoint is left alone because the others do better. `None`: off.
+    pub outlier: Option<outlier::Settings>,
+    /// A second attempt beside a slow first one. `None`: off.
+    pub hedge: Option<hedge::Settings>,
     /// How an endpoint is chosen.
     pub balance: balance::Settings,
     /// What decides, for a choice by hash.
@@ -157,6 +161,8 @@ impl UpstreamSettings {
             retry: retry::Settings::default(),
             retry_budget: BudgetSettings::default(),
             breaker: Some(breaker::Settings::default()),
+            outlier: Some(outlier::Settings::default()),
+            hedge: None,
             balance: balance::Settings::default(),
             hash_key: None,
             limits: CallLimits::default(),

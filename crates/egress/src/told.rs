@@ -1,6 +1,9 @@
 //! What is said about upstreams in the log.
 
+use std::time::Duration;
+
 use keepwarm_policy::breaker::{Cause, Change};
+use keepwarm_policy::outlier;
 
 /// A breaker has changed its state.
 pub(crate) fn breaker(name: &str, change: &Change) {
@@ -18,4 +21,15 @@ pub(crate) fn breaker(name: &str, change: &Change) {
         }
         Change::Closed => tracing::info!(upstream = name, state = "closed", "the breaker closes"),
     }
+}
+
+/// An endpoint is left alone for a while.
+pub(crate) fn ejection(upstream: &str, endpoint: &str, cause: &outlier::Cause, length: Duration) {
+    let why = match cause {
+        outlier::Cause::Consecutive(count) => format!("{count} calls in a row failed"),
+        outlier::Cause::SuccessRate { rate, mean } => {
+            format!("{} % of its calls went well, of the others' {} %", rate / 10, mean / 10)
+        }
+    };
+    tracing::warn!(upstream, endpoint, ?length, "the endpoint is left alone for a while: {why}");
 }

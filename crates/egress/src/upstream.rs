@@ -6,10 +6,11 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use keepwarm_net::{Calls, ClientTls};
 use keepwarm_policy::breaker::{self, Outcome, Pass, Refused};
-use keepwarm_policy::{Breaker, RetryBudget};
+use keepwarm_policy::{Breaker, Hedge, RetryBudget, hedge};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::ejection::Ejections;
 use crate::endpoints::{lock, set_breaker};
 use crate::gate::Gate;
 use crate::seen::UpstreamSeen;
@@ -26,6 +27,8 @@ pub struct Upstream {
     gate: Gate,
     breaker: Mutex<Option<Breaker>>,
     budget: Mutex<RetryBudget>,
+    ejections: Ejections,
+    hedge: Mutex<Option<Hedge>>,
     discovery: Arc<DiscoveryStatus>,
     /// There are endpoints. Whoever watches is told of each change: of endpoints, settings, certificates.
     published: watch::Sender<bool>,
@@ -47,6 +50,8 @@ impl Upstream {
             gate: Gate::new(settings.limits),
             breaker: Mutex::new(breaker),
             budget: Mutex::new(RetryBudget::new(settings.retry_budget)),
+            ejections: Ejections::new(settings.outlier),
+            hedge: Mutex::new(settings.hedge.map(Hedge::new)),
             settings: ArcSwap::from_pointee(settings),
             discovery: Arc::default(),
             published: watch::Sender::new(false),
@@ -62,6 +67,8 @@ impl Upstream {
         self.gate.set_limits(settings.limits);
         set_breaker(&mut lock(&self.breaker), settings.breaker);
         lock(&self.budget).set_settings(settings.retry_budget);
+        self.ejections.set_settings(settings.outlier);
+        set_hedge(&mut lock(&self.hedge), settings.hedge);
         let endpoints = self.endpoints.load();
         endpoints.endpoints.iter().for_each(|entry| entry.state.set_breaker(settings.breaker));
         if settings.balance != self.settings.load().balance {
@@ -216,7 +223,25 @@ impl Upstream {
         }
     }
 
+    /// A call with the endpoint at `index` has ended so.
+    pub(crate) fn note_outcome(&self, endpoints: &EndpointSet, index: usize, outcome: Outcome, now: Instant) {
+        self.ejections.note(&self.name, endpoints, index, outcome, now);
+    }
+
+    /// Asks for second attempts; `None`: they are off.
+    pub(crate) fn hedge<T>(&self, ask: impl FnOnce(&mut Hedge) -> T) -> Option<T> {
+        lock(&self.hedge).as_mut().map(ask)
+    }
+
     pub(crate) fn budget(&self) -> std::sync::MutexGuard<'_, RetryBudget> {
         lock(&self.budget)
+    }
+}
+
+fn set_hedge(slot: &mut Option<Hedge>, settings: Option<hedge::Settings>) {
+    match (slot.as_mut(), settings) {
+        (Some(hedge), Some(settings)) => hedge.set_settings(settings),
+        (None, Some(settings)) => *slot = Some(Hedge::new(settings)),
+        (_, None) => *slot = None,
     }
 }

@@ -34,26 +34,8 @@ pub(crate) type DoorVariables = Vec<(String, String)>;
 /// # Errors
 /// An adapter could not be put in its place.
 pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<AppSpec>> {
-    refuse_unserved(config)?;
     // What runs already is not started.
     config.apps.iter().filter(|app| app.address.is_none()).map(|app| spec(app, doors)).collect()
-}
-
-/// What the configuration knows and nothing here does yet: nobody is to believe that it counts.
-fn refuse_unserved(config: &Config) -> io::Result<()> {
-    let limited = |listen: &&Listen| {
-        let is_limited = |route: &keepwarm_config::Route| {
-            let answers = matches!(route.action, Action::App(_) | Action::Upstream(_));
-            route.rate_limit.is_some() && !answers
-        };
-        listen.routes.iter().any(is_limited)
-    };
-    let Some(listen) = config.listens.iter().find(limited) else { return Ok(()) };
-    let what = format!(
-        "listen.{}: a `rate_limit` on a route that leads neither to an app nor to an upstream",
-        listen.name
-    );
-    Err(io::Error::other(format!("{what} is not served by this version yet")))
 }
 
 /// How the workers of one app are run.
@@ -292,6 +274,8 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
             message: size(limits.websocket_message),
             idle: limits.websocket_idle,
         },
+        // Doors speak it (see `run/listeners.rs`).
+        http2: false,
     }
 }
 

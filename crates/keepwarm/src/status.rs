@@ -44,6 +44,7 @@ fn app(app: &AppPicture, picture: &Picture) -> Value {
         "name": app.name,
         "about": app.about,
         "failed": app.failed,
+        "server": app.standing.as_ref().map(|server| json!({ "address": server.address.to_string(), "away": server.away })),
         "generation": counts.map(|counts| counts.generation),
         "workers": { "serving": serving, "target": counts.map(|counts| counts.target) },
         "queue": app.queue,

@@ -37,7 +37,10 @@ fn apps(status: &Value) -> Table {
         let serving = at(app, "/workers/serving").as_u64().unwrap_or(0);
         let target = at(app, "/workers/target").as_u64().unwrap_or(0);
         let failed = at(app, "/failed").as_str();
-        let colour = match (failed.is_some() || serving == 0, serving < target) {
+        let server = at(app, "/server/address").as_str();
+        let away = at(app, "/server/away").as_bool().unwrap_or(false);
+        let colour = match (failed.is_some() || away || (serving == 0 && server.is_none()), serving < target)
+        {
             (true, _) => Colour::Red,
             (_, true) => Colour::Yellow,
             _ => Colour::Green,
@@ -51,6 +54,7 @@ fn apps(status: &Value) -> Table {
         let death = at(app, "/last_death");
         let last = match (failed, at(death, "/reason").as_str()) {
             (Some(reason), _) => format!("given up: {reason}"),
+            (None, _) if away => format!("nobody takes connections at {}", server.unwrap_or_default()),
             (None, Some(reason)) => {
                 format!(
                     "worker {} {reason}, {} ago",
@@ -62,7 +66,7 @@ fn apps(status: &Value) -> Table {
         };
         table.row([
             Cell::plain(words(at(app, "/name"))),
-            Cell::of(colour, format!("{serving}/{target}")),
+            Cell::of(colour, if server.is_some() { "-".to_owned() } else { format!("{serving}/{target}") }),
             Cell::plain(words(at(app, "/queue"))),
             Cell::plain(words(at(app, "/requests/total"))),
             Cell::plain(words(at(app, "/requests/5xx"))),

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use keepwarm_egress::{Upstream, UpstreamPicture};
 use keepwarm_net::Remote;
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
-use keepwarm_workers::dispatch::{InHand, Links, WorkerActivity};
+use keepwarm_workers::dispatch::{InHand, Links, StandingServer, WorkerActivity};
 use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
 
 use crate::readiness::Readiness;
@@ -95,8 +95,8 @@ impl View {
                 .failed
                 .iter()
                 .find(|failed| &*failed.app == name)
-                .map(|failed| failed.reason.clone())
-                .or_else(|| app.and_then(|app| app.trouble())),
+                .map(|failed| failed.reason.clone()),
+            standing: app.and_then(|app| app.standing()),
         }
     }
 }
@@ -124,6 +124,8 @@ pub(crate) struct AppPicture {
     pub(crate) counts: Option<keepwarm_workers::supervisor::AppSnapshot>,
     /// Why it was given up.
     pub(crate) failed: Option<String>,
+    /// In place of workers.
+    pub(crate) standing: Option<StandingServer>,
 }
 
 #[derive(Debug)]

@@ -178,6 +178,11 @@ impl Calls {
         self.chose_http1().remove(endpoint);
     }
 
+    /// A call was lost on a connection that was closed meanwhile: what became of it (see [`crate::PoolTotals`]).
+    pub fn count_lost(&self, retried: bool) {
+        self.http1.count_lost(retried);
+    }
+
     /// The connections of HTTP/2, for those who count.
     pub fn http2(&self) -> &Arc<Http2Pool> {
         &self.http2

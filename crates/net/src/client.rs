@@ -301,7 +301,7 @@ impl<C: Codec> Client<C> {
     /// Whether another request may follow: both messages are complete, both sides want it, and no byte waits that nobody asked for.
     pub fn is_reusable(&self) -> bool {
         let Exchange { request_ended, answer_ended, eof, write_failed, given_out, .. } = self.exchange;
-        let whole = request_ended && answer_ended && self.out.is_empty() && self.transport.is_open();
+        let whole = request_ended && answer_ended && self.unsent() == 0 && self.transport.is_open();
         let clean = given_out == 0 && self.read.is_empty();
         whole && clean && !eof && !write_failed && !self.codec.is_tunnel() && self.codec.keeps_connection()
     }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::h1;
 use crate::h1::{Message, WebSocketLimits};
+use crate::h2::ServerStream;
 use crate::{ConnectionLimits, Deadlines, Request};
 
 /// One request and the means to answer it, whatever version of HTTP it came by.
@@ -18,54 +19,87 @@ use crate::{ConnectionLimits, Deadlines, Request};
 /// time leaves in one write. The body is read by [`poll_body`](Self::poll_body) at any time, also while answering.
 #[derive(Debug)]
 pub struct Exchange<'c> {
-    pub(crate) stream: &'c mut h1::Stream,
+    carrier: Carrier<'c>,
+}
+
+/// What it came by.
+#[derive(Debug)]
+enum Carrier<'c> {
+    Http1(&'c mut h1::Stream),
+    Http2(&'c mut ServerStream),
+}
+
+/// Both have the same methods.
+macro_rules! on {
+    ($exchange:ident, $stream:ident => $call:expr) => {
+        match &$exchange.carrier {
+            Carrier::Http1($stream) => $call,
+            Carrier::Http2($stream) => $call,
+        }
+    };
+    (mut $exchange:ident, $stream:ident => $call:expr) => {
+        match &mut $exchange.carrier {
+            Carrier::Http1($stream) => $call,
+            Carrier::Http2($stream) => $call,
+        }
+    };
+}
+
+impl<'c> Exchange<'c> {
+    pub(crate) fn http1(stream: &'c mut h1::Stream) -> Self {
+        Self { carrier: Carrier::Http1(stream) }
+    }
+
+    pub(crate) fn http2(stream: &'c mut ServerStream) -> Self {
+        Self { carrier: Carrier::Http2(stream) }
+    }
 }
 
 impl Exchange<'_> {
     /// The request.
     pub fn request(&self) -> &Request {
-        &self.stream.request
+        on!(self, stream => &stream.request)
     }
 
     /// The request, to note a route's findings in it.
     pub fn request_mut(&mut self) -> &mut Request {
-        &mut self.stream.request
+        on!(mut self, stream => &mut stream.request)
     }
 
     /// What clients of this listener may do.
     pub fn limits(&self) -> &ConnectionLimits {
-        self.stream.limits()
+        on!(self, stream => stream.limits())
     }
 
     /// Whether the process is about to end.
     pub fn is_draining(&self) -> bool {
-        self.stream.is_draining()
+        on!(self, stream => stream.is_draining())
     }
 
     /// The deadlines of this connection's task; [`crate::Wait::Answer`] belongs to the handler.
     pub fn deadlines(&self) -> Deadlines {
-        self.stream.deadlines.clone()
+        on!(self, stream => stream.deadlines.clone())
     }
 
     /// Whether the request is `HEAD`.
     pub fn is_head(&self) -> bool {
-        self.stream.request.head.method == Method::HEAD
+        on!(self, stream => stream.request.head.method == Method::HEAD)
     }
 
     /// Bounds the body: beyond `limit` bytes [`Self::poll_body`] gives [`BodyError::TooLarge`]. A declared length above it is the
     /// edge's to refuse before anything is read.
     pub fn limit_body(&mut self, limit: Option<u64>) {
-        self.stream.state.body_limit = limit;
+        on!(mut self, stream => stream.state.body_limit = limit)
     }
 
     /// The connection ends with the answer, whatever the request said: what follows on it is not to be trusted, or not wanted.
     pub fn close_after(&mut self) {
-        self.stream.state.refused = true;
+        on!(mut self, stream => stream.state.refused = true)
     }
 
     /// A client that shuts its writing side counts as gone on this route.
     pub fn abort_on_half_close(&mut self, yes: bool) {
-        self.stream.state.half_close_is_gone = yes;
+        on!(mut self, stream => stream.state.half_close_is_gone = yes)
     }
 
     /// Appends bytes of the request's body to `into`: whatever is here, `max` at most. Asks for the body first
@@ -76,47 +110,47 @@ impl Exchange<'_> {
         into: &mut Vec<u8>,
         max: usize,
     ) -> Poll<Result<BodyProgress, BodyError>> {
-        self.stream.poll_body(cx, into, max)
+        on!(mut self, stream => stream.poll_body(cx, into, max))
     }
 
     /// Says that the body is wanted: a client that waits for `100 Continue`, and has sent nothing yet, gets it with the next flush.
     pub fn want_body(&mut self) {
-        self.stream.want_body();
+        on!(mut self, stream => stream.want_body())
     }
 
     /// Whether the client still waits for `100 Continue` before it sends its body.
     pub fn awaits_continue(&self) -> bool {
-        self.stream.awaits_continue()
+        on!(self, stream => stream.awaits_continue())
     }
 
     /// Waits for a first byte of the body without asking for it. Ready also when none will come: [`Self::poll_body`] tells.
     pub fn poll_body_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.stream.poll_body_begun(cx)
+        on!(mut self, stream => stream.poll_body_begun(cx))
     }
 
     /// Whether the body has been read to its end (there being none counts).
     pub fn body_done(&self) -> bool {
-        self.stream.state.body_done
+        on!(self, stream => stream.state.body_done)
     }
 
     /// Whether more of the body can be had without waiting for the client.
     pub fn body_buffered(&self) -> bool {
-        !self.stream.storage.read.is_empty()
+        on!(self, stream => stream.body_buffered())
     }
 
     /// The trailers of the request, once the body is done.
     pub fn trailers(&self) -> &keepwarm_http1::Fields {
-        self.stream.decoder.trailers()
+        on!(self, stream => stream.trailers())
     }
 
     /// Waits until the client has gone: a reset, or a failed write before.
     pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
-        self.stream.poll_gone(cx)
+        on!(mut self, stream => stream.poll_gone(cx))
     }
 
     /// An informational answer (1xx, not 101): dropped towards HTTP/1.0 and after the head.
     pub fn informational<'a>(&mut self, status: u16, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
-        self.stream.informational(status, fields);
+        on!(mut self, stream => stream.informational(status, fields))
     }
 
     /// The head of the answer. `length`: the body's length when it is known beyond what a `Content-Length` among the fields says.
@@ -131,7 +165,7 @@ impl Exchange<'_> {
         close: bool,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
-        self.stream.head(status, length, close, fields)
+        on!(mut self, stream => stream.head(status, length, close, fields))
     }
 
     /// The head of an upstream's answer: as [`Self::head`], but a length it gives with 304 is that of the 200 it stands for (RFC 9110 §8.6), and is passed on.
@@ -143,49 +177,48 @@ impl Exchange<'_> {
         status: u16,
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
     ) -> Result<AppFields, BadField> {
-        self.stream.state.from_upstream = true;
-        self.stream.head(status, None, false, fields)
+        on!(mut self, stream => { stream.state.from_upstream = true; stream.head(status, None, false, fields) })
     }
 
     /// Bytes of the body. What is beyond the announced length, or of an answer without a body, is dropped.
     pub fn data(&mut self, bytes: &[u8]) {
-        self.stream.data(bytes);
+        on!(mut self, stream => stream.data(bytes))
     }
 
     /// The answer is complete. One that is shorter than announced is cut instead.
     pub fn end(&mut self) {
-        self.stream.end();
+        on!(mut self, stream => stream.end())
     }
 
     /// The answer is complete, with trailers where the client takes them.
     pub fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
-        self.stream.end_with_trailers(fields);
+        on!(mut self, stream => stream.end_with_trailers(fields))
     }
 
     /// The answer cannot be completed: the connection is cut so that the client sees it.
     pub fn abort(&mut self, reason: &'static str) {
-        self.stream.abort(reason);
+        on!(mut self, stream => stream.abort(reason))
     }
 
     /// Whether a head was given.
     pub fn answered(&self) -> bool {
-        self.stream.answered()
+        on!(self, stream => stream.answered())
     }
 
     /// Whether the answer is over, complete or cut.
     pub fn over(&self) -> bool {
-        self.stream.over()
+        on!(self, stream => stream.over())
     }
 
     /// Bytes given and not yet taken by the socket.
     pub fn unsent(&self) -> usize {
-        self.stream.storage.out.len()
+        on!(self, stream => stream.unsent())
     }
 
     /// Writes what was given. Ready when the socket has it all. An answer whose head is here and whose body is due at
     /// once may be held for up to 2 ms, so that both leave together.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        self.stream.poll_flush(cx)
+        on!(mut self, stream => stream.poll_flush(cx))
     }
 
     /// Accepts a WebSocket opening (checked by the caller) with `101` and these fields.
@@ -197,17 +230,26 @@ impl Exchange<'_> {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
         limits: WebSocketLimits,
     ) -> Result<(), BadField> {
-        self.stream.accept_websocket(fields, limits)
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.accept_websocket(fields, limits),
+            Carrier::Http2(_) => Err(no_switch()),
+        }
     }
 
     /// The next message of an accepted WebSocket. After [`Message::Close`] or an error there is none.
     pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Gone>> {
-        self.stream.poll_message(cx)
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.poll_message(cx),
+            Carrier::Http2(_) => Poll::Ready(Err(Gone::Closed)),
+        }
     }
 
     /// Sends a message on an accepted WebSocket; [`Self::poll_flush`] writes it.
     pub fn send_message(&mut self, message: Message) {
-        self.stream.send_message(message);
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.send_message(message),
+            Carrier::Http2(_) => {}
+        }
     }
 
     /// Switches to `protocol` with `101` and these fields: from now on bytes are passed, until both sides have ended. Only for a request whose
@@ -216,7 +258,10 @@ impl Exchange<'_> {
     /// # Errors
     /// A field that is no field.
     pub fn begin_tunnel(&mut self, protocol: &[u8], fields: &keepwarm_http1::Fields) -> Result<(), BadField> {
-        self.stream.begin_tunnel(protocol, fields)
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.begin_tunnel(protocol, fields),
+            Carrier::Http2(_) => Err(no_switch()),
+        }
     }
 
     /// Answers `CONNECT` with 200 and `Via`: from now on bytes are passed, as after [`Self::begin_tunnel`].
@@ -224,23 +269,37 @@ impl Exchange<'_> {
     /// # Errors
     /// `via` is no value.
     pub fn begin_connected_tunnel(&mut self, via: &[u8]) -> Result<(), BadField> {
-        self.stream.begin_connected_tunnel(via)
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.begin_connected_tunnel(via),
+            Carrier::Http2(_) => Err(no_switch()),
+        }
     }
 
     /// Appends the client's bytes of a tunnel to `into`: `Ok(0)` is its end.
     pub fn poll_tunnel(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, Gone>> {
-        self.stream.poll_tunnel(cx, into)
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.poll_tunnel(cx, into),
+            Carrier::Http2(_) => Poll::Ready(Err(Gone::Closed)),
+        }
     }
 
     /// Bytes to the client of a tunnel; [`Self::poll_flush`] writes them.
     pub fn send_tunnel(&mut self, bytes: &[u8]) {
-        self.stream.send_tunnel(bytes);
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.send_tunnel(bytes),
+            Carrier::Http2(_) => {}
+        }
     }
 
     /// When the first byte of the request was read.
     pub fn received(&self) -> Instant {
-        self.stream.request.received
+        on!(self, stream => stream.request.received)
     }
+}
+
+/// HTTP/2 has no `Upgrade` (RFC 9113 §8.6): no request of it offers to switch.
+fn no_switch() -> BadField {
+    BadField { name: "upgrade".to_owned(), reason: keepwarm_http1::BadFieldReason::Name }
 }
 
 /// How far the request's body has come.

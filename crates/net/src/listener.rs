@@ -62,6 +62,8 @@ pub struct ConnectionLimits {
     pub response_buffer: u64,
     /// Of WebSockets.
     pub websocket: WebSocketLimits,
+    /// Whether HTTP/2 is spoken with clients that begin with it.
+    pub http2: bool,
 }
 
 impl Default for ConnectionLimits {
@@ -79,6 +81,7 @@ impl Default for ConnectionLimits {
             per_client: 0,
             response_buffer: 1 << 30,
             websocket: WebSocketLimits::default(),
+            http2: false,
         }
     }
 }

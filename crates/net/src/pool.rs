@@ -191,11 +191,12 @@ impl<C: Codec> Pool<C> {
         dial::keep(self, endpoint, transport, times);
     }
 
-    /// Has [`PoolSettings::min_idle`] kept for an endpoint that nobody has asked for yet. To be called on a data-plane thread.
+    /// Has [`PoolSettings::min_idle`] kept for an endpoint from now on, until it is forgotten. To be called on a data-plane thread.
     pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
         let thread = thread_index();
         let mut inner = self.lock();
-        inner.shelves.entry(endpoint.clone()).or_default().forgotten = false;
+        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
+        (shelf.forgotten, shelf.warm) = (false, true);
         let wake = inner.wake_now(thread);
         drop(inner);
         self.wake(wake, thread);
@@ -336,7 +337,7 @@ impl<C: Codec> Inner<C> {
 
     /// Drops what is known of an endpoint that is gone, when its last connection is.
     fn sweep_out(&mut self, endpoint: &Endpoint) {
-        if self.shelves.get(endpoint).is_some_and(|shelf| shelf.forgotten && shelf.is_deserted()) {
+        if self.shelves.get(endpoint).is_some_and(Shelf::is_over) {
             self.shelves.remove(endpoint);
         }
     }

@@ -12,8 +12,8 @@ from keepwarm.wsgi_answer import Answer
 class Worker:
     """Serves one application over one connection, a request at a time.
 
-    `serve_forever` returns the process's exit status, or raises the `SystemExit` of the application. One that a request raised is raised when a
-    replacement is there: until then this process goes on, as one with threads does, so that `sys.exit()` costs nobody a wait.
+    `serve_forever` returns the process's exit status, or raises the `SystemExit` of the application. One that a request raised is raised when
+    Keepwarm says DRAIN: a replacement is asked for, and what is here already is answered, as by a worker with threads.
     """
 
     def __init__(self, connection: Connection, application, pairs, leaks, multithread=False):
@@ -183,7 +183,7 @@ class Worker:
             connection.ask_to_drain()  # what is left of this process is not to be trusted with more
 
     def _leave(self, error):
-        """A request ends the process: when another has taken its place."""
+        """A request ends the process: behind those that are here already."""
         self.ending = self.ending or error
         self.connection.ask_to_drain()
 

@@ -14,8 +14,8 @@ module Keepwarm
     end
 
     # Takes requests until Keepwarm says DRAIN or goes away; gives the exit status, or raises the `SystemExit` of the
-    # application. One that a request raised is raised when a replacement is there: until then this process goes on, as one with
-    # threads does, so that `exit` costs nobody a wait.
+    # application. One that a request raised is raised when Keepwarm says DRAIN: a replacement is asked for, and what is here already
+    # is answered, as by a worker with threads.
     def serve_forever
       status = serve_all
       raise @ending if @ending

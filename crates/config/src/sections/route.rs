@@ -142,6 +142,14 @@ fn check(draft: &RouteDraft, table: &Table, cx: &mut Checker<'_>) {
             .help("`files` serves the files of a directory and nothing else");
         cx.push(problem);
     }
+    let answered_here = ["files", "respond", "redirect"].iter().any(|end| table.entry(end).is_some());
+    if let Some(entry) = table.entry("rate_limit").filter(|_| answered_here) {
+        let problem = cx
+            .problem(entry.key_span, format!("`{name}` has `rate_limit`, and leads to no app and no upstream"))
+            .key("listen.NAME.route.rate_limit")
+            .expected("`rate_limit` on routes with `app` or `upstream`: what is answered here costs next to nothing");
+        cx.push(problem);
+    }
     let Some(strip) = table.entry("strip_prefix").filter(|_| draft.strip_prefix == Some(true)) else {
         return;
     };

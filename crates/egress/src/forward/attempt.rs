@@ -54,7 +54,7 @@ impl Forward<'_, '_> {
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
         let visit = entry.state.enter(now);
         let ended = match self.connect(&entry.endpoint).await {
-            Ok(call) => self.talk(entry, visit, call).await,
+            Ok(call) => self.talk(entry, index, visit, call).await,
             Err(told) => {
                 let failed = told.is_upstreams();
                 let mut visit = visit;
@@ -63,9 +63,11 @@ impl Forward<'_, '_> {
                 Ended { outcome, failed: Some(told) }
             }
         };
+        let now = Instant::now();
         if let Some(pass) = pass {
-            self.upstream.give_back(pass, ended.outcome, Instant::now());
+            self.upstream.give_back(pass, ended.outcome, now);
         }
+        self.upstream.note_outcome(&endpoints, index, ended.outcome, now);
         match ended.failed {
             None => Verdict::Over,
             Some(told) => self.follow(told, entry, index).await,
@@ -99,7 +101,7 @@ impl Forward<'_, '_> {
     async fn connect(&mut self, endpoint: &Endpoint) -> Result<Call, Told> {
         let (calls, need) = (self.upstream.calls(), self.need());
         let switches = self.exchange.request().head.upgrade;
-        if let Some(call) = (!switches).then(|| calls.take(endpoint, need)).flatten() {
+        if !switches && let Some(call) = calls.take(endpoint, need) {
             return Ok(call);
         }
         let connect = self.settings.timeouts.connect.unwrap_or(Duration::MAX);
@@ -125,10 +127,10 @@ impl Forward<'_, '_> {
         }
     }
 
-    async fn talk(&mut self, entry: &EndpointEntry, visit: Visit, call: Call) -> Ended {
+    async fn talk(&mut self, entry: &EndpointEntry, index: usize, visit: Visit, call: Call) -> Ended {
         self.connected = Some(Instant::now());
         self.record.reused = call.idle();
-        let mut talk = Talk::new(self, visit, call, &entry.authority);
+        let mut talk = Talk::new(self, visit, call, Arc::clone(&entry.authority), index);
         talk.begin();
         let end = poll_fn(|cx| talk.poll(cx)).await;
         let Talk { mut visit, call, .. } = talk;
@@ -185,6 +187,9 @@ impl Forward<'_, '_> {
             cause: told.name,
             sentence: told.sentence.clone(),
         });
+        if told.cause == Cause::LostIdle {
+            self.upstream.calls().count_lost(!matches!(decision, Decision::GiveUp(_)));
+        }
         match decision {
             Decision::AnewConnection => {
                 (self.anew, self.lost_before) = (true, true);
@@ -252,8 +257,10 @@ impl Told {
                 (Cause::ConnectTimeout, format!("did not finish the TLS handshake within {}", seconds(limit)))
             }
             AcquireError::Tls(error) => (Cause::Connect, format!("made no encrypted connection: {error}")),
-            AcquireError::NotHttp2 => (Cause::Connect, "does not speak HTTP/2".to_owned()),
             AcquireError::Connect(_) => (Cause::Connect, format!("could not be connected to: {error}")),
+            AcquireError::NotHttp2 => {
+                (Cause::Connect, "does not choose HTTP/2 in the TLS handshake".to_owned())
+            }
         };
         Self::of(cause, error.name(), sentence)
     }

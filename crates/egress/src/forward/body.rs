@@ -72,6 +72,17 @@ impl Body {
         !self.forgotten
     }
 
+    /// All of it was read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Gives a second call all of it; only when [`Self::can_be_sent_again`] and [`Self::is_complete`].
+    pub(super) fn give_all(&self, call: &mut Call, trailers: &Fields) {
+        call.send(&self.kept);
+        call.end(trailers);
+    }
+
     /// The present attempt was given all of it.
     pub(super) fn is_given(&self) -> bool {
         self.ended

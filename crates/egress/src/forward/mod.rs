@@ -8,6 +8,7 @@
 //!
 //! * `attempt`: one try at one endpoint, and whether another may follow.  `talk`: the two messages between client and upstream.
 //! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the answer's as it is passed on.
+//! * `hedge`: a second attempt beside a slow first one.
 //! * `refusal`: what Keepwarm answers itself, and how failures are told.
 //!
 //! The client's own task does all of it, on its own thread.
@@ -15,6 +16,7 @@
 mod attempt;
 mod body;
 mod head;
+mod hedge;
 mod refusal;
 mod talk;
 

@@ -70,7 +70,12 @@ impl Forward<'_, '_> {
     }
 
     pub(super) fn refuse_without_endpoint(&mut self) {
-        let sentence = format!("The upstream {} has no endpoint that could be called.", self.upstream.name());
+        let why = match self.upstream.discovery().trouble() {
+            Some(trouble) => format!("looking its name up fails: {}", trouble.sentence),
+            None => "none is known".to_owned(),
+        };
+        let sentence =
+            format!("The upstream {} has no endpoint that could be called: {why}.", self.upstream.name());
         self.refuse_for_now("no_endpoint", &sentence, Duration::from_secs(1));
     }
 

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use super::Forward;
 use super::attempt::is_failure;
 use super::body::Gave;
 use super::head::Opening;
+use super::hedge::{Rival, Runner};
 use crate::endpoints::Visit;
 
 /// How long an upstream may consider an expectation (`http-rules` §2).
@@ -32,7 +34,11 @@ pub(super) struct Talk<'t, 'a, 'c> {
     pub(super) call: Option<Call>,
     pub(super) visit: Visit,
     /// `Host` for this endpoint.
-    authority: &'t str,
+    authority: Arc<str>,
+    /// Which of the endpoints.
+    index: usize,
+    /// A second attempt beside this one.
+    rival: Rival,
     /// The body is held back: the time the upstream has to say that it wants it.
     expects: Option<Pin<Box<Sleep>>>,
     trailers: Fields,
@@ -89,9 +95,13 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         forward: &'t mut Forward<'a, 'c>,
         visit: Visit,
         call: Call,
-        authority: &'t str,
+        authority: Arc<str>,
+        index: usize,
     ) -> Self {
+        let rival = Rival::for_call(forward, forward.connected.unwrap_or_else(Instant::now));
         Self {
+            index,
+            rival,
             forward,
             call: Some(call),
             visit,
@@ -141,6 +151,12 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 return Poll::Ready(End::BadBody(error));
             }
             if let Some(end) = self.poll_answer(cx) {
+                if matches!(end, End::Failed(_)) && self.forward.headed.is_none() && self.let_rival_go_on() {
+                    continue;
+                }
+                return Poll::Ready(end);
+            }
+            if let Some(end) = self.poll_rival(cx) {
                 return Poll::Ready(end);
             }
             if self.tunnel.is_some() {
@@ -176,6 +192,40 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 Step::End(end) => return Some(end),
             }
         }
+    }
+
+    /// The second attempt, as long as neither has begun to answer.
+    fn poll_rival(&mut self, cx: &mut Context<'_>) -> Option<End> {
+        if self.forward.headed.is_some() {
+            self.rival = Rival::None;
+            return None;
+        }
+        let Poll::Ready(won) = self.rival.poll(cx, self.forward, self.index) else { return None };
+        self.let_rival_win(won);
+        match self.handle_head() {
+            Step::End(end) => Some(end),
+            Step::Moved | Step::Waiting => self.poll_answer(cx),
+        }
+    }
+
+    /// The first attempt has failed: the second is the only one, if it runs.
+    fn let_rival_go_on(&mut self) -> bool {
+        let Some(running) = self.rival.take() else { return false };
+        let now = Instant::now();
+        let took = self.forward.connected.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.visit.note(Outcome::Failure, took, now);
+        self.let_rival_win(running);
+        true
+    }
+
+    /// The second attempt takes the place of the first, which is called off.
+    fn let_rival_win(&mut self, (call, runner): (Call, Runner)) {
+        let taken = self.forward.connected.map_or(Duration::ZERO, |at| at.elapsed());
+        self.forward.upstream.hedge(|hedge| hedge.handle_answer(taken));
+        self.forward.record.endpoint = Some(Arc::clone(runner.visit.state().name()));
+        self.forward.record.reused = call.idle();
+        (self.call, self.visit, self.authority) = (Some(call), runner.visit, runner.authority);
+        self.rival = Rival::None;
     }
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
@@ -223,6 +273,9 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let status = call.head().status.as_u16();
         let outcome = if is_failure(status) { Outcome::Failure } else { Outcome::Success };
         self.visit.note(outcome, took, now);
+        if !self.forward.record.hedged {
+            self.forward.upstream.hedge(|hedge| hedge.handle_answer(took));
+        }
         if self.forward.may_retry_status(status) {
             return Step::End(End::Status(status));
         }
@@ -235,7 +288,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         tell_mended(forward.upstream.name(), &self.visit, call.head().mended);
         let begun = match status {
             101 => Tunnel::switch(forward.exchange, call.head()).map(|tunnel| self.tunnel = Some(tunnel)),
-            _ => pass_head(forward, call, self.authority),
+            _ => pass_head(forward, call, &self.authority),
         };
         match begun {
             Ok(()) => {

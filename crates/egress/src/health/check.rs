@@ -30,6 +30,8 @@ pub(super) async fn check(
     health: &HealthSettings,
 ) -> Result<(), CheckFailure> {
     let asked = timeout(health.timeout, ask(calls, entry, settings, &health.probe)).await;
+    // One of HTTP/2 would be used by the next check; one of HTTP/1.1 has ended with its call.
+    calls.http2().forget(&entry.endpoint);
     asked.unwrap_or_else(|_| Err(CheckFailure::late(health.timeout)))
 }
 

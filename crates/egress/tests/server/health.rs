@@ -1,12 +1,14 @@
 //! Endpoints that are checked, by servers that change their minds.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
 use keepwarm_egress::{
     Door, EndpointState, Found, HealthSettings, Place, Probe, Source, Upstream, UpstreamSettings, attend,
 };
-use keepwarm_net::{CaSource, ClientTls, Endpoint, Pem, Scheme, TlsSettings, TlsVersion};
+use keepwarm_net::{CaSource, ClientTls, Endpoint, Pem, Protocol, Scheme, TlsSettings, TlsVersion};
 use keepwarm_policy::health;
 use rustls::ServerConfig;
 
@@ -231,4 +233,54 @@ fn certificates(name: &str) -> (Arc<ServerConfig>, String) {
         .with_single_cert(vec![made.cert.der().clone()], key)
         .unwrap();
     (Arc::new(config), made.cert.pem())
+}
+
+#[test]
+fn checks_speak_the_protocol_of_calls() {
+    let status = Arc::new(AtomicU16::new(200));
+    let (address, checks) = http2_origin(Arc::clone(&status));
+    let mut settings = UpstreamSettings::new(Scheme::Http, vec![source(Place::Address(address))]);
+    settings.protocol = Protocol::Http2;
+    settings.health = Some(health());
+    let upstream = Upstream::new("search", settings);
+    assert!(upstream.publish_literal());
+    let plane = keepwarm_net::DataPlane::start_named("checks", 1).unwrap();
+    let watched = Arc::downgrade(&upstream);
+    plane.remotes()[0].spawn(move || attend(watched));
+    let state = Arc::clone(&upstream.endpoints().endpoints[0].state);
+    wait_until(|| checks.load(Ordering::SeqCst) >= 2, "checks");
+    assert!(state.is_healthy());
+    status.store(503, Ordering::SeqCst);
+    wait_until(|| !state.is_healthy(), "a decision");
+    assert_eq!(state.check_failure().unwrap().name, "health_status");
+    status.store(200, Ordering::SeqCst);
+    wait_until(|| state.is_healthy(), "its return");
+    plane.stop();
+}
+
+/// A server of HTTP/2 in clear, and how many requests for `/health?deep` it has answered. It ends with the process.
+fn http2_origin(status: Arc<AtomicU16>) -> (SocketAddr, Arc<AtomicU32>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let (address, checks) = (listener.local_addr().unwrap(), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&checks);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (status, counted) = (Arc::clone(&status), Arc::clone(&counted));
+                tokio::spawn(async move {
+                    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+                    while let Some(Ok((request, mut respond))) = connection.accept().await {
+                        assert_eq!(request.uri().path_and_query().unwrap(), "/health?deep");
+                        counted.fetch_add(1, Ordering::SeqCst);
+                        let answer = http::Response::builder().status(status.load(Ordering::SeqCst));
+                        let _ = respond.send_response(answer.body(()).unwrap(), true);
+                    }
+                });
+            }
+        });
+    });
+    (address, checks)
 }

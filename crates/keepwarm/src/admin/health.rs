@@ -76,6 +76,7 @@ fn words(pulse: &Pulse) -> String {
         Pulse::Busy(workers) => format!("{workers} workers are at work on requests"),
         Pulse::Silent(1) => "its worker is idle, and does not answer".to_owned(),
         Pulse::Silent(workers) => format!("{workers} workers are idle, and none answers"),
+        Pulse::Away(address) => format!("nobody takes connections at {address}"),
         Pulse::NoWorker(Some(reason)) => format!("given up: {reason}"),
         Pulse::NoWorker(None) => "no worker is ready".to_owned(),
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use keepwarm_config as config;
@@ -10,7 +11,7 @@ use keepwarm_egress::{
     UpstreamSettings,
 };
 use keepwarm_net::{PoolSettings, Protocol, Scheme};
-use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, health, retry};
+use keepwarm_policy::{BudgetSettings, Timeouts, balance, breaker, health, hedge, outlier, retry};
 
 use crate::upstreams::Upstreams;
 
@@ -42,6 +43,8 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
             ..BudgetSettings::default()
         },
         breaker: upstream.breaker.as_ref().map(breaker),
+        outlier: upstream.outlier.as_ref().map(outlier),
+        hedge: upstream.hedge.as_ref().map(hedge),
         balance,
         hash_key,
         limits: CallLimits {
@@ -175,6 +178,31 @@ fn health(health: &config::Health) -> HealthSettings {
         },
         timeout: health.timeout,
         thresholds: health::Settings { interval: health.interval, rise: health.rise, fall: health.fall },
+    }
+}
+
+fn outlier(outlier: &config::Outlier) -> outlier::Settings {
+    outlier::Settings {
+        consecutive: outlier.failures.unwrap_or(0),
+        // Rates are compared only where a deviation says what is too low.
+        interval: outlier.deviation_permille.map_or(Duration::ZERO, |_| outlier.interval),
+        minimum: outlier.min_requests,
+        hosts: outlier.min_endpoints,
+        deviations: outlier.deviation_permille.unwrap_or(0),
+        ejection: outlier.ejection,
+        ejection_most: outlier.max_ejection,
+        percent: outlier.max_ejected_percent,
+    }
+}
+
+fn hedge(hedge: &config::Hedge) -> hedge::Settings {
+    hedge::Settings {
+        after: match hedge.after {
+            config::HedgeAfter::Delay(delay) => hedge::After::Fixed(delay),
+            config::HedgeAfter::Permille(permille) => hedge::After::Quantile(permille),
+        },
+        percent: hedge.budget_percent,
+        ..hedge::Settings::default()
     }
 }
 

@@ -10,7 +10,9 @@ use arc_swap::ArcSwap;
 use keepwarm_config::{AccessLog, Bind, Config, ForwardProxy, Limits, Listen, Upstream, door_url};
 use keepwarm_edge::{Edge, Site};
 use keepwarm_egress::{Door, Names, Proxy, ProxyRules, Resolver};
-use keepwarm_net::{Bound, Handler, ListenerContext, OpenConnections, Remote, StopListening};
+use keepwarm_net::{
+    Bound, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening,
+};
 
 use super::inherited::{Inherited, Owner};
 use super::sockets::{Opened, Sockets};
@@ -224,7 +226,8 @@ impl Listeners {
     fn start(&self, sockets: Sockets, way: Way, terms: Terms) -> Result<Serving, String> {
         let context = Arc::new(ListenerContext {
             handler: way.handler(),
-            limits: assemble::connection_limits(&terms.limits),
+            // An app beside us may speak it (gRPC does), and need not say so.
+            limits: ConnectionLimits { http2: terms.is_door, ..assemble::connection_limits(&terms.limits) },
             draining: Arc::clone(&self.draining),
             open: Arc::clone(&self.open),
             meter: keepwarm_telemetry::meters::listener(&terms.name),

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::answer::DRAIN_BODY;
 use super::request_body::HEAD_READ;
 use super::stream::{Answer, State, Stream};
+use crate::h2;
 use crate::{Exchange, Fate, Gone, Handler, Io, ListenerContext, Outcome, Peer, Refusal, Wait};
 
 /// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
@@ -27,8 +28,9 @@ pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
         let handler = Arc::clone(&stream.context.handler);
         let _busy = Busy::new(&stream.context);
         match next {
-            Next::Request => handler.handle(&mut Exchange { stream: &mut stream }).await,
+            Next::Request => handler.handle(&mut Exchange::http1(&mut stream)).await,
             Next::Refused(refusal) => stream.refuse(&*handler, &refusal),
+            Next::Http2 => return h2::serve(stream.into_http2()).await,
             Next::Over => break,
         }
         if stream.finish(&*handler).await == After::Close {
@@ -39,10 +41,10 @@ pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
 }
 
 /// Counts a request that is under way.
-struct Busy(Arc<ListenerContext>);
+pub(crate) struct Busy(Arc<ListenerContext>);
 
 impl Busy {
-    fn new(context: &Arc<ListenerContext>) -> Self {
+    pub(crate) fn new(context: &Arc<ListenerContext>) -> Self {
         context.open.begin_request();
         Self(Arc::clone(context))
     }
@@ -59,8 +61,20 @@ enum Next {
     Request,
     /// Answer this and close.
     Refused(Refusal),
+    /// The client speaks HTTP/2.
+    Http2,
     /// Nothing; close.
     Over,
+}
+
+/// How a connection begins.
+#[derive(PartialEq, Eq)]
+enum Preface {
+    /// Not as one of HTTP/2.
+    None,
+    /// As one of HTTP/2, as far as it has come.
+    Part,
+    Whole,
 }
 
 #[derive(PartialEq, Eq)]
@@ -108,7 +122,15 @@ impl Stream {
 
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
         loop {
-            let unread = self.storage.read.unread();
+            let preface = self.preface();
+            if preface == Preface::Whole {
+                return Poll::Ready(Next::Http2);
+            }
+            // Half of a preface is half of a request line of HTTP/1, too.
+            let unread = match preface {
+                Preface::None => self.storage.read.unread(),
+                Preface::Part | Preface::Whole => &[],
+            };
             match self.decoder.decode(unread, &mut self.request.head) {
                 Ok(decoded) => {
                     self.storage.read.consume(decoded.consumed);
@@ -146,6 +168,30 @@ impl Stream {
         }
     }
 
+    /// Whether a new connection begins as one of HTTP/2 (RFC 9113 §3.4), where that is spoken.
+    fn preface(&self) -> Preface {
+        let unread = self.storage.read.unread();
+        match unread.get(..h2::PREFACE.len()) {
+            _ if !self.context.limits.http2 || self.served > 0 || unread.is_empty() => Preface::None,
+            Some(begin) if begin == h2::PREFACE => Preface::Whole,
+            None if h2::PREFACE.starts_with(unread) => Preface::Part,
+            Some(_) | None => Preface::None,
+        }
+    }
+
+    /// The connection, with what has been read of it.
+    fn into_http2(self) -> h2::Begun {
+        self.deadlines.set(Wait::Read, None);
+        h2::Begun {
+            io: self.io,
+            read: self.storage.read,
+            peer: self.request.peer,
+            context: self.context,
+            cells: self.cells,
+            opened: self.opened,
+        }
+    }
+
     /// Answers what is no request.
     fn refuse(&mut self, handler: &dyn Handler, refusal: &Refusal) {
         // What did not decode left the head of the request before it, or half of one: neither is this request's, and were it HEAD, its refusal
@@ -155,7 +201,7 @@ impl Stream {
         self.state.refused = true;
         // Where its body would end is unknown, and so is whether it has one.
         self.state.body_done = true;
-        handler.refuse(&mut Exchange { stream: self }, refusal);
+        handler.refuse(&mut Exchange::http1(self), refusal);
     }
 
     /// Brings an exchange to its end: writes what is left, and decides what becomes of the connection.

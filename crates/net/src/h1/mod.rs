@@ -13,6 +13,6 @@ mod tunnel;
 mod websocket;
 
 pub use client::{Http1, RequestLine};
-pub(crate) use connection::serve;
+pub(crate) use connection::{Busy, serve};
 pub(crate) use stream::Stream;
 pub use websocket::{Message, WebSocketLimits};

@@ -187,6 +187,19 @@ impl Stream {
         self.context.draining.load(Ordering::Relaxed)
     }
 
+    /// Of the request, once its body is done.
+    pub(crate) fn trailers(&self) -> &Fields {
+        self.decoder.trailers()
+    }
+
+    pub(crate) fn body_buffered(&self) -> bool {
+        !self.storage.read.is_empty()
+    }
+
+    pub(crate) fn unsent(&self) -> usize {
+        self.storage.out.len()
+    }
+
     pub(crate) fn limits(&self) -> &crate::ConnectionLimits {
         &self.context.limits
     }

@@ -18,7 +18,7 @@ use super::wire::Wire;
 const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Drives a connection to its end.
-pub(super) async fn run(connection: Connection<Wire, Bytes>, link: Arc<Link>, pool: Weak<Http2Pool>) {
+pub(super) async fn run(connection: Connection<Wire<Link>, Bytes>, link: Arc<Link>, pool: Weak<Http2Pool>) {
     let mut connection = connection;
     let pings = connection.ping_pong();
     let patience = pool.upgrade().map_or(GOODBYE, |pool| pool.connect_timeout());
@@ -34,7 +34,7 @@ pub(super) async fn run(connection: Connection<Wire, Bytes>, link: Arc<Link>, po
 }
 
 struct Driver {
-    connection: Connection<Wire, Bytes>,
+    connection: Connection<Wire<Link>, Bytes>,
     link: Arc<Link>,
     pool: Weak<Http2Pool>,
     pings: Option<PingPong>,

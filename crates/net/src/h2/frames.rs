@@ -12,8 +12,18 @@ const LOOKED_AT: usize = 8;
 /// A frame whose header, and so much of its payload as is looked at, has passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passed {
+    /// DATA with as many bytes, padding included.
+    Data(usize),
     /// HEADERS of that stream.
     Headers(u32),
+    /// More of them.
+    Continuation,
+    /// RST_STREAM.
+    Reset,
+    /// PING that wants an answer.
+    Ping,
+    /// WINDOW_UPDATE.
+    WindowUpdate,
     /// SETTINGS, not an acknowledgement of ours.
     Settings,
     /// GOAWAY: streams above the last were not processed.
@@ -81,7 +91,12 @@ impl Frames {
         let [.., s0, s1, s2, s3, l0, l1, l2, l3, c0, c1, c2, c3] = self.seen;
         let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
         match self.kind() {
+            DATA => Passed::Data(self.length()),
             HEADERS => Passed::Headers(stream),
+            RST_STREAM => Passed::Reset,
+            PING if self.flags() & ACK == 0 => Passed::Ping,
+            WINDOW_UPDATE => Passed::WindowUpdate,
+            CONTINUATION => Passed::Continuation,
             SETTINGS if self.flags() & ACK == 0 => Passed::Settings,
             GOAWAY => Passed::GoAway {
                 last: u32::from_be_bytes([l0 & 0x7f, l1, l2, l3]),
@@ -107,16 +122,19 @@ impl Frames {
     }
 }
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
 const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
 const ACK: u8 = 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const DATA: u8 = 0;
 
     fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
         let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
@@ -140,10 +158,10 @@ mod tests {
             Passed::Settings,
             Passed::Other,
             Passed::Headers(5),
-            Passed::Other,
-            Passed::Other,
+            Passed::Data(300),
+            Passed::Data(0),
             Passed::GoAway { last: 0x103, code: 11 },
-            Passed::Other,
+            Passed::WindowUpdate,
         ];
         for size in 1..bytes.len() {
             let (mut frames, mut seen) = (Frames::after(PREFACE), Vec::new());

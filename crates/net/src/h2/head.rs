@@ -87,10 +87,10 @@ fn is_ours(name: &[u8], framing: RequestBody) -> bool {
     }
 }
 
-/// The trailers of a request: those that may stand there.
-pub(super) fn request_trailers(fields: &Fields) -> HeaderMap {
+/// Trailers to send: those that may stand there.
+pub(super) fn trailers<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> HeaderMap {
     let mut map = HeaderMap::new();
-    for (name, value) in fields.iter().filter(|(name, _)| trailer_allowed(name)) {
+    for (name, value) in fields.filter(|(name, _)| trailer_allowed(&name.to_ascii_lowercase())) {
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
             // Beyond what a map holds (32,768), the decoder that filled `fields` has refused them.
             let _ = map.try_append(name, value);

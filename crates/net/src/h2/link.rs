@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::frames::Passed;
+use super::wire::Watch;
 use crate::{Endpoint, ServerFault};
 
 /// Heads of one stream that its call has not taken, trailers included; with more, the connection is read no further until it takes one. Bounds the memory that a server takes with 1xx answers
@@ -84,10 +85,7 @@ impl Link {
     }
 
     /// Bytes came. The first must be of a frame.
-    ///
-    /// # Errors
-    /// The server speaks another protocol.
-    pub(super) fn handle_read(&self, bytes: &[u8]) -> io::Result<()> {
+    fn note_read(&self, bytes: &[u8]) -> io::Result<()> {
         let first = self.reads.fetch_add(u64::from(!bytes.is_empty()), Relaxed) == 0;
         if first && bytes.starts_with(b"HTTP/1.") {
             self.blame("not_http2", "speaks HTTP/1, not HTTP/2");
@@ -99,7 +97,7 @@ impl Link {
     }
 
     /// A frame passes to the `h2` crate. `false`: what follows it does not yet.
-    pub(super) fn handle_received(&self, passed: Passed) -> bool {
+    fn note_received(&self, passed: Passed) -> bool {
         match passed {
             Passed::Settings => self.settled.store(true, Relaxed),
             // A second one only ever lowers it (RFC 9113 §6.8).
@@ -108,7 +106,7 @@ impl Link {
                 self.goodbye.store(code, Relaxed);
             }
             Passed::Headers(stream) => return self.count_head(stream),
-            Passed::Other => {}
+            _ => {}
         }
         true
     }
@@ -150,12 +148,6 @@ impl Link {
     /// What the server did wrong, where the `h2` crate does not see it.
     pub(super) fn fault(&self) -> Option<&ServerFault> {
         self.fault.get()
-    }
-
-    pub(super) fn handle_sent(&self, passed: Passed) {
-        if let Passed::Headers(stream) = passed {
-            self.sent.fetch_max(stream, Relaxed);
-        }
     }
 
     /// A stream is open: its heads are counted.
@@ -285,6 +277,27 @@ impl Link {
         if let Some(waker) = &*lock(&self.driver) {
             waker.wake_by_ref();
         }
+    }
+}
+
+impl Watch for Link {
+    fn handle_read(&self, bytes: &[u8]) -> io::Result<()> {
+        self.note_read(bytes)
+    }
+
+    fn handle_received(&self, passed: Passed) -> bool {
+        self.note_received(passed)
+    }
+
+    fn handle_sent(&self, passed: Passed) {
+        if let Passed::Headers(stream) = passed {
+            self.sent.fetch_max(stream, Relaxed);
+        }
+    }
+
+    fn holds_back(&self) -> bool {
+        // Whoever takes a head wakes the driver.
+        self.is_crowded()
     }
 }
 

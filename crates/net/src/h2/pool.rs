@@ -333,7 +333,7 @@ async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize) {
     pool.handle_dialled(&endpoint, thread, dialled);
 }
 
-type Begun = (SendRequest<Bytes>, Connection<Wire, Bytes>, Arc<Link>);
+type Begun = (SendRequest<Bytes>, Connection<Wire<Link>, Bytes>, Arc<Link>);
 
 async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result<Begun, AcquireError> {
     let (settings, tls) = {
@@ -351,7 +351,7 @@ async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result
         return Err(AcquireError::NotHttp2);
     }
     let link = Arc::new(Link::new(endpoint.clone(), thread, Instant::now()));
-    begin(Wire::new(transport, Arc::clone(&link)))
+    begin(Wire::client(transport, Arc::clone(&link)))
         .await
         .map(|(sender, connection)| (sender, connection, link))
         .map_err(|error| {
@@ -360,7 +360,7 @@ async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result
         })
 }
 
-async fn begin(wire: Wire) -> Result<(SendRequest<Bytes>, Connection<Wire, Bytes>), h2::Error> {
+async fn begin(wire: Wire<Link>) -> Result<(SendRequest<Bytes>, Connection<Wire<Link>, Bytes>), h2::Error> {
     Builder::new()
         .enable_push(false)
         .initial_window_size(settings::STREAM_WINDOW)

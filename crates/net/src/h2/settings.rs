@@ -12,3 +12,6 @@ pub(super) const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
 
 /// Bytes of one request's body that the connection takes before the socket does.
 pub(super) const SEND_BUFFER: usize = 256 * 1024;
+
+/// Bytes of one request's body that may wait until somebody reads it; as many for each request of a connection. nginx takes 64 KiB, Envoy 256 MiB.
+pub(super) const BODY_WINDOW: u32 = 256 * 1024;

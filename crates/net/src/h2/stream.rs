@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, RecvStream};
 use http::{HeaderMap, Method};
 use keepwarm_http1::{Event, Fields, RequestBody, ResponseHead};
 
@@ -16,6 +16,7 @@ use super::error::{self, Known};
 use super::head::{self, Asked, fault};
 use super::link::Link;
 use super::pool::Http2Pool;
+use super::sending::Sending;
 use crate::CallHead;
 use crate::client::{Answer, ClientError};
 
@@ -33,19 +34,6 @@ pub struct Http2Call {
     stream: u32,
     request: Sending,
     answer: Receiving,
-}
-
-/// The request.
-#[derive(Debug, Default)]
-struct Sending {
-    stream: Option<SendStream<Bytes>>,
-    /// Bytes of the body that flow control holds back.
-    out: BytesMut,
-    /// All of it was given.
-    ended: bool,
-    trailers: Option<HeaderMap>,
-    /// Bytes of the body that are still to be given, where that was announced.
-    due: Option<u64>,
 }
 
 /// The answer.
@@ -145,7 +133,7 @@ impl Http2Call {
             Some(1..) => self.call_off(),
             Some(0) => {}
             None => {
-                self.request.trailers = Some(head::request_trailers(trailers)).filter(|map| !map.is_empty())
+                self.request.trailers = Some(head::trailers(trailers.iter())).filter(|map| !map.is_empty())
             }
         }
     }
@@ -167,14 +155,7 @@ impl Http2Call {
 
     /// Hands what was given to the connection, as far as the server gives room. Ready when all of it was taken, or nothing more is: what became of the request then shows in its answer.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while !self.request.out.is_empty() {
-            match ready!(self.request.poll_room(cx)) {
-                0 => self.request.stop(),
-                room => self.request.hand_over(room),
-            }
-        }
-        self.request.hand_over_end();
-        Poll::Ready(())
+        self.request.poll_flush(cx)
     }
 
     /// The next part of the answer. After [`Answer::End`] and after an error there is none.
@@ -304,51 +285,6 @@ impl Drop for Http2Call {
         self.sender = None;
         self.link.close_stream(self.stream);
         self.pool.handle_call_end(&self.link);
-    }
-}
-
-impl Sending {
-    /// Bytes that flow control and the connection's buffer allow; 0: none any more.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
-        let Some(stream) = &mut self.stream else { return Poll::Ready(0) };
-        stream.reserve_capacity(self.out.len());
-        match stream.capacity() {
-            0 => match ready!(stream.poll_capacity(cx)) {
-                Some(Ok(room)) => Poll::Ready(room),
-                Some(Err(_)) | None => Poll::Ready(0),
-            },
-            room => Poll::Ready(room),
-        }
-    }
-
-    fn hand_over(&mut self, room: usize) {
-        let bytes = self.out.split_to(room.min(self.out.len())).freeze();
-        let last = self.out.is_empty() && self.ended && self.trailers.is_none();
-        let Some(stream) = &mut self.stream else { return };
-        if stream.send_data(bytes, last).is_err() {
-            self.stop();
-        } else if last {
-            self.stream = None;
-        }
-    }
-
-    /// The end of the request, if it did not go with its last bytes.
-    fn hand_over_end(&mut self) {
-        if !self.ended {
-            return;
-        }
-        let Some(mut stream) = self.stream.take() else { return };
-        // An error is the connection's, or the server has had enough: the answer shows.
-        let _ = match self.trailers.take() {
-            Some(trailers) => stream.send_trailers(trailers),
-            None => stream.send_data(Bytes::new(), true),
-        };
-    }
-
-    /// The server takes no more of it.
-    fn stop(&mut self) {
-        self.stream = None;
-        self.out.clear();
     }
 }
 

@@ -30,8 +30,15 @@ pub(super) struct Shelf<C> {
     pub(super) forgotten: bool,
     /// When this endpoint closes what is idle.
     pub(super) keep_alive: KeepAlive,
+    /// Some are made before they are asked for.
+    pub(super) warm: bool,
     pub(super) warmth: Warmth,
+    /// Since when nobody has had to do with it, as far as was seen.
+    deserted: Option<Instant>,
 }
+
+/// What is known of an endpoint that nobody calls is kept this long.
+const REMEMBER: Duration = Duration::from_secs(10 * 60);
 
 /// An idle connection.
 #[derive(Debug)]
@@ -82,7 +89,9 @@ impl<C> Default for Shelf<C> {
             waiters: VecDeque::new(),
             forgotten: false,
             keep_alive: KeepAlive::default(),
+            warm: false,
             warmth: Warmth::default(),
+            deserted: None,
         }
     }
 }
@@ -165,9 +174,23 @@ impl<C> Shelf<C> {
         self.waiters.iter().filter(|it| it.given.is_none()).count()
     }
 
-    /// Whether anybody is known here.
-    pub(super) fn is_deserted(&self) -> bool {
+    /// Whether there is nothing and nobody here, and it is gone.
+    pub(super) fn is_over(&self) -> bool {
+        self.forgotten && self.is_deserted()
+    }
+
+    fn is_deserted(&self) -> bool {
         self.open == 0 && self.waiters.is_empty()
+    }
+
+    /// The same, or that it has been deserted for so long that what is known of it may be forgotten.
+    pub(super) fn is_stale(&mut self, now: Instant) -> bool {
+        if !self.is_deserted() || self.warm {
+            self.deserted = None;
+            return false;
+        }
+        let since = *self.deserted.get_or_insert(now);
+        self.forgotten || now.saturating_duration_since(since) >= REMEMBER
     }
 
     /// What a waiter was given.
@@ -263,7 +286,7 @@ impl<C> Shelf<C> {
 
     /// Takes the idle ones, to be closed, and keeps no more.
     pub(super) fn forget(&mut self, max: usize) -> Vec<Idle<C>> {
-        self.forgotten = true;
+        (self.forgotten, self.warm) = (true, false);
         let idle = std::mem::take(&mut self.idle);
         idle.iter().for_each(|_| self.left(max));
         idle
@@ -271,7 +294,7 @@ impl<C> Shelf<C> {
 
     /// How many are to be made so that `least` lie idle and can be used, now; or when to look again.
     pub(super) fn lacks(&self, least: usize, max: usize, now: Instant) -> (usize, Option<Instant>) {
-        if least == 0 || self.forgotten {
+        if least == 0 || !self.warm {
             return (0, None);
         }
         let limit = self.keep_alive.limit().unwrap_or(Duration::MAX);

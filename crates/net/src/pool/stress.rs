@@ -152,6 +152,8 @@ fn every_place_comes_back_whatever_happens() {
         let plane = DataPlane::start(2).unwrap();
         let settings = PoolSettings { max, min_idle, idle: 8, max_requests: 20, ..PoolSettings::default() };
         let pool: Arc<Pool<Http1>> = Pool::new(settings);
+        let (warmed, to) = (Arc::clone(&pool), endpoint.clone());
+        plane.remotes()[1].spawn(move || async move { warmed.warm(&to) });
         let answers = Arc::new(AtomicU64::new(0));
         let (to, counted) = (endpoint.clone(), Arc::clone(&answers));
         let call = move |pool: Arc<Pool<Http1>>, mut seed: Seed| {

@@ -549,3 +549,18 @@ mod client {
         .await;
     }
 }
+
+/// What is known of an endpoint that nobody calls is not kept for ever; one that is to be kept warm is.
+#[test]
+fn an_endpoint_that_nobody_calls_is_forgotten_in_time() {
+    let mut shelf: Shelf<Http1> = Shelf::default();
+    let now = Instant::now();
+    let later = now + Duration::from_secs(3600);
+    assert!(!shelf.is_stale(now) && shelf.is_stale(later));
+    shelf.warm = true;
+    assert!(!shelf.is_stale(later));
+    shelf.warm = false;
+    assert!(!shelf.is_stale(later), "it counts anew");
+    drop(shelf.forget(1));
+    assert!(shelf.is_stale(later) && shelf.is_over());
+}

@@ -144,7 +144,7 @@ impl<C: Codec> Inner<C> {
             }
             swept.next = swept.next.into_iter().chain(later).min();
         }
-        self.shelves.retain(|_, shelf| !shelf.forgotten || !shelf.is_deserted());
+        self.shelves.retain(|_, shelf| !shelf.is_stale(now));
         let slot = self.watchers.entry(thread).or_default();
         slot.waker = Some(cx.waker().clone());
         slot.looks_at = swept.next;

@@ -124,6 +124,12 @@ fn of_certificate(error: &CertificateError, server: &ServerName<'_>) -> TlsError
                 "the certificate of {server} names an authority that is trusted here, and was not signed by it: is ca its present certificate?"
             ),
         ),
+        CertificateError::Other(error) if error.to_string().contains("CaUsedAsEndEntity") => TlsError::new(
+            "certificate_is_authority",
+            format!(
+                "the certificate of {server} is an authority's (CA:TRUE), which no server may show: make one with basicConstraints=CA:FALSE"
+            ),
+        ),
         other => TlsError::new(
             "certificate_invalid",
             format!("the certificate of {server} is not acceptable: {other}"),

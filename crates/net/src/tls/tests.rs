@@ -125,6 +125,35 @@ async fn read_body(client: &mut Client<Http1>) -> Result<Vec<u8>, crate::ClientE
     Ok(body)
 }
 
+/// An answer that comes before the request has left: half of it is still to be sent, in part encrypted already.
+#[tokio::test]
+async fn a_request_that_has_not_left_keeps_a_connection_from_being_used_again() {
+    run(async {
+        let authority = Authority::new();
+        const LARGE: usize = 16 << 20;
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let wait = std::sync::Mutex::new(wait);
+        let server = start(server(&authority.identity("a.test"), V13), move |mut stream| {
+            read_head(&mut stream);
+            stream.write_all(HELLO.as_bytes()).unwrap();
+            let _ = wait.lock().unwrap().recv();
+        });
+        let mut client = dial(&server.endpoint, &authority.client("a.test")).await.unwrap();
+        begin(&mut client, &Method::POST, RequestBody::Length(LARGE as u64));
+        client.send(&vec![0; LARGE]);
+        client.end(&Fields::new());
+        let body = {
+            let flushed = poll_fn(|cx| Poll::Ready(client.poll_flush(cx).is_ready())).await;
+            assert!(!flushed, "more than sockets hold");
+            read_body(&mut client).await.unwrap()
+        };
+        assert_eq!(body, b"hello");
+        assert!(client.has_sent() && client.unsent() > 0 && !client.is_reusable());
+        drop(go);
+    })
+    .await;
+}
+
 /// A FIN can be anybody's (RFC 9112 §9.8).
 #[tokio::test]
 async fn a_body_that_a_close_ends_is_whole_only_after_a_close_notify() {

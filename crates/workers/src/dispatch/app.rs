@@ -18,7 +18,7 @@ use super::fastcgi;
 use super::link::Link;
 use super::quarantine::{Quarantine, RouteKey};
 use super::queue::{Job, Queue, Retired};
-use super::relay::{self, Protocol, ServerPolicy, Servers, Standing};
+use super::relay::{self, Protocol, ServerPolicy, Servers, Standing, StandingServer};
 use crate::supervisor::WorkerKey;
 
 /// The generation that takes requests as soon as it is ready.
@@ -142,9 +142,9 @@ impl App {
         }
     }
 
-    /// Why nobody answers at the address of its server, if that runs by itself and nobody does.
-    pub fn trouble(&self) -> Option<String> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.trouble()
+    /// Its server, if it has one that runs already in place of workers.
+    pub fn standing(&self) -> Option<StandingServer> {
+        Some(self.standing.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.state())
     }
 
     /// How requests are treated.
@@ -285,6 +285,11 @@ impl App {
     /// A worker gets no more requests. `true`: it has none now.
     pub(super) fn retire(&self, key: &WorkerKey) -> bool {
         self.state().queue.retire(key)
+    }
+
+    /// The same for one that has asked for it: what waits is for others.
+    pub(super) fn close(&self, key: &WorkerKey) -> bool {
+        self.state().queue.close(key)
     }
 
     /// The end is near: streams that have begun are ended, WebSockets closed with 1001. Requests that are not answered yet go on.

@@ -201,7 +201,7 @@ fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
         SessionEvent::Hello(hello) => ready_now(link, app, hello),
         SessionEvent::Pong { .. } => link.ponged(),
         SessionEvent::Drain => {
-            if app.retire(&link.key) {
+            if app.close(&link.key) {
                 link.drain();
             }
             link.report(LinkEvent::WantsDrain { worker: link.key.clone() });

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use keepwarm_net::Endpoint;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::app::App;
 use super::link::Link;
+use super::relay::StandingServer;
 
 /// What asking an app's workers has shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub enum Pulse {
     Busy(usize),
     /// None of so many answered in time, and they have nothing to do.
     Silent(usize),
+    /// The app's server, which runs by itself, takes no connection at this address.
+    Away(Endpoint),
     /// There is no worker; why, when the app was given up.
     NoWorker(Option<Arc<str>>),
 }
@@ -34,6 +38,13 @@ impl App {
     /// Asks all workers that take requests for a sign of life, and waits for the first for at most `bound`.
     pub async fn pulse(&self, bound: Duration) -> Pulse {
         let begun = Instant::now();
+        if let Some(StandingServer { address, .. }) = self.standing() {
+            // Nothing is asked: a server whose processes all have a connection of ours hears no other.
+            return match timeout(bound, address.connect()).await {
+                Ok(Ok(_)) => Pulse::Answered(begun.elapsed()),
+                Ok(Err(_)) | Err(_) => Pulse::Away(address),
+            };
+        }
         loop {
             let (links, failed) = self.serving();
             let pulse = match links.is_empty() {

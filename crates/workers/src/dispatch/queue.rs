@@ -42,6 +42,8 @@ struct Seat {
     ahead: usize,
     pace: Pace,
     retired: bool,
+    /// It takes nothing more, whoever waits: its worker has said so.
+    closed: bool,
     /// Higher than that of all others when it was chosen last.
     turn: u64,
 }
@@ -70,6 +72,7 @@ impl Queue {
             ahead,
             pace: Pace::default(),
             retired: false,
+            closed: false,
             turn: 0,
         });
     }
@@ -95,6 +98,14 @@ impl Queue {
         let Some(seat) = self.seats.iter_mut().find(|seat| seat.link.key == *key) else { return true };
         seat.retired = true;
         seat.taken == 0
+    }
+
+    /// The same for one whose worker has asked for it.
+    pub(super) fn close(&mut self, key: &WorkerKey) -> bool {
+        if let Some(seat) = self.seats.iter_mut().find(|seat| seat.link.key == *key) {
+            seat.closed = true;
+        }
+        self.retire(key)
     }
 
     /// Takes a place for a request, if one is free: with the fewest requests first, then one of the same thread, or, of servers, to which every thread has
@@ -129,14 +140,14 @@ impl Queue {
         let Some(seat) = self.seat(link) else { return Ok(None) };
         seat.taken = seat.taken.saturating_sub(1);
         seat.pace.handle_answer(Instant::now().into_std(), seat.taken > 0);
-        let (retired, empty) = (seat.retired, seat.taken == 0);
+        let (retired, closed, empty) = (seat.retired, seat.closed, seat.taken == 0);
         self.in_work = self.in_work.saturating_sub(1);
         if !retired {
             return Ok(self.fill(link));
         }
         // The last worker of an app that was taken out of the configuration: what waits has been promised an answer.
         match self.workers() {
-            0 => match self.next_job(link.thread()) {
+            0 if !closed => match self.next_job(link.thread()) {
                 Some(job) => {
                     self.take(link, Instant::now().into_std());
                     Ok(Some(job))

@@ -225,6 +225,7 @@ impl Generation {
         match self.phase {
             Phase::Failed(_) | Phase::Retiring => {}
             _ if worker.fate == Fate::Planned => {}
+            _ if worker.left_as_asked(end) => self.tally.recycles.add(Recycled::Asked),
             Phase::Trial => self.give_up(id, worker.number, reason, exit, now),
             Phase::First if exit.is_some_and(Exit::is_fatal_at_boot) => {
                 self.give_up(id, worker.number, reason, exit, now);

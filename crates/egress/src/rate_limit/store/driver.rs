@@ -7,8 +7,8 @@ use std::time::Duration;
 use keepwarm_policy::backoff::{self, Backoff};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ErrorKind, RedisError, Script, ServerErrorKind};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::{Counted, Question, SCRIPT, State, StoreFailure, StoreSettings};
 
@@ -16,6 +16,8 @@ use super::{Counted, Question, SCRIPT, State, StoreFailure, StoreSettings};
 const PROBE: &[u8] = b"keepwarm:rate:probe";
 /// How long connecting may take at least, however short the time-out of a question is.
 const CONNECT: Duration = Duration::from_secs(1);
+/// How often it looks whether the store is still there: better it than a request.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Drives the connection to a store.
 #[derive(Debug)]
@@ -102,13 +104,16 @@ impl Driver {
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = connecting.await.map_err(|error| Failed::of(&error))?;
         // Most of the time it knows the script; if not, this loads it.
-        count(&mut connection, &self.script, PROBE, 1, 1).await?;
+        let Question { key, interval, tolerance, .. } = Question::probe();
+        count(&mut connection, &self.script, &key, interval, tolerance).await?;
         Ok(connection)
     }
 
     /// Answers questions until the store fails. `None`: nobody will ask any more.
     async fn serve(&mut self, connection: MultiplexedConnection) -> Option<Failed> {
         let (sender, mut failures) = mpsc::channel(1);
+        let mut look = interval_at(Instant::now() + LOOK, LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let question = tokio::select! {
                 biased;
@@ -119,6 +124,7 @@ impl Driver {
                     false => return Some(Failed::late(self.timeout)),
                 },
                 question = self.questions.recv() => question?,
+                _ = look.tick() => Question::probe(),
             };
             let (mut connection, script) = (connection.clone(), Arc::clone(&self.script));
             let (state, sender) = (Arc::clone(&self.state), sender.clone());
@@ -150,6 +156,13 @@ impl Driver {
                 question = self.questions.recv() => if question.is_none() { return false },
             }
         }
+    }
+}
+
+impl Question {
+    /// One that nobody waits for.
+    fn probe() -> Self {
+        Self { key: PROBE.to_vec(), interval: 1, tolerance: 1, answer: oneshot::channel().0 }
     }
 }
 

@@ -4,6 +4,7 @@ mod calls;
 mod connections;
 mod faults;
 mod peer;
+mod server;
 mod versions;
 
 use std::future::{Future, poll_fn};

@@ -1,6 +1,6 @@
 //! What is said when something is wrong.
 
-use rcgen::{CertificateParams, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
@@ -55,6 +55,31 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
         let error = refused(&authority, &other.identity("a.test"), "a.test").await;
         assert_eq!(error.name, "certificate_unknown_issuer");
         assert!(error.sentence.contains("a.test: set ca"), "{error}");
+    })
+    .await;
+}
+
+/// What `openssl req -x509` makes unless told otherwise.
+#[tokio::test]
+async fn an_authority_is_no_server_and_a_server_may_be_its_own() {
+    run(async {
+        let mut params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        for own in [true, false] {
+            params.is_ca = if own { IsCa::ExplicitNoCa } else { IsCa::Ca(BasicConstraints::Unconstrained) };
+            let made = KeyPair::generate().unwrap();
+            let cert = params.self_signed(&made).unwrap().pem();
+            let identity = kit::Identity { cert: cert.clone(), key: made.serialize_pem() };
+            let server = start(server(&identity, V13), answering(HELLO));
+            let settings = crate::TlsSettings {
+                ca: CaSource::Only(pem("ca.pem", &cert)),
+                ..Authority::new().settings("a.test")
+            };
+            let dialled = dial(&server.endpoint, &ClientTls::new(&settings).unwrap()).await;
+            assert_eq!(
+                dialled.map_or_else(|error| error.name(), |_| ""),
+                if own { "" } else { "certificate_is_authority" }
+            );
+        }
     })
     .await;
 }

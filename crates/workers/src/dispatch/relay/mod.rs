@@ -43,6 +43,7 @@ use super::quarantine::Trial;
 pub(super) use health::attend;
 pub(super) use place::{Server, ServerLink};
 pub(super) use standing::Standing;
+pub use standing::StandingServer;
 
 /// How the workers of an app are spoken to that are servers by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,6 +21,15 @@ const LOOK: Duration = Duration::from_millis(250);
 /// How long it may take to accept a connection at such a look.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// An app's server that runs already, as a status shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandingServer {
+    /// Where it listens.
+    pub address: Endpoint,
+    /// It took no connection when it was last tried.
+    pub away: bool,
+}
+
 /// An app's server that runs already.
 #[derive(Debug)]
 pub(in crate::dispatch) struct Standing {
@@ -70,10 +79,10 @@ impl Standing {
         self.link.retire();
     }
 
-    /// What is wrong with it, if that is known.
-    pub(in crate::dispatch) fn trouble(&self) -> Option<String> {
+    /// What is known of it.
+    pub(in crate::dispatch) fn state(&self) -> StandingServer {
         let away = self.link.server.as_ref().is_some_and(|server| server.away.load(Ordering::Relaxed));
-        away.then(|| format!("nobody takes connections at {}", self.endpoint))
+        StandingServer { address: self.endpoint.clone(), away }
     }
 }
 

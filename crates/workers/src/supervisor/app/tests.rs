@@ -327,7 +327,7 @@ fn a_replacement_is_ready_before_the_old_worker_is_retired() {
 fn a_leaving_worker_that_dies_early_is_not_replaced_twice() {
     let mut bench = Bench::serving(1);
     bench.wants_drain(0);
-    bench.exit(0, CRASH);
+    bench.exit(0, KILLED);
     assert_eq!(bench.told(), ["lost 1"]);
     bench.ready(1);
     assert!(bench.machine.all_ready());

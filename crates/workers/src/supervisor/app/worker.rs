@@ -160,6 +160,13 @@ impl Worker {
         self.fate = Fate::Planned;
     }
 
+    /// It asked for a replacement, and has not waited for it: with nothing left to do, it was told to go.
+    pub(super) fn left_as_asked(&self, end: &End) -> bool {
+        self.leaving == Some(Recycled::Asked)
+            && matches!(self.fate, Fate::Unplanned | Fate::Closed(_))
+            && matches!(end, End::Exited(exit) if !matches!(exit, Exit::Signal { .. }))
+    }
+
     pub(super) fn reason(&self, end: &End) -> String {
         match (&self.fate, end) {
             (_, End::NotSpawned(error)) => format!("could not be spawned: {error}"),
@@ -171,6 +178,7 @@ impl Worker {
     /// Of what kind its end is; `None`: it was to end.
     pub(super) fn death(&self, end: &End) -> Option<Death> {
         match (&self.fate, end) {
+            _ if self.left_as_asked(end) => None,
             (Fate::Planned, _) => self.cut,
             (_, End::NotSpawned(_)) => Some(Death::Spawn),
             (Fate::Faulted(death, _) | Fate::Killed(death, _), _) => Some(*death),

@@ -251,6 +251,21 @@ fn a_worker_that_takes_no_more_requests_is_not_kept() {
     assert_eq!(told[told.len() - 2..], ["retire 0", "give up: exited with status 3"]);
 }
 
+/// It has nothing left to do and goes: no death, and nobody waits longer for its replacement because of it.
+#[test]
+fn a_worker_that_has_asked_may_end_before_its_replacement_is_ready() {
+    let mut bench = Bench::serving(1);
+    for worker in 0..20 {
+        bench.wants_drain(worker);
+        bench.told();
+        bench.exit(worker, CRASH);
+        assert_eq!(bench.told(), [""; 0]);
+        bench.ready(worker + 1);
+    }
+    assert_eq!(bench.machine.tally().deaths.of(Death::Exit), 0);
+    assert_eq!(bench.machine.tally().recycles.of(Recycled::Asked), 20);
+}
+
 #[test]
 fn silence_is_forgiven_when_it_ends_and_ends_in_a_kill_when_it_does_not() {
     let mut bench = recycling(1, Recycling::default());

@@ -1,0 +1,126 @@
+//! A second attempt beside a slow first one: whichever begins to answer first is the answer, and the other is called off.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use keepwarm_http1::Fields;
+use keepwarm_net::{AcquireError, Answer, Call, Need};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::Forward;
+use super::head::Opening;
+use crate::endpoints::Visit;
+
+/// The second attempt.
+pub(super) enum Rival {
+    /// There is none, or none any more.
+    None,
+    /// It is not yet time.
+    Waiting(Pin<Box<Sleep>>),
+    Connecting(Connecting, Runner),
+    Running(Box<Call>, Runner),
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Call, AcquireError>>>>;
+
+/// At which endpoint it runs.
+pub(super) struct Runner {
+    pub(super) visit: Visit,
+    pub(super) authority: Arc<str>,
+}
+
+impl Rival {
+    /// For a call that begins now: whether there may be one, and when.
+    pub(super) fn for_call(forward: &Forward<'_, '_>, now: Instant) -> Self {
+        let due = forward.upstream.hedge(|hedge| {
+            let repeatable = forward.is_repeatable() && forward.body.is_complete();
+            hedge.handle_call(repeatable && !forward.exchange.request().head.upgrade, now.into_std())
+        });
+        match due.flatten() {
+            Some(due) => Self::Waiting(Box::pin(sleep_until(due.into()))),
+            None => Self::None,
+        }
+    }
+
+    /// Goes on. Ready when it has begun to answer: then it is the answer.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        forward: &mut Forward<'_, '_>,
+        index: usize,
+    ) -> Poll<(Call, Runner)> {
+        loop {
+            match self {
+                Self::None => return Poll::Pending,
+                Self::Waiting(time) => {
+                    std::task::ready!(time.as_mut().poll(cx));
+                    *self = start(forward, index);
+                }
+                Self::Connecting(connecting, _) => {
+                    let connected = std::task::ready!(connecting.as_mut().poll(cx));
+                    let Self::Connecting(_, runner) = std::mem::replace(self, Self::None) else { continue };
+                    if let Ok(mut call) = connected {
+                        begin(forward, &mut call, &runner.authority);
+                        *self = Self::Running(Box::new(call), runner);
+                    }
+                }
+                Self::Running(call, _) => {
+                    let _ = call.poll_flush(cx);
+                    match std::task::ready!(call.poll_answer(cx)) {
+                        // Those of the first attempt are passed on.
+                        Ok(Answer::Informational(_)) => continue,
+                        Ok(Answer::Head(_)) => {}
+                        // The first attempt goes on alone.
+                        _ => {
+                            *self = Self::None;
+                            continue;
+                        }
+                    }
+                    if let Some(won) = self.take() {
+                        return Poll::Ready(won);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The attempt that runs, in place of a first one that has failed.
+    pub(super) fn take(&mut self) -> Option<(Call, Runner)> {
+        match std::mem::replace(self, Self::None) {
+            Self::Running(call, runner) => Some((*call, runner)),
+            _ => None,
+        }
+    }
+}
+
+/// Chooses an endpoint and begins to connect, if the budget allows it.
+fn start(forward: &mut Forward<'_, '_>, index: usize) -> Rival {
+    let now = Instant::now();
+    let mut tried = forward.tried;
+    tried.push(index);
+    let Some(picked) = forward.endpoints.pick(None, &tried, now, crate::random()) else { return Rival::None };
+    let Some(entry) = forward.endpoints.endpoints.get(picked.index) else { return Rival::None };
+    if forward.upstream.hedge(keepwarm_policy::Hedge::try_send) != Some(true) {
+        return Rival::None;
+    }
+    forward.record.hedged = true;
+    let runner = Runner { visit: entry.state.enter(now), authority: Arc::clone(&entry.authority) };
+    let (calls, endpoint) = (Arc::clone(forward.upstream.calls()), entry.endpoint.clone());
+    Rival::Connecting(Box::pin(async move { calls.acquire(&endpoint, Need::Any).await }), runner)
+}
+
+fn begin(forward: &Forward<'_, '_>, call: &mut Call, authority: &str) {
+    let opening = Opening {
+        scheme: forward.settings.scheme,
+        authority: authority.as_bytes(),
+        framing: forward.body.framing(),
+        expects: false,
+        upgrade: None,
+    };
+    forward.manner.begin(call, forward.exchange.request(), &opening);
+    let none = Fields::new();
+    let trailers = if forward.exchange.body_done() { forward.exchange.trailers() } else { &none };
+    forward.body.give_all(call, trailers);
+}

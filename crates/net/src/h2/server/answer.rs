@@ -1,0 +1,238 @@
+//! Writing an answer.
+
+use std::task::{Context, Poll};
+
+use h2::Reason;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use keepwarm_http1::{
+    AnswerFacts, AnswerFraming, AnswerLength, AppFields, BadField, BadFieldReason, Plan, plan,
+    scan_app_fields,
+};
+
+use super::stream::{Answer, ServerStream};
+use crate::h2::head;
+use crate::{Gone, Wait, now};
+
+impl ServerStream {
+    pub(crate) fn informational<'a>(
+        &mut self,
+        status: u16,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) {
+        let Ok(status) = StatusCode::from_u16(status) else { return };
+        if self.state.answer != Answer::None || self.broken.is_some() {
+            return;
+        }
+        let mut informational = Response::new(());
+        *informational.status_mut() = status;
+        if fill(informational.headers_mut(), fields).is_ok() {
+            // A stream that has ended shows by its reset.
+            let _ = self.respond.send_informational(informational);
+        }
+    }
+
+    /// Begins the answer, with the route's edits.
+    pub(crate) fn head<'a>(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        _close: bool,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<AppFields, BadField> {
+        let Some(edits) = self.request.answer_edits.take() else {
+            return self.begin_answer(status, length, fields);
+        };
+        let begun = self.begin_answer(status, length, edits.apply(fields));
+        self.request.answer_edits = Some(edits);
+        begun
+    }
+
+    fn begin_answer<'a>(
+        &mut self,
+        status: u16,
+        length: Option<u64>,
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    ) -> Result<AppFields, BadField> {
+        let app = scan_app_fields(fields.clone())?;
+        if self.state.answer != Answer::None {
+            return Ok(app);
+        }
+        let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
+        let length = match app.content_length.or(length.filter(|_| !bodiless)) {
+            Some(length) if self.state.from_upstream => AnswerLength::Upstream(length),
+            Some(length) => AnswerLength::Known(length),
+            None if bodiless => AnswerLength::Absent,
+            None => AnswerLength::Unknown,
+        };
+        // The same rules of who has a body and a length; what they say about the connection is HTTP/1's.
+        let facts = AnswerFacts {
+            status,
+            length,
+            close: false,
+            first_on_connection: false,
+            idle_timeout_secs: 0,
+            trailers: false,
+        };
+        let decided = plan(self.state.facts, facts);
+        let mut answer = Response::new(());
+        *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        fill(answer.headers_mut(), fields)?;
+        self.frame(&mut answer, &decided, app.has_date);
+        self.head = Some(answer);
+        self.state.status = status;
+        // RFC 9110 §6.5.1: trailers only for a client that said it takes them.
+        let trailers = self.request.head.fields.has_token("te", "trailers");
+        self.state.answer = Answer::Begun { send_body: decided.send_body, trailers };
+        Ok(app)
+    }
+
+    fn frame(&mut self, answer: &mut Response<()>, decided: &Plan, has_date: bool) {
+        let map = answer.headers_mut();
+        self.sending.due = match decided.framing {
+            AnswerFraming::Length(length) => {
+                map.insert(header::CONTENT_LENGTH, length.into());
+                Some(length)
+            }
+            AnswerFraming::Chunked | AnswerFraming::UntilClose | AnswerFraming::None => None,
+        };
+        if !has_date && let Ok(date) = HeaderValue::from_bytes(&crate::deadline::http_date()) {
+            map.insert(header::DATE, date);
+        }
+    }
+
+    pub(crate) fn data(&mut self, bytes: &[u8]) {
+        let Answer::Begun { send_body: true, .. } = self.state.answer else { return };
+        let mut fits = bytes.len();
+        if let Some(due) = &mut self.sending.due {
+            fits = usize::try_from(*due).unwrap_or(usize::MAX).min(fits);
+            *due -= fits as u64;
+            if fits < bytes.len() {
+                self.request.reason.get_or_insert("body_too_long");
+            }
+        }
+        if self.broken.is_none() {
+            self.sending.out.extend_from_slice(bytes.get(..fits).unwrap_or_default());
+            self.state.body_sent += fits as u64;
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.end_with_trailers(std::iter::empty());
+    }
+
+    pub(crate) fn end_with_trailers<'a>(&mut self, fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
+        let Answer::Begun { send_body, trailers } = self.state.answer else { return };
+        if send_body && self.sending.due.is_some_and(|due| due > 0) {
+            self.abort("body_too_short");
+            return;
+        }
+        if send_body && trailers {
+            self.sending.trailers = Some(head::trailers(fields)).filter(|map| !map.is_empty());
+        }
+        self.sending.ended = true;
+        self.state.answer = Answer::Ended;
+    }
+
+    /// RST_STREAM: what has been sent is not the whole answer.
+    pub(crate) fn abort(&mut self, reason: &'static str) {
+        if !self.over() {
+            self.request.reason.get_or_insert(reason);
+            self.state.answer = Answer::Cut;
+            self.reset(Reason::INTERNAL_ERROR);
+        }
+    }
+
+    pub(super) fn reset(&mut self, reason: Reason) {
+        match self.sending.stream.take() {
+            Some(mut stream) => stream.send_reset(reason),
+            None => self.respond.send_reset(reason),
+        }
+        self.sending.stop();
+    }
+
+    /// Bytes given and not yet taken by the connection.
+    pub(crate) fn unsent(&self) -> usize {
+        self.sending.out.len()
+    }
+
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
+        if let Some(gone) = self.broken {
+            return Poll::Ready(Err(gone));
+        }
+        if let Err(gone) = self.hand_over_head() {
+            return Poll::Ready(Err(gone));
+        }
+        let before = self.sending.out.len();
+        let flushed = self.sending.poll_flush(cx);
+        let taken = before.saturating_sub(self.sending.out.len());
+        if taken > 0 {
+            self.state.drain_rate.handle_progress(now().into_std(), taken);
+            self.deadlines.set(Wait::Write, None);
+        }
+        match flushed {
+            Poll::Ready(()) if before > 0 && self.sending.stream.is_none() && !self.sending.ended => {
+                Poll::Ready(Err(self.lost(Gone::Reset)))
+            }
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Pending if self.deadlines.poll_passed(Wait::Write, cx) => {
+                Poll::Ready(Err(self.lost(Gone::TooSlow)))
+            }
+            Poll::Pending => {
+                self.set_write_deadline();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The head goes with END_STREAM when nothing follows it: gRPC tells an answer of trailers only by that.
+    fn hand_over_head(&mut self) -> Result<(), Gone> {
+        let Some(head) = self.head.take() else { return Ok(()) };
+        let sending = &self.sending;
+        let bodiless = matches!(self.state.answer, Answer::Begun { send_body: false, .. });
+        let ends = bodiless || (sending.ended && sending.out.is_empty() && sending.trailers.is_none());
+        match self.respond.send_response(head, ends) {
+            Ok(stream) => {
+                self.sending.stream = (!ends).then_some(stream);
+                Ok(())
+            }
+            Err(_) => Err(self.lost(Gone::Reset)),
+        }
+    }
+
+    fn set_write_deadline(&mut self) {
+        let now = now();
+        let stalled = now.checked_add(self.context.limits.write_timeout);
+        let slow: Option<tokio::time::Instant> =
+            self.state.drain_rate.handle_wait(now.into_std()).map(Into::into);
+        // A deadline that is set stays: it was counted from the last progress.
+        if !self.deadlines.is_set(Wait::Write) {
+            self.deadlines.set(Wait::Write, stalled.into_iter().chain(slow).min());
+        }
+    }
+}
+
+/// The fields of an answer less those that HTTP/2 says otherwise (RFC 9113 §8.2.2), and the length, which is ours.
+fn fill<'a>(
+    map: &mut http::HeaderMap,
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+) -> Result<(), BadField> {
+    for (name, value) in fields {
+        let bad = |reason| BadField { name: name.escape_ascii().to_string(), reason };
+        let lower = HeaderName::from_bytes(name).map_err(|_| bad(BadFieldReason::Name))?;
+        let steers = matches!(
+            lower.as_str(),
+            "connection"
+                | "keep-alive"
+                | "proxy-connection"
+                | "transfer-encoding"
+                | "upgrade"
+                | "te"
+                | "content-length"
+        );
+        if !steers {
+            let value = HeaderValue::from_bytes(value).map_err(|_| bad(BadFieldReason::Value))?;
+            map.try_append(lower, value).map_err(|_| bad(BadFieldReason::Name))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! The life of a connection.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Builder, Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use keepwarm_http1::Limits;
+use keepwarm_telemetry::meters::ListenerCells;
+use tokio::time::Instant;
+
+use super::guard::{Guard, Misuse};
+use super::stream::ServerStream;
+use crate::h1::Busy;
+use crate::h2::frames::Passed;
+use crate::h2::settings;
+use crate::h2::wire::{Watch, Wire};
+use crate::{Deadlines, Exchange, Io, ListenerContext, Peer, ReadBuffer, Refusal, Wait, now};
+
+/// How often a connection looks whether its time has come: nothing wakes it for that.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a connection that says goodbye may take once nothing is under way.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// A connection whose client has begun to speak HTTP/2.
+pub(crate) struct Begun {
+    pub(crate) io: Io,
+    /// What has come, the preface first.
+    pub(crate) read: ReadBuffer,
+    pub(crate) peer: Rc<Peer>,
+    pub(crate) context: Arc<ListenerContext>,
+    pub(crate) cells: &'static ListenerCells,
+    pub(crate) opened: Instant,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(begun: Begun) {
+    let Begun { io, read, peer, context, cells, opened } = begun;
+    let watched = Arc::new(Watched::new(cells));
+    let handshake = Builder::new()
+        .initial_window_size(settings::BODY_WINDOW)
+        .initial_connection_window_size(settings::BODY_WINDOW * settings::STREAMS as u32)
+        .max_concurrent_streams(settings::STREAMS as u32)
+        .max_header_list_size(Limits::HEADER_BLOCK as u32)
+        .max_send_buffer_size(settings::SEND_BUFFER)
+        .handshake(Wire::server(io.into(), read, Arc::clone(&watched)));
+    let Ok(Ok(connection)) = tokio::time::timeout(context.limits.head_timeout, handshake).await else {
+        return;
+    };
+    let deadlines = Deadlines::new();
+    let mut serving = Serving {
+        connection,
+        watched,
+        peer,
+        context,
+        deadlines,
+        opened,
+        open: Rc::new(Cell::new(0)),
+        served: 0,
+        leaving: None,
+    };
+    poll_fn(|cx| serving.poll(cx)).await;
+}
+
+struct Serving {
+    connection: Connection<Wire<Watched>, Bytes>,
+    watched: Arc<Watched>,
+    peer: Rc<Peer>,
+    context: Arc<ListenerContext>,
+    deadlines: Deadlines,
+    opened: Instant,
+    /// Requests under way.
+    open: Rc<Cell<usize>>,
+    served: u64,
+    /// GOAWAY was sent, then.
+    leaving: Option<Instant>,
+}
+
+impl Serving {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            match self.connection.poll_accept(cx) {
+                Poll::Ready(Some(Ok((request, respond)))) => self.begin(request, respond),
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(()),
+                Poll::Pending if self.watched.take_misuse() => {
+                    self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                    self.leaving.get_or_insert_with(now);
+                }
+                Poll::Pending => match self.look(cx) {
+                    Look::Later => return Poll::Pending,
+                    Look::Again => {}
+                    Look::Over => return Poll::Ready(()),
+                },
+            }
+        }
+    }
+
+    fn begin(&mut self, request: http::Request<RecvStream>, respond: SendResponse<Bytes>) {
+        self.served += 1;
+        self.deadlines.set_idle(false);
+        let (peer, context) = (Rc::clone(&self.peer), Arc::clone(&self.context));
+        let (stream, refusal) = ServerStream::new(request, respond, peer, context);
+        let open = Open::new(&self.open);
+        tokio::task::spawn_local(async move {
+            let _open = open;
+            answer(stream, refusal).await;
+        });
+    }
+
+    /// Whether the connection's time has come; every [`LOOK`].
+    fn look(&mut self, cx: &mut Context<'_>) -> Look {
+        if self.deadlines.poll_passed(Wait::Read, cx) && self.open.get() == 0 {
+            // One of many that lie idle, while there are too many: or its idle time is over.
+            self.deadlines.set(Wait::Read, None);
+            return self.leave();
+        }
+        if !self.deadlines.poll_passed(Wait::Slow, cx) {
+            if !self.deadlines.is_set(Wait::Slow) {
+                self.deadlines.set_after(Wait::Slow, LOOK);
+            }
+            return Look::Later;
+        }
+        self.deadlines.set_after(Wait::Slow, LOOK);
+        let (limits, idle) = (&self.context.limits, self.open.get() == 0);
+        let late = |since: Instant, limit| now().saturating_duration_since(since) >= limit;
+        if self.watched.blocked_since().is_some_and(|since| late(since, limits.write_timeout)) {
+            return Look::Over;
+        }
+        if let Some(since) = self.leaving {
+            return if idle && late(since, GOODBYE) { Look::Over } else { Look::Again };
+        }
+        if self.context.draining.load(Ordering::Relaxed)
+            || self.served >= limits.requests
+            || late(self.opened, limits.age)
+        {
+            return self.leave();
+        }
+        match idle {
+            true if !self.deadlines.is_set(Wait::Read) => {
+                self.deadlines.set_after(Wait::Read, limits.idle);
+                self.deadlines.set_idle(true);
+            }
+            true => {}
+            false => self.deadlines.set(Wait::Read, None),
+        }
+        Look::Again
+    }
+
+    /// GOAWAY, twice (RFC 9113 §6.8): requests that are on their way are still answered.
+    fn leave(&mut self) -> Look {
+        if self.leaving.is_none() {
+            self.leaving = Some(now());
+            self.connection.graceful_shutdown();
+        }
+        Look::Again
+    }
+}
+
+enum Look {
+    Later,
+    /// Something has changed.
+    Again,
+    Over,
+}
+
+async fn answer(mut stream: ServerStream, refusal: Option<Refusal>) {
+    let handler = Arc::clone(&stream.context.handler);
+    let _busy = Busy::new(&stream.context);
+    match refusal {
+        None => handler.handle(&mut Exchange::http2(&mut stream)).await,
+        Some(refusal) => handler.refuse(&mut Exchange::http2(&mut stream), &refusal),
+    }
+    stream.finish(&*handler).await;
+}
+
+/// Counts a request under way on its connection.
+struct Open(Rc<Cell<usize>>);
+
+impl Open {
+    fn new(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// What passes over a connection.
+struct Watched {
+    cells: &'static ListenerCells,
+    guard: Mutex<Guard>,
+    misuse: OnceLock<Misuse>,
+    told: Mutex<bool>,
+    /// Since when the client takes nothing.
+    blocked: Mutex<Option<Instant>>,
+}
+
+impl Watched {
+    fn new(cells: &'static ListenerCells) -> Self {
+        Self {
+            cells,
+            guard: Mutex::new(Guard::new(now())),
+            misuse: OnceLock::new(),
+            told: Mutex::new(false),
+            blocked: Mutex::new(None),
+        }
+    }
+
+    /// Whether the client was found to misuse the connection; once.
+    fn take_misuse(&self) -> bool {
+        let Some(misuse) = self.misuse.get() else { return false };
+        let told = std::mem::replace(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner), true);
+        if !told {
+            tracing::warn!(reason = misuse, "a client misuses HTTP/2: its connection is ended");
+        }
+        !told
+    }
+
+    fn blocked_since(&self) -> Option<Instant> {
+        *self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge(&self, verdict: Result<(), Misuse>) -> bool {
+        if let Err(misuse) = verdict {
+            let _ = self.misuse.set(misuse);
+        }
+        self.misuse.get().is_none()
+    }
+}
+
+impl Watch for Watched {
+    fn handle_read(&self, bytes: &[u8]) -> io::Result<()> {
+        self.cells.received.add(bytes.len() as u64);
+        Ok(())
+    }
+
+    fn handle_received(&self, passed: Passed) -> bool {
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.judge(guard.handle_received(passed, now()))
+    }
+
+    fn handle_sent(&self, passed: Passed) {
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        self.judge(guard.handle_sent(passed));
+    }
+
+    /// Nothing more of a client that misuses it.
+    fn holds_back(&self) -> bool {
+        self.misuse.get().is_some()
+    }
+
+    fn handle_written(&self, count: usize) {
+        self.cells.sent.add(count as u64);
+        let mut blocked = self.blocked.lock().unwrap_or_else(PoisonError::into_inner);
+        match count {
+            0 => drop(blocked.get_or_insert_with(now)),
+            _ => *blocked = None,
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Rate limits of doors and routes, by themselves and shared through a redis-server.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::Server;
+use keepwarm_tests::origin::Origin;
+use rustix::process::Signal;
+
+const BOUND: Duration = Duration::from_secs(30);
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+fn statuses(server: &Server, path: &str, count: usize) -> Vec<u16> {
+    (0..count).map(|_| server.ask(get(path)).status).collect()
+}
+
+#[test]
+fn a_door_is_held_to_its_limit_and_a_reload_gives_nothing_back() {
+    let origin = Origin::fixed("ok");
+    let config = |burst: u32| {
+        format!(
+            "[server]\nthreads = 1\n[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n\
+             rate_limit = \"calls\"\n[rate_limit.calls]\nrate = \"1/h\"\nburst = {burst}\n",
+            origin.address()
+        )
+    };
+    let server = Server::start(&config(2));
+    assert_eq!(statuses(&server, "/", 2), [200, 200]);
+    let refused = server.ask(get("/"));
+    assert_eq!(refused.status, 429);
+    let retry: u64 = refused.field("retry-after").unwrap().parse().unwrap();
+    assert!((3500..=3600).contains(&retry), "{retry}");
+    assert_eq!(refused.field("ratelimit-policy"), Some("\"calls\";q=2;w=7200"));
+    assert!(refused.field("ratelimit").unwrap().starts_with("\"calls\";r=0;t="));
+    assert_eq!(origin.requests().len(), 2);
+    server.configure(&config(3));
+    server.signal(Signal::HUP);
+    server.wait_for_log("reloaded in", BOUND);
+    assert_eq!(statuses(&server, "/", 2), [200, 429], "one more than before");
+}
+
+#[test]
+fn a_route_is_held_to_its_limit() {
+    let origin = Origin::fixed("ok");
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
+         [[listen.main.route]]\npath = \"/api/*\"\nupstream = \"search\"\nrate_limit = \"api\"\n\
+         [[listen.main.route]]\nupstream = \"search\"\n\
+         [upstream.search]\nurl = \"http://{}\"\n\
+         [rate_limit.api]\nrate = \"2/h\"\nburst = 2\nkey = \"header:X-Key\"\n",
+        origin.address()
+    ));
+    assert_eq!(statuses(&server, "/api/a", 3), [200, 200, 429]);
+    assert_eq!(statuses(&server, "/other", 3), [200, 200, 200]);
+    let keyed = "GET /api/a HTTP/1.1\r\nHost: localhost\r\nX-Key: k\r\n\r\n";
+    assert_eq!(server.ask(keyed).status, 200);
+}
+
+#[test]
+fn two_keepwarms_share_a_limit_and_outlive_its_store() {
+    let origin = Origin::fixed("ok");
+    let mut redis = Redis::start();
+    let config = format!(
+        "[server]\nthreads = 1\n[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n\
+         rate_limit = \"calls\"\n[rate_limit.calls]\nrate = \"3/h\"\nburst = 3\n\
+         store = \"redis+unix:{}\"\nstore_timeout = \"10s\"\n",
+        origin.address(),
+        redis.socket().display()
+    );
+    let (one, two) = (Server::start(&config), Server::start(&config));
+    // Which of them counts by itself until it is connected is not said; from then on they count together.
+    let deadline = Instant::now() + BOUND;
+    while redis.owed() == 0 {
+        one.ask(get("/"));
+        two.ask(get("/"));
+        assert!(Instant::now() < deadline, "nothing is counted in the store");
+    }
+    let until_refused = |server: &Server| {
+        while server.ask(get("/")).status != 429 {
+            assert!(Instant::now() < deadline, "never refused");
+        }
+    };
+    until_refused(&one);
+    until_refused(&two);
+    redis.stop();
+    let line = one.wait_for_log("the store of rate limits is not asked for a while", BOUND);
+    assert!(line.contains("store_unreachable"), "{line}");
+    assert!(statuses(&one, "/", 10).contains(&429), "it counts by itself");
+    redis.start_again();
+    one.wait_for_log("the store of rate limits is asked again", BOUND);
+    two.wait_for_log("the store of rate limits is asked again", BOUND);
+    let all = [statuses(&one, "/", 3), statuses(&two, "/", 3)].concat();
+    assert_eq!(all, [200, 200, 200, 429, 429, 429], "it has forgotten, and both ask it");
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_refused_before_anything_starts() {
+    let server = Server::spawn(
+        "[upstream.search]\nurl = \"http://127.0.0.1:9\"\nbind = \"127.0.0.1:0\"\nrate_limit = \"calls\"\n\
+         [rate_limit.calls]\nrate = \"3/h\"\nstore = \"http://127.0.0.1\"\n",
+        |_| {},
+    );
+    assert!(!server.wait_for_exit(BOUND).success());
+    assert!(server.log().contains("store"), "{}", server.log());
+}
+
+/// A redis-server on a Unix socket in a folder of its own.
+struct Redis {
+    folder: PathBuf,
+    process: Child,
+}
+
+impl Redis {
+    fn start() -> Self {
+        let folder = std::env::temp_dir().join(format!("keepwarm-limits-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let process = Self::spawn(&folder);
+        let it = Self { folder, process };
+        it.wait();
+        it
+    }
+
+    fn spawn(folder: &std::path::Path) -> Child {
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", "socket"]);
+        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+        command.spawn().expect("redis-server is installed by scripts/setup test")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+
+    fn wait(&self) {
+        let deadline = Instant::now() + BOUND;
+        while !self.cli(&["PING"]).contains("PONG") {
+            assert!(Instant::now() < deadline, "redis-server does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Keys of the limit.
+    fn owed(&self) -> usize {
+        self.cli(&["KEYS", "keepwarm:rate:calls:*"]).lines().filter(|line| !line.is_empty()).count()
+    }
+
+    fn cli(&self, arguments: &[&str]) -> String {
+        let output = Command::new("redis-cli").arg("-s").arg(self.socket()).args(arguments).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn stop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn start_again(&mut self) {
+        self.process = Self::spawn(&self.folder);
+        self.wait();
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

@@ -1,0 +1,121 @@
+//! HTTP/2 through the back door, on both sides: gRPC calls of every kind with gRPC's own client and server, and HTTP/1.1 beside it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use keepwarm_tests::{Server, apps, python, tools};
+
+const LONG: Duration = Duration::from_secs(90);
+
+/// The gRPC server of the tests; ends with the test.
+struct Peer {
+    process: Child,
+    address: String,
+}
+
+impl Peer {
+    #[track_caller]
+    fn start() -> Self {
+        let mut process = Command::new(python())
+            .arg(apps().join("grpc_peer.py"))
+            .arg("server")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a gRPC server");
+        let mut port = String::new();
+        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut port).expect("its port");
+        assert!(
+            !port.is_empty(),
+            "the gRPC server does not start (tests/requirements.txt has what it needs)"
+        );
+        Self { process, address: format!("127.0.0.1:{}", port.trim()) }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn door(peer: &Peer, more: &str) -> Server {
+    Server::start(&format!(
+        "[server]\nthreads = 1\n[upstream.grpc]\nurl = \"http://{}\"\nprotocol = \"http2\"\nbind = \"127.0.0.1:0\"\n{more}",
+        peer.address
+    ))
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+/// Unary, both streams, metadata, statuses, deadlines, cancelling.
+#[test]
+fn grpc_calls_of_every_kind_pass() {
+    let peer = Peer::start();
+    let server = door(&peer, "");
+    let mut client = Command::new(python());
+    client.arg(apps().join("grpc_peer.py")).arg("client").arg(server.address().to_string());
+    let said = tools::run_ok(&mut client, LONG);
+    for kind in [
+        "unary",
+        "server stream",
+        "client stream",
+        "both streams",
+        "deadline ends the call",
+        "large",
+        "cancel",
+    ] {
+        assert!(said.lines().any(|line| line == kind), "{kind} is not among\n{said}");
+    }
+}
+
+/// The door takes both versions, the upstream speaks one of them.
+#[test]
+fn clients_of_either_version_reach_an_upstream_of_either() {
+    let peer = Peer::start();
+    let h2 = door(&peer, "");
+    // A gRPC server refuses what is not gRPC, in HTTP/2's own way or with a status: what counts is that it was asked, and that the next call works.
+    let mut client = h2.client();
+    let first = client.ask(get("/t.Test/Unary")).status;
+    assert!(first >= 400, "{first}");
+    assert_eq!(client.ask(get("/t.Test/Unary")).status, first);
+
+    let origin = keepwarm_tests::origin::Origin::fixed("hello");
+    let h1 = Server::start(&format!(
+        "[upstream.plain]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n",
+        origin.address()
+    ));
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--http2-prior-knowledge", "--write-out", " %{http_version}", &h1.url("/a")]);
+    assert_eq!(tools::run_ok(&mut curl, LONG), "hello 2");
+    assert_eq!(origin.last().target(), "/a");
+    assert_eq!(h1.ask(get("/b")).text(), "hello");
+    assert_eq!(origin.connections(), 1);
+}
+
+/// Nothing that a client of HTTP/2 leaves undone stays behind.
+#[test]
+fn a_stop_waits_for_the_calls_under_way() {
+    let origin = keepwarm_tests::origin::Origin::start(|_, stream| {
+        std::thread::sleep(Duration::from_millis(500));
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").expect("taken");
+        keepwarm_tests::origin::After::Keep
+    });
+    let server = Server::start(&format!(
+        "[upstream.plain]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n",
+        origin.address()
+    ));
+    let url = server.url("/");
+    let asking = std::thread::spawn(move || {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--http2-prior-knowledge", &url]);
+        tools::run_ok(&mut curl, LONG)
+    });
+    origin.wait_until("it was asked", |origin| !origin.requests().is_empty());
+    server.signal(rustix::process::Signal::TERM);
+    assert_eq!(asking.join().expect("an answer"), "done");
+}
