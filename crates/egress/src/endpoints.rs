@@ -108,6 +108,11 @@ impl EndpointSet {
         self.balancer.pick(view, Ask { hash, tried, random })
     }
 
+    /// Where an endpoint is among them.
+    pub(crate) fn place_of(&self, state: &Arc<EndpointState>) -> Option<usize> {
+        self.endpoints.iter().position(|entry| Arc::ptr_eq(&entry.state, state))
+    }
+
     /// Whether it has this endpoint.
     #[must_use]
     pub fn has(&self, endpoint: &Endpoint) -> bool {

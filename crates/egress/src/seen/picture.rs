@@ -49,6 +49,8 @@ pub struct EndpointPicture {
     pub healthy: bool,
     /// Why the last of them failed.
     pub check_failure: Option<CheckFailure>,
+    /// It is left alone for a while, because the others do better.
+    pub ejected: bool,
     /// How much of its weight it bears, in thousandths.
     pub warmth: u32,
     /// What its breaker does.
@@ -64,11 +66,13 @@ pub struct EndpointPicture {
 }
 
 impl EndpointPicture {
-    /// What it does with calls, in a word: `up`, `warming` (bears less than its share), `half-open`, `open` (its breaker), `down` (its health checks).
+    /// What it does with calls, in a word: `up`, `warming` (bears less than its share), `half-open`, `open` (its breaker), `ejected` (worse than others), `down` (its
+    /// health checks).
     #[must_use]
     pub fn state(&self) -> &'static str {
         match (self.healthy, self.breaker) {
             (false, _) => "down",
+            (true, breaker::State::Closed | breaker::State::HalfOpen) if self.ejected => "ejected",
             (true, breaker::State::Closed) if self.warmth < 1000 => "warming",
             (true, breaker::State::Closed) => "up",
             (true, state) => state.name(),
@@ -112,6 +116,7 @@ impl Upstream {
             weight: entry.weight,
             healthy: state.is_healthy(),
             check_failure: state.check_failure(),
+            ejected: state.is_ejected(),
             warmth: state.warmth(),
             breaker: state.breaker(),
             in_flight: state.load().outstanding(),
@@ -124,12 +129,12 @@ impl Upstream {
     /// The connections to an endpoint, or (`None`) all of them, by what they are doing.
     #[must_use]
     pub fn connections(&self, endpoint: Option<&Endpoint>) -> PoolState {
-        self.calls().http1().state(endpoint)
+        self.calls().state(endpoint)
     }
 
     /// What has happened to its connections.
     #[must_use]
     pub fn connection_totals(&self) -> PoolTotals {
-        self.calls().http1().totals()
+        self.calls().totals()
     }
 }

@@ -44,6 +44,7 @@ fn endpoint(endpoint: &EndpointPicture) -> Value {
         "healthy": endpoint.healthy,
         "check_failure": endpoint.check_failure.as_ref().map(|failure| &failure.sentence),
         "breaker": endpoint.breaker.name(),
+        "ejected": endpoint.ejected,
         "weight": endpoint.weight,
         "priority": endpoint.priority,
         "in_flight": endpoint.in_flight,

@@ -58,7 +58,7 @@ fn endpoint_row(name: &str, upstream: &Value, endpoint: &Value) -> [Cell; 11] {
     };
     let colour = match state {
         "up" => Colour::Green,
-        "down" | "open" => Colour::Red,
+        "down" | "open" | "ejected" => Colour::Red,
         _ => Colour::Yellow,
     };
     let count = |path| at(endpoint, path).as_u64();

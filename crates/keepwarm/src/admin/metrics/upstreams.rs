@@ -152,6 +152,12 @@ fn endpoints(pictures: &[UpstreamPicture]) -> Vec<Family> {
             each(|endpoint| endpoint.healthy.into()),
         ),
         gauge(
+            "keepwarm_upstream_endpoint_ejected",
+            "1: it is left alone for a while, for the others do better",
+            None,
+            each(|endpoint| endpoint.ejected.into()),
+        ),
+        gauge(
             "keepwarm_upstream_in_flight",
             "Calls that are with an endpoint",
             None,
