@@ -139,9 +139,9 @@ def php_fpm(folder, processes):
 
 
 def together(folder, *commands):
-    """Two servers as one process with children."""
-    lines = " & ".join(shlex.join(map(str, one)) for one in commands)
-    return ["sh", "-c", f"export APP_ENV=prod APP_CACHE_DIR={folder}/cache; trap 'kill 0' TERM; {lines} & wait"]
+    """Servers as one process with children, which ends them by their ids: php-fpm leads a session of its own."""
+    lines = " ".join(f"{shlex.join(map(str, one))} & all=\"$all $!\";" for one in commands)
+    return ["sh", "-c", f"export APP_ENV=prod APP_CACHE_DIR={folder}/cache; {lines} trap 'kill $all' TERM; wait"]
 
 
 def built_in(processes, script):
