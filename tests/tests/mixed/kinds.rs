@@ -82,9 +82,9 @@ pub(crate) fn rack() -> Kind {
     Kind { forms: true, ..on_the_wire("rack", "trouble.ru", 1, "entry = \"trouble.ru\"") }
 }
 
+/// Without forms: a thread that kills the process leaves the files behind that Rack has made for the forms of the others.
 pub(crate) fn rack_with_threads() -> Kind {
-    let keys = "entry = \"trouble.ru\"\nthreads = 4";
-    Kind { forms: true, ..on_the_wire("rack_with_threads", "trouble.ru", 2, keys) }
+    on_the_wire("rack_with_threads", "trouble.ru", 2, "entry = \"trouble.ru\"\nthreads = 4")
 }
 
 pub(crate) fn php() -> Kind {
