@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::{
     AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need,
-    Pool, PoolSettings, Remote, RequestLine, Scheme,
+    Pool, PoolSettings, PoolState, PoolTotals, Remote, RequestLine, Scheme,
 };
 
 /// Which version of HTTP an upstream is spoken to in.
@@ -181,6 +181,16 @@ impl Calls {
     /// A call was lost on a connection that was closed meanwhile: what became of it (see [`crate::PoolTotals`]).
     pub fn count_lost(&self, retried: bool) {
         self.http1.count_lost(retried);
+    }
+
+    /// What has happened so far, over all versions.
+    pub fn totals(&self) -> PoolTotals {
+        self.http1.totals() + self.http2.totals()
+    }
+
+    /// The connections to an endpoint, or (`None`) all of them, by what they are doing. One of HTTP/2 is in use while it has a call.
+    pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
+        self.http1.state(endpoint) + self.http2.state(endpoint)
     }
 
     /// The connections of HTTP/2, for those who count.

@@ -38,7 +38,7 @@ use dial::Seat;
 pub use lease::Lease;
 pub use settings::{Need, PoolSettings};
 use shelf::{Idle, Shelf};
-use totals::Counts;
+pub(crate) use totals::Counts;
 pub use totals::{PoolState, PoolTotals};
 
 /// The connections to one origin. Shared by all threads.

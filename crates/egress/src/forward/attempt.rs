@@ -177,10 +177,6 @@ impl Forward<'_, '_> {
             Some(decision) => decision,
             None => self.decide(&told),
         };
-        if told.cause == Cause::LostIdle {
-            let retried = !matches!(decision, Decision::GiveUp(_));
-            self.upstream.calls().http1().count_lost(retried);
-        }
         entry.state.seen().note_failure(told.name, told.sentence.as_str());
         self.record.failures.push(FailedAttempt {
             endpoint: Arc::clone(entry.state.name()),

@@ -28,6 +28,7 @@ pub(super) async fn run(connection: Connection<Wire<Link>, Bytes>, link: Arc<Lin
     let Driver { connection, link, pool, .. } = driver;
     // What is open on it learns of the end by this.
     drop(connection);
+    link.close();
     if let Some(pool) = pool.upgrade() {
         pool.handle_end(&link);
     }
@@ -126,7 +127,7 @@ impl Driver {
 
     /// When it has been idle for long enough; while it is in use, the earliest time at which that could be.
     fn idle_end(&self) -> Option<Instant> {
-        let limit = self.pool.upgrade().map_or(GOODBYE, |pool| pool.idle_limit());
+        let limit = self.pool.upgrade().map_or(GOODBYE, |pool| pool.idle_limit(&self.link.endpoint));
         match self.link.open() {
             0 => self.link.idle_since().checked_add(limit),
             _ => Instant::now().checked_add(limit),
@@ -164,7 +165,7 @@ impl Driver {
         match self.pool.upgrade().filter(|_| !self.link.is_retired()) {
             None => idle && self.link.idled(now) >= GOODBYE,
             Some(pool) => {
-                if idle && self.link.idled(now) >= pool.idle_limit() {
+                if idle && self.link.idled(now) >= pool.idle_limit(&self.link.endpoint) {
                     // With the last handle on it, it says goodbye and ends.
                     pool.retire(&self.link);
                 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -13,6 +14,8 @@ use tokio::time::Instant;
 
 use super::frames::Passed;
 use super::wire::Watch;
+use crate::client::Idleness;
+use crate::transport::Transport;
 use crate::{Endpoint, ServerFault};
 
 /// Heads of one stream that its call has not taken, trailers included; with more, the connection is read no further until it takes one. Bounds the memory that a server takes with 1xx answers
@@ -27,6 +30,10 @@ pub(super) struct Link {
     pub(super) endpoint: Endpoint,
     pub(super) thread: usize,
     pub(super) opened: Instant,
+    /// Of the server, which another TLS handshake would transfer; `None`: in clear.
+    pub(super) certificate_bytes: Option<usize>,
+    /// The socket, to look at it, while the connection lasts.
+    socket: Mutex<Option<OwnedFd>>,
     /// The last stream whose head the socket took. Streams are opened in the order of their numbers (RFC 9113 §5.1.1).
     sent: AtomicU32,
     /// The last stream that GOAWAY promises to process.
@@ -60,11 +67,14 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(endpoint: Endpoint, thread: usize, now: Instant) -> Self {
+    pub(super) fn new(endpoint: Endpoint, thread: usize, transport: &Transport) -> Self {
+        let now = Instant::now();
         Self {
             endpoint,
             thread,
             opened: now,
+            certificate_bytes: transport.handshake().map(|facts| facts.certificate_bytes),
+            socket: Mutex::new(transport.io().fd().try_clone().ok()),
             sent: AtomicU32::new(0),
             last_processed: AtomicU32::new(NONE),
             goodbye: AtomicU32::new(0),
@@ -234,6 +244,17 @@ impl Link {
             0 => now.saturating_duration_since(self.idle_since()),
             _ => Duration::ZERO,
         }
+    }
+
+    /// Whether an idle connection has nothing to say: one that has, most likely closes, and its task has not read it yet.
+    pub(super) fn is_quiet(&self) -> bool {
+        let used = self.open() == 0 && self.begun() > 0;
+        !used || lock(&self.socket).as_ref().is_none_or(|fd| crate::io::look(fd) == Idleness::Quiet)
+    }
+
+    /// The connection has ended: calls that still know of it do not keep the socket open.
+    pub(super) fn close(&self) {
+        *lock(&self.socket) = None;
     }
 
     /// No further call is given to it; the task that drives it is to notice.

@@ -23,12 +23,17 @@ use super::link::Link;
 use super::stream::Http2Call;
 use super::wire::Wire;
 use super::{driver, settings};
-use crate::{AcquireError, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, thread_index};
+use crate::pool::Counts;
+use crate::{
+    AcquireError, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, PoolState, PoolTotals,
+    thread_index,
+};
 
 /// The connections to one upstream. Shared by all threads.
 #[derive(Debug)]
 pub struct Http2Pool {
     inner: Mutex<Inner>,
+    counts: Counts,
     /// Takes connections whose server has chosen HTTP/1.1.
     http1: Option<Arc<Pool<Http1>>>,
 }
@@ -39,7 +44,8 @@ struct Inner {
     tls: Option<Arc<ClientTls>>,
     /// By endpoint and thread.
     shelves: HashMap<Endpoint, Vec<Shelf>>,
-    keep_alive: KeepAlive,
+    /// When each endpoint closes idle connections.
+    keep_alive: HashMap<Endpoint, KeepAlive>,
 }
 
 /// The connections of one thread to one endpoint.
@@ -69,9 +75,8 @@ impl Http2Pool {
 
     /// An empty one. Connections whose server has chosen HTTP/1.1 go to `http1`.
     pub fn beside(settings: PoolSettings, http1: Option<Arc<Pool<Http1>>>) -> Arc<Self> {
-        let keep_alive = KeepAlive::default();
-        let inner = Inner { settings, tls: None, shelves: HashMap::new(), keep_alive };
-        Arc::new(Self { inner: Mutex::new(inner), http1 })
+        let inner = Inner { settings, tls: None, shelves: HashMap::new(), keep_alive: HashMap::new() };
+        Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default(), http1 })
     }
 
     /// Changes what new connections are encrypted with. What is open stays open.
@@ -105,18 +110,23 @@ impl Http2Pool {
         let mut inner = self.lock();
         let Inner { settings, shelves, keep_alive, .. } = &mut *inner;
         let shelf = shelves.get_mut(endpoint)?.get_mut(thread_index())?;
+        let learnt = keep_alive.get(endpoint).copied().unwrap_or_default();
         shelf.drop_worn(settings, now);
         let usable = |kept: &&mut Kept| {
-            let (new, idled) = (kept.link.begun() == 0, kept.link.idled(now));
-            let may_use = |repeatable| keep_alive.may_use(idled, repeatable, now.into_std());
-            (new || (need != Need::New && may_use(need == Need::Any))) && kept.has_room()
+            let link = &kept.link;
+            let may_use = |repeatable| learnt.may_use(link.idled(now), repeatable, now.into_std());
+            let fits = link.begun() == 0 || (need != Need::New && may_use(need == Need::Any));
+            fits && kept.has_room() && link.is_quiet()
         };
         // The fullest, so that those which are needed no more become idle; of idle ones, the newest.
         let place = |kept: &&mut Kept| (kept.link.open(), kept.link.idle_since());
         let kept = shelf.kept.iter_mut().filter(usable).max_by_key(place)?;
         let idle = kept.link.begin_call(now);
-        if let Some(idle) = idle.filter(|idle| !idle.is_zero()) {
-            keep_alive.handle_use(idle, now.into_std());
+        if let Some(idle) = idle {
+            self.counts.reuse(kept.link.certificate_bytes);
+            if let Some(learnt) = keep_alive.get_mut(endpoint) {
+                learnt.handle_use(idle, now.into_std());
+            }
         }
         Some(Http2Call::new(kept.sender.clone(), Arc::clone(&kept.link), Arc::clone(self), idle))
     }
@@ -141,7 +151,7 @@ impl Http2Pool {
             return Poll::Ready(Err(failure.told_again()));
         }
         let full = everywhere >= max && !shelf.kept.is_empty();
-        if !shelf.dialling && !full && (need == Need::New || shelf.is_settled()) {
+        if !shelf.dialling && !full && shelf.says_nothing(need) && (need == Need::New || shelf.is_settled()) {
             shelf.dialling = true;
             shelf.dial += 1;
             shelf.failure = None;
@@ -151,12 +161,20 @@ impl Http2Pool {
             waits_for.get_or_insert(shelf.dial);
         }
         shelf.wait(cx.waker());
+        if !shelf.says_nothing(need) {
+            // Its task is about to read what it says: that it closes, or nothing of importance.
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 
     /// Gives no further calls to an endpoint's connections. They end when their calls have.
     pub fn forget(&self, endpoint: &Endpoint) {
-        let shelves = self.lock().shelves.remove(endpoint);
+        let shelves = {
+            let mut inner = self.lock();
+            inner.keep_alive.remove(endpoint);
+            inner.shelves.remove(endpoint)
+        };
         for shelf in shelves.into_iter().flatten() {
             shelf.kept.iter().for_each(|kept| kept.link.retire());
             shelf.waiting.into_iter().for_each(Waker::wake);
@@ -174,19 +192,41 @@ impl Http2Pool {
         self.lock().settings.connect_timeout
     }
 
-    /// How long a connection may lie idle.
-    pub(super) fn idle_limit(&self) -> Duration {
+    /// How long a connection to an endpoint may lie idle.
+    pub(super) fn idle_limit(&self, endpoint: &Endpoint) -> Duration {
         let inner = self.lock();
-        inner.settings.idle_timeout.min(inner.keep_alive.keeps().unwrap_or(Duration::MAX))
+        let learnt = inner.keep_alive.get(endpoint).and_then(KeepAlive::keeps);
+        inner.settings.idle_timeout.min(learnt.unwrap_or(Duration::MAX))
+    }
+
+    /// The connections to an endpoint, or (`None`) all of them, by what they are doing.
+    pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
+        let inner = self.lock();
+        let mut state = PoolState::default();
+        let shelves = inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at));
+        for shelf in shelves.flat_map(|(_, shelves)| shelves) {
+            let in_use = shelf.kept.iter().filter(|kept| kept.link.open() > 0).count();
+            state.in_use += in_use;
+            state.idle += shelf.kept.len() - in_use;
+            state.dialling += usize::from(shelf.dialling);
+            state.waiting += shelf.waiting.len();
+        }
+        state
+    }
+
+    /// What has happened so far.
+    pub fn totals(&self) -> PoolTotals {
+        self.counts.totals()
     }
 
     /// A call on a connection that had been idle was answered, or lost without a word.
-    pub(super) fn handle_proof(&self, idle: Duration, answered: bool) {
+    pub(super) fn handle_proof(&self, endpoint: &Endpoint, idle: Duration, answered: bool) {
         let now = Instant::now().into_std();
-        let keep_alive = &mut self.lock().keep_alive;
+        let mut inner = self.lock();
         match answered {
-            true => keep_alive.handle_success(idle, now),
-            false => keep_alive.handle_lost(idle, now),
+            // Where nothing was ever lost or closed there is nothing to take back.
+            true => drop(inner.keep_alive.get_mut(endpoint).map(|it| it.handle_success(idle, now))),
+            false => inner.learnt(endpoint).handle_lost(idle, now),
         }
     }
 
@@ -229,7 +269,8 @@ impl Http2Pool {
     fn learn(&self, link: &Link) {
         let now = Instant::now();
         if link.open() == 0 && link.begun() > 0 {
-            self.lock().keep_alive.handle_close(link.idled(now), now.into_std());
+            self.counts.closed_idle();
+            self.lock().learnt(&link.endpoint).handle_close(link.idled(now), now.into_std());
         }
     }
 
@@ -262,6 +303,10 @@ impl Inner {
             Some(shelf) => shelf,
             None => unreachable!("made above"),
         }
+    }
+
+    fn learnt(&mut self, endpoint: &Endpoint) -> &mut KeepAlive {
+        self.keep_alive.entry(endpoint.clone()).or_default()
     }
 
     fn connections(&self, endpoint: &Endpoint) -> usize {
@@ -302,6 +347,11 @@ impl Shelf {
         self.kept.iter().all(|kept| kept.link.is_settled())
     }
 
+    /// Whether no idle connection has something to say that may yet make it one to use.
+    fn says_nothing(&self, need: Need) -> bool {
+        need == Need::New || self.kept.iter().all(|kept| kept.link.is_quiet())
+    }
+
     fn wait(&mut self, waker: &Waker) {
         if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
             self.waiting.push(waker.clone());
@@ -326,7 +376,13 @@ impl Kept {
 
 /// Makes a connection, and tells the pool.
 async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize) {
-    let dialled = connect(&pool, &endpoint, thread).await.map(|(sender, connection, link)| {
+    let dialled = connect(&pool, &endpoint, thread).await;
+    if let Err(error) = &dialled
+        && (pool.http1.is_none() || !matches!(error, AcquireError::NotHttp2))
+    {
+        pool.counts.dial_failed(error);
+    }
+    let dialled = dialled.map(|(sender, connection, link)| {
         tokio::task::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
         Kept { sender, link }
     });
@@ -350,7 +406,8 @@ async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result
         }
         return Err(AcquireError::NotHttp2);
     }
-    let link = Arc::new(Link::new(endpoint.clone(), thread, Instant::now()));
+    pool.counts.dial(&times);
+    let link = Arc::new(Link::new(endpoint.clone(), thread, &transport));
     begin(Wire::client(transport, Arc::clone(&link)))
         .await
         .map(|(sender, connection)| (sender, connection, link))

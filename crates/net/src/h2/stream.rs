@@ -239,7 +239,7 @@ impl Http2Call {
     /// Whether a connection that was idle could still be used.
     fn prove(&self, answered: bool) {
         if let Some(idle) = self.idle.filter(|idle| !idle.is_zero()) {
-            self.pool.handle_proof(idle, answered);
+            self.pool.handle_proof(&self.link.endpoint, idle, answered);
         }
     }
 

@@ -36,6 +36,41 @@ pub struct PoolTotals {
     pub lost_failed: u64,
 }
 
+impl std::ops::Add for PoolTotals {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            reused: self.reused + other.reused,
+            dialled: self.dialled + other.dialled,
+            connect_time: self.connect_time + other.connect_time,
+            dials_failed: self.dials_failed + other.dials_failed,
+            handshakes_full: self.handshakes_full + other.handshakes_full,
+            handshakes_resumed: self.handshakes_resumed + other.handshakes_resumed,
+            handshake_time: self.handshake_time + other.handshake_time,
+            handshakes_failed: self.handshakes_failed + other.handshakes_failed,
+            handshakes_avoided: self.handshakes_avoided + other.handshakes_avoided,
+            certificate_bytes_avoided: self.certificate_bytes_avoided + other.certificate_bytes_avoided,
+            closed_idle: self.closed_idle + other.closed_idle,
+            lost_retried: self.lost_retried + other.lost_retried,
+            lost_failed: self.lost_failed + other.lost_failed,
+        }
+    }
+}
+
+impl std::ops::Add for PoolState {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            idle: self.idle + other.idle,
+            in_use: self.in_use + other.in_use,
+            dialling: self.dialling + other.dialling,
+            waiting: self.waiting + other.waiting,
+        }
+    }
+}
+
 /// The connections of a pool, by what they are doing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolState {
@@ -51,7 +86,7 @@ pub struct PoolState {
 
 /// [`PoolTotals`] as they grow.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     reused: AtomicU64,
     dialled: AtomicU64,
     connect_nanos: AtomicU64,
@@ -69,7 +104,7 @@ pub(super) struct Counts {
 
 impl Counts {
     /// A connection is used again; `certificate_bytes`: of its server, under TLS.
-    pub(super) fn reuse(&self, certificate_bytes: Option<usize>) {
+    pub(crate) fn reuse(&self, certificate_bytes: Option<usize>) {
         add(&self.reused, 1);
         if let Some(bytes) = certificate_bytes {
             add(&self.handshakes_avoided, 1);
@@ -77,7 +112,7 @@ impl Counts {
         }
     }
 
-    pub(super) fn dial(&self, times: &DialTimes) {
+    pub(crate) fn dial(&self, times: &DialTimes) {
         add(&self.dialled, 1);
         add(&self.connect_nanos, nanos(times.connect));
         let Some((took, facts)) = times.handshake else { return };
@@ -91,22 +126,22 @@ impl Counts {
         }
     }
 
-    pub(super) fn dial_failed(&self, error: &AcquireError) {
+    pub(crate) fn dial_failed(&self, error: &AcquireError) {
         add(&self.dials_failed, 1);
         if matches!(error, AcquireError::Tls(_) | AcquireError::HandshakeTimeout) {
             add(&self.handshakes_failed, 1);
         }
     }
 
-    pub(super) fn closed_idle(&self) {
+    pub(crate) fn closed_idle(&self) {
         add(&self.closed_idle, 1);
     }
 
-    pub(super) fn lost(&self, retried: bool) {
+    pub(crate) fn lost(&self, retried: bool) {
         add(if retried { &self.lost_retried } else { &self.lost_failed }, 1);
     }
 
-    pub(super) fn totals(&self) -> PoolTotals {
+    pub(crate) fn totals(&self) -> PoolTotals {
         PoolTotals {
             reused: get(&self.reused),
             dialled: get(&self.dialled),

@@ -299,3 +299,91 @@ async fn a_request_that_cannot_be_repeated_takes_no_connection_that_may_be_closi
     })
     .await;
 }
+
+/// The close is in the socket, and the task that drives the connection has not been woken for it yet.
+#[tokio::test]
+async fn a_connection_that_was_closed_a_moment_ago_is_not_used() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let (close, closing) = tokio::sync::oneshot::channel::<()>();
+        tokio::task::spawn_local(async move {
+            let mut first = Peer::accept(&listener, &[]).await;
+            let stream = first.request().await;
+            first.answer(stream).await;
+            closing.await.unwrap();
+            drop(first);
+            let mut second = Peer::accept(&listener, &[]).await;
+            let stream = second.request().await;
+            second.answer(stream).await;
+            while second.read().await.is_some() {}
+        });
+        let pool = pool();
+        ask(&pool, &endpoint).await.unwrap();
+        close.send(()).unwrap();
+        // It runs, and nothing else does: the reactor is not asked before the next call is under way.
+        tokio::task::yield_now().await;
+        let mut call = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        assert_eq!(call.idle(), None, "a new one");
+        call.begin(get());
+        read(&mut call).await.unwrap();
+        let totals = pool.totals();
+        assert_eq!((totals.dialled, totals.reused, totals.closed_idle), (2, 0, 1));
+    })
+    .await;
+}
+
+/// A PING of the server is no reason to do without the connection.
+#[tokio::test]
+async fn a_connection_that_says_something_harmless_is_used() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let (say, saying) = tokio::sync::oneshot::channel::<()>();
+        tokio::task::spawn_local(async move {
+            let mut peer = Peer::accept(&listener, &[]).await;
+            let stream = peer.request().await;
+            peer.answer(stream).await;
+            saying.await.unwrap();
+            peer.write(PING, 0, 0, &[1; 8]).await;
+            let stream = peer.request().await;
+            peer.answer(stream).await;
+            while peer.read().await.is_some() {}
+        });
+        let pool = pool();
+        ask(&pool, &endpoint).await.unwrap();
+        say.send(()).unwrap();
+        tokio::task::yield_now().await;
+        ask(&pool, &endpoint).await.unwrap();
+        let totals = pool.totals();
+        assert_eq!((totals.dialled, totals.reused), (1, 1));
+    })
+    .await;
+}
+
+/// Each thread has a connection of its own.
+#[test]
+fn threads_do_not_share_connections() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = Endpoint::Tcp(listener.local_addr().unwrap());
+    listener.set_nonblocking(true).unwrap();
+    let plane = crate::DataPlane::start(3).unwrap();
+    let pool = pool();
+    let (told, answered) = std::sync::mpsc::channel();
+    plane.remotes()[0].spawn(move || async move {
+        serve(TcpListener::from_std(listener).unwrap(), Builder::new(), hello);
+        std::future::pending().await
+    });
+    for remote in &plane.remotes()[1..] {
+        let (pool, endpoint, told) = (Arc::clone(&pool), endpoint.clone(), told.clone());
+        remote.spawn(move || async move {
+            for _ in 0..20 {
+                assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
+            }
+            told.send(()).unwrap();
+        });
+    }
+    for _ in 0..2 {
+        answered.recv_timeout(BOUND).unwrap();
+    }
+    assert_eq!((pool.count(&endpoint), pool.totals().dialled, pool.totals().reused), ((2, 0), 2, 38));
+    plane.stop();
+}
