@@ -126,7 +126,7 @@ fn the_page_describes_every_metric() {
     assert_eq!(admin::ask_unix(&door, "TRACE", "/").0, 405);
     for name in [
         r#"keepwarm_upstream_calls_total{upstream="nobody",endpoint="127.0.0.1:1",code="5xx"}"#,
-        r#"keepwarm_upstream_refusals_total{upstream="nobody",reason="trace"}"#,
+        r#"keepwarm_upstream_refusals_total{upstream="nobody",reason="trace_refused"}"#,
         r#"keepwarm_retries_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_refusals_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,
