@@ -196,7 +196,7 @@ fn a_file_that_is_no_certificate_is_refused_by_name() {
         encrypted.origin.address().port()
     );
     let server = Server::spawn(&config, |command| {
-        write_files(&command.get_current_dir().expect("a folder").to_owned(), &[("ca.pem", broken)]);
+        write_files(command.get_current_dir().expect("a folder"), &[("ca.pem", broken)]);
     });
     assert!(!server.wait_for_exit(Duration::from_secs(20)).success());
     assert!(server.log().contains("ca.pem"), "{}", server.log());
