@@ -67,7 +67,10 @@ fuzz_target!(|data: &[u8]| {
     let env = env.map(|(name, value)| (format!("KEEPWARM_{name}"), value.to_owned())).collect();
     match load(&World { files: [main, included], env }, "keepwarm.toml") {
         Ok((config, warnings)) => {
-            assert!(!config.listens.is_empty() || config.upstreams.iter().any(|upstream| !upstream.bind.is_empty()));
+            assert!(
+                !config.listens.is_empty()
+                    || config.upstreams.iter().any(|upstream| !upstream.bind.is_empty())
+            );
             warnings.iter().for_each(|warning| quiet(&warning.to_string()));
         }
         Err(report) => {

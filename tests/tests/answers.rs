@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use keepwarm_tests::{Response, Server, WSGI, get};
+use keepwarm_tests::{Failure, Response, Server, WSGI, get};
 
 const ERRORS: &str = r#"
 [listen.main]
@@ -246,5 +246,26 @@ fn the_first_lines_say_what_is_served_by_what_where() {
         keepwarm_tests::process::wait_until(part, Duration::from_secs(20), || {
             server.log().to_lowercase().contains(part)
         });
+    }
+}
+
+/// A reset takes with it what its client has not read yet of the answers before (RFC 9112 §9.6).
+#[test]
+fn an_answer_that_is_cut_costs_a_pipelining_client_none_before_it() {
+    let server = Server::start(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
+         [app.app]\nentry = \"trouble_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
+         env = { DIR = \"@DIR@\" }\n",
+    );
+    let mut client = server.client();
+    // Most of the first answer stays with the server until it is read.
+    rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");
+    client.send([get("/large?id=1&n=100&ms=0"), get("/late?id=2&n=3&ms=0&pause=0")].concat());
+    server.wait_for_log("/late?id=2", Duration::from_secs(30));
+    let first = client.try_response("GET").map(|response| (response.status, response.body.len()));
+    assert!(matches!(first, Ok((200, 300_000))), "the first is not whole");
+    match client.try_response("GET") {
+        Err(Failure::Cut(_)) => {}
+        other => panic!("the second is cut, not {other:?}"),
     }
 }

@@ -29,6 +29,9 @@ app = "faulty"
 [[listen.main.route]]
 path = "/*"
 app = "app"
+[upstream.nobody]
+url = "http://127.0.0.1:1"
+bind = "unix:@DIR@/nobody.sock"
 [app.faulty]
 command = ["@PYTHON@", "@APPS@/hostile_server.py"]
 workers = 1
@@ -118,7 +121,12 @@ fn the_page_describes_every_metric() {
     assert_eq!(server.ask(format!("POST {die}")).status, 502);
     server.client().patient(LONG).ask(format!("GET {die}"));
     server.client().patient(LONG).ask("GET /bare-lf HTTP/1.1\r\nHost: faulty.example\r\n\r\n");
+    let door = server.folder().join("nobody.sock");
+    assert_eq!(admin::ask_unix(&door, "GET", "/").0, 502);
+    assert_eq!(admin::ask_unix(&door, "TRACE", "/").0, 405);
     for name in [
+        r#"keepwarm_upstream_calls_total{upstream="nobody",endpoint="127.0.0.1:1",code="5xx"}"#,
+        r#"keepwarm_upstream_refusals_total{upstream="nobody",reason="trace"}"#,
         r#"keepwarm_retries_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_refusals_total{app="app",reason="worker_died"}"#,
         r#"keepwarm_stalls_total{app="app",kind="close_added"}"#,

@@ -80,7 +80,8 @@ fn the_table_shows_apps_workers_and_listeners_without_colours() {
 /// The shape of docs/operate/status.md: every member it names is there.
 #[test]
 fn the_json_has_what_the_page_says() {
-    let server = start(1);
+    let upstream = "[upstream.nobody]\nurl = \"http://127.0.0.1:1\"\nbind = \"unix:@DIR@/nobody.sock\"\n";
+    let server = Server::start(&config(1, upstream)).warm("/pong");
     let mut client = server.client();
     client.send(get("/sleep?ms=25000"));
     let status = wait_for(&server, "the worker is at work", |status| {

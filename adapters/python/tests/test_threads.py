@@ -4,11 +4,14 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import tempfile
 import time
 import unittest
 from unittest import mock
 
+from keepwarm import threaded as adapter, wire
+from keepwarm.wsgi_answer import Answer
 from tests import test_wsgi
 from tests.driver import EXPECT, PATIENCE, Worker, pack, wait_for_log
 
@@ -197,6 +200,35 @@ def waiting(count=1):
         finally:
             os.close(bell)
             os.close(gate)
+
+
+class ClientsThatLeave(unittest.TestCase):
+    def test_nothing_follows_the_end_of_an_answer_whose_client_leaves_as_it_ends(self):
+        """The thread that reads hears of it between the last frame and the look whether anybody waits; Keepwarm would end the worker for the RESET."""
+        mine, theirs = socket.socketpair()
+        self.addCleanup(mine.close)
+        self.addCleanup(theirs.close)
+        connection = adapter.Connection(mine, 1)
+        connection.credit = connection.first_credit = 1 << 20
+        stream = adapter.Stream(connection, 1)
+        send = connection.send
+
+        def heard_at_the_end(data):
+            send(data)
+            if data[5] & wire.END:
+                stream.lose()
+
+        connection.send = heard_at_the_end
+        answer = Answer(stream)
+        answer.begin(1, False)
+        answer.start_response("200 OK", [("content-length", "6")])
+        answer.deliver(iter([b"abc", b"def"]))
+        frames, kinds = theirs.recv(4096), []
+        while frames:
+            length, kind, _, _ = wire.HEAD.unpack_from(frames)
+            kinds.append(kind)
+            frames = frames[wire.HEAD.size + length :]
+        self.assertEqual(kinds, [wire.RESPONSE, wire.DATA])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require "driver"
+require "keepwarm/answer"
+require "keepwarm/threaded"
 require "test_rack"
 
 # Everything that holds for one request at a time holds for several, too.
@@ -116,5 +118,35 @@ class ThreadsTest < Minitest::Test
       assert_equal "hello", worker.get("/").body
       assert_equal "", worker.log
     end
+  end
+end
+
+# Clients that leave as their answers end.
+class LeavingTest < Minitest::Test
+  # The thread that reads hears of it between the last frame and the look whether anybody waits; Keepwarm would end the worker for
+  # the RESET.
+  def test_nothing_follows_the_end_of_an_answer
+    ours, theirs = UNIXSocket.pair
+    connection = Keepwarm::Threaded.new(ours, 1)
+    connection.instance_variable_set(:@credit, 1 << 20)
+    stream = Keepwarm::Stream.new
+    stream.open(1, 1 << 20)
+    connection.define_singleton_method(:send) do |data|
+      super(data)
+      stream.lose if data.getbyte(5) & Keepwarm::Wire::END_BODY != 0
+    end
+    answer = Keepwarm::Answer.new(connection, [3, 0])
+    answer.begin(stream, false)
+    answer.deliver(200, { "content-length" => "6" }, %w[abc def].each, nil)
+    frames = theirs.recv(4096)
+    kinds = []
+    until frames.empty?
+      length, kind = frames.unpack("NC")
+      kinds << kind
+      frames = frames.byteslice(Keepwarm::Wire::HEAD_SIZE + length, frames.bytesize)
+    end
+    assert_equal [Keepwarm::Wire::RESPONSE, Keepwarm::Wire::DATA], kinds
+  ensure
+    [ours, theirs].each(&:close)
   end
 end

@@ -59,6 +59,7 @@ impl Handler for Door {
                 via: false,
                 returns_redirects: true,
                 forwards_expectation: settings.forwards_expectation,
+                says_timing: settings.server_timing,
             };
             forward(&upstream, manner, exchange).await;
         })
@@ -68,7 +69,12 @@ impl Handler for Door {
         answer_refusal(exchange, refusal);
     }
 
-    fn finished(&self, _request: &Request, _outcome: &Outcome) {}
+    fn finished(&self, request: &Request, outcome: &Outcome) {
+        // Calls have been recorded.
+        if request.call.is_none() {
+            self.leads.load().upstream.note_refused(request, outcome);
+        }
+    }
 }
 
 /// What a door answers itself (`http-rules` §2, §4).
@@ -139,6 +145,7 @@ impl Handler for UpstreamRoute {
                 via: false,
                 returns_redirects: false,
                 forwards_expectation: true,
+                says_timing: false,
             };
             forward(&self.upstream, manner, exchange).await;
         })

@@ -13,7 +13,8 @@ use keepwarm_policy::breaker::{Outcome, Pass};
 use keepwarm_policy::{Balancer, Breaker, Expectation, balance, breaker, outlier, stable_hash};
 use tokio::time::Instant;
 
-use crate::CheckFailure;
+use crate::seen::EndpointSeen;
+use crate::{CheckFailure, LastFailure};
 
 /// What an upstream consists of at one time.
 #[derive(Debug)]
@@ -107,6 +108,11 @@ impl EndpointSet {
         self.balancer.pick(view, Ask { hash, tried, random })
     }
 
+    /// Where an endpoint is among them.
+    pub(crate) fn place_of(&self, state: &Arc<EndpointState>) -> Option<usize> {
+        self.endpoints.iter().position(|entry| Arc::ptr_eq(&entry.state, state))
+    }
+
     /// Whether it has this endpoint.
     #[must_use]
     pub fn has(&self, endpoint: &Endpoint) -> bool {
@@ -131,6 +137,7 @@ pub struct EndpointState {
     expectation: Mutex<Expectation>,
     /// It was said that its answers have to be mended.
     told_mended: AtomicBool,
+    seen: EndpointSeen,
 }
 
 impl EndpointState {
@@ -147,6 +154,7 @@ impl EndpointState {
             record: outlier::Record::new(Instant::now().into_std()),
             expectation: Mutex::default(),
             told_mended: AtomicBool::new(false),
+            seen: EndpointSeen::default(),
         }
     }
 
@@ -160,6 +168,17 @@ impl EndpointState {
     #[must_use]
     pub fn load(&self) -> &Load {
         &self.load
+    }
+
+    /// How a call to it failed, the last time; none has since it is known.
+    #[must_use]
+    pub fn last_failure(&self) -> Option<LastFailure> {
+        self.seen.last_failure()
+    }
+
+    /// What counts its calls.
+    pub(crate) fn seen(&self) -> &EndpointSeen {
+        &self.seen
     }
 
     /// What active health checks say; true without any.

@@ -12,6 +12,7 @@ mod health;
 mod origin;
 mod proxy;
 mod rate_limit;
+mod seen;
 mod settings;
 mod told;
 mod upstream;
@@ -29,6 +30,7 @@ pub use rate_limit::{
     Decision, LimitKey, OnStoreFailure, RateLimitSettings, RateLimited, RateLimiter, Store, StoreDriver,
     StoreFailure, StoreSettings,
 };
+pub use seen::{CallLog, EndpointPicture, LastFailure, UpstreamPicture};
 pub use settings::{CallLimits, DnsSettings, HashKey, Place, Source, UpstreamSettings};
 pub use upstream::Upstream;
 

@@ -49,6 +49,8 @@ pub struct UpstreamSettings {
     pub health: Option<HealthSettings>,
     /// How long one that is new, or was down, gets less than its share. `None`: off.
     pub slow_start: Option<Duration>,
+    /// Answers of its doors say what they cost.
+    pub server_timing: bool,
 }
 
 /// Where some endpoints of an upstream are.
@@ -167,6 +169,7 @@ impl UpstreamSettings {
             dns: DnsSettings::default(),
             health: None,
             slow_start: None,
+            server_timing: false,
         }
     }
 }

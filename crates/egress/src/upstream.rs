@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use crate::ejection::Ejections;
 use crate::endpoints::{lock, set_breaker};
 use crate::gate::Gate;
-use crate::{DiscoveryStatus, EndpointSet, Found, RateLimiter, Source, UpstreamSettings};
+use crate::seen::UpstreamSeen;
+use crate::{CallLog, DiscoveryStatus, EndpointSet, Found, RateLimiter, Source, UpstreamSettings};
 
 /// A service that is called.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub struct Upstream {
     published: watch::Sender<bool>,
     tls: ArcSwapOption<ClientTls>,
     limiter: ArcSwapOption<RateLimiter>,
+    seen: UpstreamSeen,
 }
 
 impl Upstream {
@@ -55,6 +57,7 @@ impl Upstream {
             published: watch::Sender::new(false),
             tls: ArcSwapOption::empty(),
             limiter: ArcSwapOption::empty(),
+            seen: UpstreamSeen::default(),
         })
     }
 
@@ -86,6 +89,15 @@ impl Upstream {
     /// Holds calls through its doors to this limit from now on.
     pub fn set_limiter(&self, limiter: Option<Arc<RateLimiter>>) {
         self.limiter.store(limiter);
+    }
+
+    /// Records calls there from now on; none are without.
+    pub fn set_log(&self, log: Option<CallLog>) {
+        self.seen.set_log(log);
+    }
+
+    pub(crate) fn seen(&self) -> &UpstreamSeen {
+        &self.seen
     }
 
     /// What calls through its doors are held to.

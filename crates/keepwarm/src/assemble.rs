@@ -13,7 +13,7 @@ use keepwarm_edge::{
     AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
     Route, SendFiles, Site, Target, TryFiles,
 };
-use keepwarm_egress::{RateLimited, UpstreamRoute};
+use keepwarm_egress::{CallLog, RateLimited, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
 use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
@@ -151,10 +151,23 @@ pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
 
 fn access_log(listen: &Listen) -> Result<Option<AccessLog>, String> {
     let Some(log) = &listen.access_log else { return Ok(None) };
+    open_log(log).map(|(sink, format)| Some(AccessLog { sink, format }))
+}
+
+/// Where calls of an upstream are recorded, and how.
+///
+/// # Errors
+/// In words: the file cannot be opened.
+pub(crate) fn call_log(upstream: &keepwarm_config::Upstream) -> Result<Option<CallLog>, String> {
+    let Some(log) = &upstream.access_log else { return Ok(None) };
+    open_log(log).map(|(sink, format)| Some(CallLog { sink, format }))
+}
+
+fn open_log(log: &keepwarm_config::AccessLog) -> Result<(Sink, Format), String> {
     let format = format(log.format);
     let output = log.file.clone().map_or(Output::Stdout, Output::File);
     match Sink::open(output, format) {
-        Ok(sink) => Ok(Some(AccessLog { sink, format })),
+        Ok(sink) => Ok((sink, format)),
         Err(error) => {
             Err(format!("the access log {} cannot be opened: {error}", file_name(log.file.as_deref())))
         }

@@ -1,5 +1,7 @@
 //! The status as JSON: what `GET /status` and `keepwarm status --json` give. docs/operate/status.md describes it; members are added, never renamed.
 
+mod upstreams;
+
 use std::time::{Duration, Instant, SystemTime};
 
 use keepwarm_telemetry::meters::CLASSES;
@@ -22,6 +24,7 @@ pub(crate) fn json(picture: &Picture) -> Value {
         "open_connections": open,
         "apps": picture.apps.iter().map(|about| app(about, picture)).collect::<Vec<_>>(),
         "workers": picture.workers.iter().map(worker).collect::<Vec<_>>(),
+        "upstreams": picture.upstreams.iter().map(upstreams::json).collect::<Vec<_>>(),
         "listeners": picture.listeners.iter().map(listener).collect::<Vec<_>>(),
     })
 }

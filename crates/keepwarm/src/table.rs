@@ -1,5 +1,7 @@
 //! The status as a person reads it: made from the JSON, so that what a newer or an older Keepwarm says is shown as far as it is understood.
 
+mod upstreams;
+
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -10,6 +12,7 @@ pub(crate) fn text(status: &Value, colours: bool) -> String {
     let mut out = heading(status, &paint);
     out.push_str(&apps(status).text(&paint));
     out.push_str(&workers(status).text(&paint));
+    out.push_str(&upstreams::table(status).text(&paint));
     out.push_str(&listeners(status).text(&paint));
     out
 }
@@ -293,6 +296,15 @@ mod tests {
                   "doing": [{ "method": "GET", "route": "/x/*\u{1b}", "seconds": 0.5 }, {}] },
                 { "app": "shop", "number": 2, "pid": null, "state": "dead", "requests": 0, "doing": [] }
             ],
+            "upstreams": [
+                { "name": "search", "breaker": "closed", "endpoints": [
+                    { "name": "10.0.0.7:9243", "state": "up", "calls": { "total": 400, "5xx": 3 }, "in_flight": 2, "reused": 399, "dialled": 1,
+                      "connections": { "idle": 1, "in_use": 2 }, "p50_seconds": 0.0004, "p99_seconds": 1.25,
+                      "last_failure": { "sentence": "upstream closed an idle connection after 5.0 s", "seconds_ago": 4.0 } },
+                    { "name": "10.0.0.8:9243", "state": "down", "calls": { "total": 0, "5xx": 0 }, "in_flight": 0, "reused": 0, "dialled": 0,
+                      "connections": { "idle": 0, "in_use": 0 }, "last_failure": null }] },
+                { "name": "mail", "breaker": "closed", "endpoints": [], "lookup_failure": "no such host" }
+            ],
             "listeners": [{ "name": "main", "open_connections": 1, "accepted_connections": 9, "received_bytes": 10,
                             "sent_bytes": 2048, "addresses": ["http://127.0.0.1:80", "unix:/x"] }]
         });
@@ -305,6 +317,11 @@ shop   1/2       3       120        1     2          worker 2 was killed by sign
 WORKER   PID   STATE                 AGE     REQUESTS   OWN        SHARED    DOING
 shop/1   17    ready, leaves (age)   1m10s   119        11.2 MiB   1.5 KiB   GET /x/*? 500ms (+1)
 shop/2   -     dead                  -       0          -          -         -
+
+UPSTREAM   ENDPOINT        STATE         CALLS   5XX   IN FLIGHT   REUSED   IDLE/OPEN   P50     P99    LAST FAILURE
+search     10.0.0.7:9243   up            400     3     2           99%      1/3         0.4ms   1.2s   upstream closed an idle connection after 5.0 s, 4.0s ago
+search     10.0.0.8:9243   down          0       0     0           -        0/0         -       -      -
+mail       -               no endpoint   -       -     -           -        -           -       -      no such host
 
 LISTENER   OPEN   ACCEPTED   IN     OUT       ADDRESS
 main       1      9          10 B   2.0 KiB   http://127.0.0.1:80, unix:/x

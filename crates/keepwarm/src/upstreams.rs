@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use keepwarm_config::{self as config, Config};
-use keepwarm_egress::{Discovery, Names, RateLimiter, Upstream};
+use keepwarm_egress::{CallLog, Discovery, Names, RateLimiter, Upstream};
 use keepwarm_net::{ClientTls, DataPlane, Protocol, Remote, Scheme};
 use tokio::task::JoinHandle;
 
@@ -42,6 +42,8 @@ struct Kept {
 pub(crate) struct Prepared {
     /// What its upstreams are encrypted with, by name.
     tls: BTreeMap<String, Option<Arc<ClientTls>>>,
+    /// Where their calls are recorded, by name.
+    logs: BTreeMap<String, Option<CallLog>>,
     stores: NewStores,
 }
 
@@ -87,7 +89,9 @@ impl Upstreams {
             Ok((upstream.name.clone(), tls))
         };
         let tls = config.upstreams.iter().map(prepare).collect::<Result<_, String>>()?;
-        Ok(Prepared { tls, stores })
+        let log = |upstream: &config::Upstream| Ok((upstream.name.clone(), assemble::call_log(upstream)?));
+        let logs = config.upstreams.iter().map(log).collect::<Result<_, String>>()?;
+        Ok(Prepared { tls, logs, stores })
     }
 
     /// Calls them as the configuration says: those that stay keep their connections, others come and go.
@@ -102,6 +106,7 @@ impl Upstreams {
                 Some(kept) => self.changed(kept, upstream, tls),
                 None => self.made(upstream, tls),
             };
+            kept.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
             self.kept.insert(upstream.name.clone(), kept);
         }
         let wanted =
@@ -116,6 +121,7 @@ impl Upstreams {
         for upstream in &config.upstreams {
             if !self.kept.contains_key(&upstream.name) {
                 let kept = self.made(upstream, prepared.tls.get(&upstream.name).cloned().flatten());
+                kept.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
                 self.kept.insert(upstream.name.clone(), kept);
             }
         }
@@ -130,6 +136,11 @@ impl Upstreams {
     /// The upstream of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.kept.get(name).map(|kept| &kept.upstream)
+    }
+
+    /// All of them, in the order of their names.
+    pub(crate) fn all(&self) -> Vec<Arc<Upstream>> {
+        self.kept.values().map(|kept| Arc::clone(&kept.upstream)).collect()
     }
 
     /// The rate limits.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+use keepwarm_egress::{Upstream, UpstreamPicture};
 use keepwarm_net::Remote;
 use keepwarm_telemetry::meters::{self, ListenerTotals, RouteTotals};
 use keepwarm_workers::dispatch::{InHand, Links, StandingServer, WorkerActivity};
@@ -31,6 +32,8 @@ pub(crate) struct Served {
     pub(crate) apps: Vec<String>,
     /// The listeners, with the addresses they have.
     pub(crate) listeners: Vec<(String, Vec<String>)>,
+    /// The upstreams.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
 }
 
 impl View {
@@ -77,6 +80,7 @@ impl View {
                 .iter()
                 .map(|meter| RoutePicture { app: &meter.app, route: &meter.route, totals: meter.totals() })
                 .collect(),
+            upstreams: served.upstreams.iter().map(|upstream| upstream.look()).collect(),
         }
     }
 
@@ -107,6 +111,7 @@ pub(crate) struct Picture {
     pub(crate) workers: Vec<WorkerPicture>,
     pub(crate) listeners: Vec<ListenerPicture>,
     pub(crate) routes: Vec<RoutePicture>,
+    pub(crate) upstreams: Vec<UpstreamPicture>,
 }
 
 #[derive(Debug)]

@@ -22,6 +22,8 @@ pub struct CallRecord {
     pub times: CallTimes,
     /// The upstream's status; 0 when it gave none.
     pub status: u16,
+    /// What the caller got: that, or the status of an answer of ours; 0: nothing.
+    pub answered: u16,
     /// Bytes of the request's body.
     pub sent: u64,
     /// Bytes of the answer's body.

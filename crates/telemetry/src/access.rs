@@ -1,9 +1,13 @@
-//! The access log: one line for each request.
+//! The access log: one line for each request, and one for each call to an upstream.
+
+mod call;
 
 use std::time::{Duration, SystemTime};
 
 use crate::escape::{push_json, push_text};
 use crate::{Format, RequestId, timestamp};
+
+pub use call::{CallAccessRecord, CallFailure, CallPhases};
 
 /// What is recorded of a request. Borrows everything; writing it allocates nothing once `out` has grown.
 #[derive(Debug, Clone)]

@@ -118,6 +118,24 @@ impl Times {
         self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
     }
 
+    /// The time that so many thousandths of them do not exceed, taken to lie evenly between the bounds of its bucket; none without any.
+    #[must_use]
+    pub fn quantile(&self, per_mille: u64) -> Option<Duration> {
+        // The rank, from 1.
+        let rank = (self.count() * per_mille).div_ceil(1000).max(1);
+        let mut below = 0;
+        for (at, inside) in self.buckets.iter().copied().enumerate() {
+            if below + inside >= rank {
+                let lower = at.checked_sub(1).and_then(|at| BOUNDS_US.get(at)).copied().unwrap_or(0);
+                // Above the last bound nothing more is known.
+                let upper = BOUNDS_US.get(at).copied().unwrap_or(lower);
+                return Some(Duration::from_micros(lower + (upper - lower) * (rank - below) / inside));
+            }
+            below += inside;
+        }
+        None
+    }
+
     /// How many in all.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -144,6 +162,18 @@ mod tests {
             assert_eq!(after.sum_ns, before.sum_ns + micros * 1000);
             assert_eq!(after.count(), before.count() + 1);
         }
+    }
+
+    #[test]
+    fn quantiles_lie_between_the_bounds_of_their_buckets() {
+        let mut times = Times::default();
+        assert_eq!(times.quantile(500), None);
+        // 90 from 1 to 2.5 ms, 9 from 50 to 100 ms, one beyond 60 s.
+        (times.buckets[2], times.buckets[7], times.buckets[16]) = (90, 9, 1);
+        assert_eq!(times.quantile(500), Some(Duration::from_micros(1_000 + 1_500 * 50 / 90)));
+        assert_eq!(times.quantile(900), Some(Duration::from_micros(2_500)));
+        assert_eq!(times.quantile(990), Some(Duration::from_millis(100)));
+        assert_eq!(times.quantile(1000), Some(Duration::from_secs(60)));
     }
 
     #[test]

@@ -10,6 +10,12 @@ pub static REFUSALS: Family = Family::new();
 pub static STALLS: Family = Family::new();
 /// Requests given to another worker, by the name of why.
 pub static RETRIES: Family = Family::new();
+/// Calls to upstreams that were made once more, by the name of why the attempt before had failed.
+pub static CALL_RETRIES: Family = Family::new();
+/// Calls to upstreams that failed, by the name of why their last attempt did.
+pub static CALL_FAILURES: Family = Family::new();
+/// Calls to upstreams that were answered with an error before any endpoint was tried, by the name of why.
+pub static CALL_REFUSALS: Family = Family::new();
 /// Answers of servers whose syntax was mended, by the fault.
 pub static MENDED: Family = Family::new();
 /// Lines of a log that were dropped because its output took none.
@@ -53,6 +59,12 @@ impl Family {
         1
     }
 
+    /// The count of one app and word.
+    #[must_use]
+    pub fn of(&self, app: &str, word: &str) -> u64 {
+        self.lock().get(word).and_then(|apps| apps.get(app)).copied().unwrap_or(0)
+    }
+
     /// The count of a word, of all apps.
     #[must_use]
     pub fn value(&self, word: &str) -> u64 {
@@ -86,6 +98,7 @@ mod tests {
         assert_eq!(WORDS.count("shop", "late"), 2);
         assert_eq!(WORDS.count("", "late"), 1);
         assert_eq!((WORDS.value("late"), WORDS.value("early")), (3, 0));
+        assert_eq!((WORDS.of("shop", "late"), WORDS.of("shop", "early"), WORDS.of("pub", "late")), (2, 0, 0));
         let all = [("".to_owned(), "late", 1), ("shop".to_owned(), "late", 2)];
         assert_eq!(WORDS.values(), all);
     }

@@ -15,7 +15,7 @@ mod timestamp;
 pub mod trace;
 pub mod upstreams;
 
-pub use access::AccessRecord;
+pub use access::{AccessRecord, CallAccessRecord, CallFailure, CallPhases};
 pub use request_id::RequestId;
 pub use sink::{Output, Sink, flush_all, reopen_all};
 pub use timestamp::timestamp;

@@ -14,11 +14,18 @@ pub enum Stall {
     HeadInPieces,
     /// The app's processes end after one request: each request pays for a start.
     BootPerRequest,
+    /// No connection to an upstream is there for the next call: each call pays for a handshake.
+    HandshakePerCall,
 }
 
 /// All of them.
-pub const ALL: [Stall; 4] =
-    [Stall::CloseAdded, Stall::ExpectationUnanswered, Stall::HeadInPieces, Stall::BootPerRequest];
+pub const ALL: [Stall; 5] = [
+    Stall::CloseAdded,
+    Stall::ExpectationUnanswered,
+    Stall::HeadInPieces,
+    Stall::BootPerRequest,
+    Stall::HandshakePerCall,
+];
 
 impl Stall {
     /// A stable name, for the counter and the log.
@@ -29,6 +36,7 @@ impl Stall {
             Self::ExpectationUnanswered => "expectation_unanswered",
             Self::HeadInPieces => "head_in_pieces",
             Self::BootPerRequest => "boot_per_request",
+            Self::HandshakePerCall => "handshake_per_call",
         }
     }
 
@@ -51,6 +59,11 @@ impl Stall {
             Self::BootPerRequest => {
                 "the app's processes end after one request, so that each request pays for a start: keep the process (raise `max_requests`, do not exit after \
                  an answer)"
+            }
+            Self::HandshakePerCall => {
+                "the upstream's connections are closed before the next call comes, so that each call pays for a handshake: have its server keep them (no \
+                 `Connection: close`, more requests for a connection, a longer keep-alive time-out), and look at `pool.idle`, `pool.max_requests` and \
+                 `pool.idle_timeout` here"
             }
         }
     }

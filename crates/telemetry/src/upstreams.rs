@@ -33,6 +33,7 @@ struct Cells {
     dialled: Cell,
     sent: Cell,
     received: Cell,
+    hedged: Cell,
 }
 
 /// A call that is over.
@@ -50,6 +51,8 @@ pub struct FinishedCall {
     pub sent: u64,
     /// Bytes of the answer's body.
     pub received: u64,
+    /// A second attempt was sent beside the first.
+    pub hedged: bool,
 }
 
 /// What the calls to an endpoint have come to.
@@ -69,6 +72,8 @@ pub struct EndpointTotals {
     pub sent: u64,
     /// Bytes of answers' bodies.
     pub received: u64,
+    /// Calls with a second attempt beside the first.
+    pub hedged: u64,
 }
 
 impl EndpointMeter {
@@ -89,6 +94,9 @@ impl EndpointMeter {
         }
         cells.sent.add(call.sent);
         cells.received.add(call.received);
+        if call.hedged {
+            cells.hedged.add(1);
+        }
     }
 
     /// All threads together.
@@ -103,6 +111,7 @@ impl EndpointMeter {
             totals.dialled += cells.dialled.value();
             totals.sent += cells.sent.value();
             totals.received += cells.received.value();
+            totals.hedged += cells.hedged.value();
         }
         totals
     }
@@ -144,7 +153,15 @@ mod tests {
 
     fn call(status: u16, reused: Option<bool>) -> FinishedCall {
         let elapsed = Duration::from_millis(2);
-        FinishedCall { status, elapsed, first_byte: reused.map(|_| elapsed), reused, sent: 3, received: 5 }
+        FinishedCall {
+            status,
+            elapsed,
+            first_byte: reused.map(|_| elapsed),
+            reused,
+            sent: 3,
+            received: 5,
+            hedged: false,
+        }
     }
 
     #[test]

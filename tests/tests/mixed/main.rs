@@ -38,7 +38,7 @@ impl Settings {
         };
         Self {
             seed: number("MIXED_SEED", 20_260_102),
-            requests: number("MIXED_REQUESTS", 1_000),
+            requests: number("MIXED_REQUESTS", 800),
             deaths: number("MIXED_DEATHS", 2),
         }
     }
@@ -61,6 +61,7 @@ fn mixed(kind: &Kind) {
     let mut rows: Vec<Row> =
         (0..CLIENTS).map(|number| Row::new(kind, site.server.address(), seed, number)).collect();
     let began = Instant::now();
+    let workers = site.workers();
     let mut asked = 0;
     // First without ends of processes, so that all that is made at first use is there when it is counted, and memory is that of one process.
     for until in [requests / 100, requests / 10, requests] {
@@ -68,6 +69,12 @@ fn mixed(kind: &Kind) {
         asked = until;
         site.tell_memory(&rows);
     }
+    assert_eq!(
+        workers,
+        site.workers(),
+        "a worker has ended of requests that end none\n{}",
+        site.server.log()
+    );
     let before = Left::of(&site);
     ask(&mut rows, requests / 3, deaths);
     let took = began.elapsed();

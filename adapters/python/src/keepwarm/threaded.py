@@ -281,7 +281,7 @@ class Stream:
             part = body[start : start + room]
             start += room
             self.send(HEAD.pack(room, wire.DATA, wire.END if end and start == size else 0, self.stream) + bytes(part))
-        return not self.gone
+        return end or not self.gone  # behind END nothing may follow: not even that nobody waits, which the main thread has just heard
 
     def _take_credit(self, wanted):
         """Waits until something may be sent, and takes it; 0 when nobody waits for it."""

@@ -102,7 +102,7 @@ module Keepwarm
         at += room
         send(Wire.frame(Wire::DATA, last && at == size ? Wire::END_BODY : 0, stream.id, piece))
       end
-      !stream.gone
+      last || !stream.gone # behind END nothing may follow: not even that nobody waits, which another thread has just heard
     end
 
     # -- receiving ----------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ impl Forward<'_, '_> {
             }
         };
         self.record.attempts += 1;
+        (self.at, self.record.reused) = (Some(index), None);
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
         let visit = entry.state.enter(now);
         let ended = match self.connect(&entry.endpoint).await {
@@ -176,6 +177,7 @@ impl Forward<'_, '_> {
             Some(decision) => decision,
             None => self.decide(&told),
         };
+        entry.state.seen().note_failure(told.name, told.sentence.as_str());
         self.record.failures.push(FailedAttempt {
             endpoint: Arc::clone(entry.state.name()),
             cause: told.name,
@@ -233,7 +235,7 @@ impl Forward<'_, '_> {
 }
 
 /// A status that says that the upstream has failed. 501 says that it works, and will never do this.
-pub(super) fn is_failure(status: u16) -> bool {
+pub(crate) fn is_failure(status: u16) -> bool {
     status >= 500 && status != 501
 }
 

@@ -6,6 +6,7 @@ use keepwarm_http1::{HopByHop, ResponseHead};
 use keepwarm_net::{Call, CallHead, Request, Scheme, answer_fields, request_target};
 
 use crate::origin::Origin;
+use crate::seen::{SERVER_TIMING, ServerTiming, Trace};
 
 /// How calls of one way in are carried: a door, a route, a forward proxy.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +21,8 @@ pub(crate) struct Manner<'m> {
     pub(crate) returns_redirects: bool,
     /// The upstream decides about expectations; otherwise we say yes for it.
     pub(crate) forwards_expectation: bool,
+    /// Answers say what they cost.
+    pub(crate) says_timing: bool,
 }
 
 /// Whose name goes as `Host`.
@@ -46,6 +49,7 @@ pub(super) struct Opening<'o> {
     pub(super) framing: keepwarm_http1::RequestBody,
     pub(super) expects: bool,
     pub(super) upgrade: Option<&'o [u8]>,
+    pub(super) trace: Trace,
 }
 
 impl Manner<'_> {
@@ -62,12 +66,17 @@ impl Manner<'_> {
         let target = if self.routed { Cow::Owned(request_target(request)) } else { received_target(request) };
         let hop_by_hop = HopByHop::of(&head.fields);
         let (routed, mounted) = (self.routed, self.routed && request.mount > 0);
+        let (trace, traceparent) = (opening.trace, opening.trace.field());
         let dropped = move |name: &[u8]| {
-            hop_by_hop.removes(name) || (routed && request.drops_field(name)) || (mounted && name == PREFIX)
+            hop_by_hop.removes(name)
+                || trace.replaces(name)
+                || (routed && request.drops_field(name))
+                || (mounted && name == PREFIX)
         };
         let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
         let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
-        let fields = theirs.chain(request.extra_fields.iter()).chain(prefix).chain(self.via.then_some(VIA));
+        let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, self.via.then_some(VIA)];
+        let fields = theirs.chain(request.extra_fields.iter()).chain(ours.into_iter().flatten());
         call.begin(CallHead {
             method: &head.method,
             scheme: opening.scheme,
@@ -86,12 +95,14 @@ impl Manner<'_> {
         &self,
         head: &'h ResponseHead,
         location: Option<&'h [u8]>,
+        timing: Option<&'h ServerTiming>,
     ) -> impl Iterator<Item = (&'h [u8], &'h [u8])> + Clone {
         let rewritten = move |(name, value)| match location {
             Some(location) if name == b"location" => (name, location),
             _ => (name, value),
         };
-        answer_fields(head).map(rewritten).chain(self.via.then_some(VIA))
+        let timing = timing.map(|timing| (SERVER_TIMING.as_bytes(), timing.value()));
+        answer_fields(head).map(rewritten).chain(self.via.then_some(VIA)).chain(timing)
     }
 
     /// Where a redirect leads that would lead past the door: to the door.

@@ -118,6 +118,7 @@ fn begin(forward: &Forward<'_, '_>, call: &mut Call, authority: &str) {
         framing: forward.body.framing(),
         expects: false,
         upgrade: None,
+        trace: forward.trace,
     };
     forward.manner.begin(call, forward.exchange.request(), &opening);
     let none = Fields::new();

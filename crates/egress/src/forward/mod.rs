@@ -21,6 +21,8 @@ mod hedge;
 mod refusal;
 mod talk;
 
+pub(crate) use self::attempt::is_failure;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -34,6 +36,7 @@ use tokio::time::Instant;
 use self::body::Body;
 pub(crate) use self::head::{HostOf, Manner, VIA};
 use crate::gate::Entered;
+use crate::seen::{Seen, ServerTiming, Trace};
 use crate::{EndpointSet, Upstream, UpstreamSettings};
 
 /// Carries the call to `upstream`, and its answer back.
@@ -62,6 +65,10 @@ struct Forward<'a, 'c> {
     exchange: &'a mut Exchange<'c>,
     body: Body,
     record: Box<CallRecord>,
+    /// The trace it is part of.
+    trace: Trace,
+    /// The endpoint of the present attempt, in `endpoints`.
+    at: Option<usize>,
     /// When the present attempt began to look for a connection, had one, and had the head of an answer; when the answer was complete.
     sought: Instant,
     connected: Option<Instant>,
@@ -89,6 +96,8 @@ impl<'a, 'c> Forward<'a, 'c> {
             body,
             record: Box::new(CallRecord { upstream: Arc::clone(upstream.name()), ..CallRecord::default() }),
             sought: exchange.received(),
+            trace: Trace::of(exchange.request()),
+            at: None,
             connected: None,
             headed: None,
             anew: false,
@@ -176,8 +185,21 @@ impl<'a, 'c> Forward<'a, 'c> {
         };
         self.record.sent = self.body.received();
         let record = std::mem::take(&mut self.record);
+        let seen = Seen {
+            upstream: self.upstream,
+            endpoint: self.at.and_then(|at| self.endpoints.endpoints.get(at)),
+            connected: self.connected.is_some(),
+            record: &record,
+            trace_id: self.trace.id(),
+        };
+        seen.keep(self.exchange.request_mut());
         refusal::tell_story(&record, self.exchange);
         self.exchange.request_mut().call = Some(record);
+    }
+
+    /// What an answer of now says about its cost.
+    fn timing(&self, what: &str) -> Option<ServerTiming> {
+        self.manner.says_timing.then(|| ServerTiming::new(self.exchange.received().elapsed(), what))
     }
 
     /// Whether the client takes what comes.

@@ -9,6 +9,7 @@ use keepwarm_telemetry::{RequestId, counters};
 
 use super::Forward;
 use crate::gate::Refused;
+use crate::seen::SERVER_TIMING;
 
 /// Why an attempt failed: the cause for those who decide, and the sentence for people.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Forward<'_, '_> {
     pub(super) fn refuse_body(&mut self, error: &BodyError) {
         match error.refusal() {
             Some(refusal) if !self.exchange.answered() => {
-                answer_error(self.exchange, refusal.status, refusal.name, &refusal.detail, &[]);
+                self.answer(refusal.status, refusal.name, &refusal.detail, None);
             }
             Some(refusal) => self.exchange.abort(refusal.name),
             None => self.exchange.abort("client_closed"),
@@ -92,8 +93,23 @@ impl Forward<'_, '_> {
         // Rounded up: not before.
         let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
         let seconds = seconds.max(1).to_string();
-        let fields: [(&str, &[u8]); 1] = [("Retry-After", seconds.as_bytes())];
-        answer_error(self.exchange, 503, reason, sentence, &fields);
+        self.answer(503, reason, sentence, Some(("Retry-After", seconds.as_bytes())));
+    }
+
+    /// An error of ours, which may say what it cost, too.
+    fn answer(&mut self, status: u16, reason: &'static str, sentence: &str, field: Option<(&str, &[u8])>) {
+        if !self.exchange.answered() {
+            self.record.answered = status;
+        }
+        let timing = self.timing(reason);
+        let timing = timing.as_ref().map(|timing| (SERVER_TIMING, timing.value()));
+        match (field, timing) {
+            (None, None) => answer_error(self.exchange, status, reason, sentence, &[]),
+            (Some(one), None) | (None, Some(one)) => {
+                answer_error(self.exchange, status, reason, sentence, &[one]);
+            }
+            (Some(one), Some(two)) => answer_error(self.exchange, status, reason, sentence, &[one, two]),
+        }
     }
 
     /// The failure is the answer; what was begun is cut.
@@ -101,7 +117,7 @@ impl Forward<'_, '_> {
         let sentence = format!("The upstream {} {}.", self.upstream.name(), told.sentence);
         match told.answer_status() {
             503 => self.refuse_for_now(told.name, &sentence, Duration::from_secs(1)),
-            status => answer_error(self.exchange, status, told.name, &sentence, &[]),
+            status => self.answer(status, told.name, &sentence, None),
         }
     }
 
@@ -109,21 +125,18 @@ impl Forward<'_, '_> {
     pub(super) fn refuse_answer(&mut self, bad: &BadField) {
         let sentence =
             format!("The answer of the upstream {} cannot be passed on: {bad}.", self.upstream.name());
-        answer_error(self.exchange, 502, "bad_field", &sentence, &[]);
+        self.answer(502, "bad_field", &sentence, None);
     }
 }
 
 /// Says what became of a call that did not go well at once: loudly at first, then by counting.
 pub(super) fn tell_story(record: &CallRecord, exchange: &Exchange<'_>) {
     let Some(last) = record.failures.last() else { return };
-    let mut count = 0;
-    for failed in &record.failures {
-        count = counters::RETRIES.count(&record.upstream, failed.cause);
-    }
     if record.failures.len() >= record.attempts as usize {
         // The answer itself has said so.
         return;
     }
+    let count = counters::CALL_RETRIES.of(&record.upstream, last.cause);
     let story = record.story().unwrap_or_default();
     let (upstream, endpoint, cause) = (&record.upstream, &last.endpoint, last.cause);
     let id = RequestId::new(exchange.request().number);

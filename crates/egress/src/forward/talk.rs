@@ -118,6 +118,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             framing: forward.body.framing(),
             expects,
             upgrade: (!upgrade.is_empty()).then_some(upgrade.as_slice()),
+            trace: forward.trace,
         };
         forward.manner.begin(call, forward.exchange.request(), &opening);
         forward.body.rewind();
@@ -209,6 +210,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         self.forward.upstream.hedge(|hedge| hedge.handle_answer(taken));
         self.forward.record.endpoint = Some(Arc::clone(runner.visit.state().name()));
         self.forward.record.reused = call.idle();
+        self.forward.at = self.forward.endpoints.place_of(runner.visit.state());
         (self.call, self.visit, self.authority) = (Some(call), runner.visit, runner.authority);
         self.rival = Rival::None;
     }
@@ -276,7 +278,10 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             _ => pass_head(forward, call, &self.authority),
         };
         match begun {
-            Ok(()) => Step::Moved,
+            Ok(()) => {
+                forward.record.answered = status;
+                Step::Moved
+            }
             Err(bad) => {
                 forward.refuse_answer(&bad);
                 Step::End(End::Answered)
@@ -336,7 +341,8 @@ fn pass_head(forward: &mut Forward<'_, '_>, call: &Call, authority: &str) -> Res
         }
         None => None,
     };
-    let fields = forward.manner.answer_fields(head, location.as_deref());
+    let timing = forward.timing(if forward.record.reused.is_some() { "reused" } else { "new" });
+    let fields = forward.manner.answer_fields(head, location.as_deref(), timing.as_ref());
     forward.exchange.pass_head(head.status.as_u16(), fields).map(drop)
 }
 

@@ -194,7 +194,14 @@ impl std::fmt::Debug for Proxy {
 }
 
 fn manner(host: HostOf<'_>, forwards_expectation: bool) -> Manner<'_> {
-    Manner { host, routed: false, via: true, returns_redirects: false, forwards_expectation }
+    Manner {
+        host,
+        routed: false,
+        via: true,
+        returns_redirects: false,
+        forwards_expectation,
+        says_timing: false,
+    }
 }
 
 /// Why a host is not called.

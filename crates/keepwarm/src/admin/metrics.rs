@@ -1,5 +1,7 @@
 //! Every metric, made from the counts at the moment somebody asks. docs/operate/metrics.md describes them; a test holds the two together.
 
+mod upstreams;
+
 use std::collections::BTreeMap;
 use std::time::UNIX_EPOCH;
 
@@ -19,6 +21,7 @@ pub(super) fn families(picture: &Picture) -> Vec<Family> {
     let mut all = requests(picture);
     all.extend(workers(picture));
     all.extend(listeners(&picture.listeners));
+    all.extend(upstreams::families(&picture.upstreams));
     all.extend(words());
     all.extend(about(picture));
     all

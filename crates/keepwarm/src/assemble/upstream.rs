@@ -59,6 +59,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
         },
         health: upstream.health.as_ref().map(health),
         slow_start: upstream.slow_start,
+        server_timing: upstream.server_timing,
     }
 }
 

@@ -185,7 +185,7 @@ impl Server {
             .map_err(|error| format!("the supervisor cannot be started: {error}"))?;
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
-        view.set_served(Served { apps: app_names(&config), listeners: Vec::new() });
+        view.set_served(Served { apps: app_names(&config), ..Served::default() });
         let (reload_requests, reloads) = mpsc::unbounded_channel();
         let mut admin = Admin::new(&view, &reload_requests);
         // A start that takes long can be looked at; beside another process that one answers until it has gone.
@@ -290,6 +290,7 @@ impl Server {
         self.view.set_served(Served {
             apps: app_names(&self.config),
             listeners: self.listeners.by_name(&self.config),
+            upstreams: self.upstreams.all(),
         });
     }
 

@@ -257,6 +257,12 @@ impl Stream {
     pub(crate) fn abort(&mut self, reason: &'static str) {
         if !self.over() {
             self.request.reason.get_or_insert(reason);
+            self.state.shows_cut = match &self.state.answer {
+                Answer::Begun { plan, .. } => {
+                    matches!(plan.framing, AnswerFraming::Length(_) | AnswerFraming::Chunked)
+                }
+                _ => true,
+            };
             self.state.answer = Answer::Cut;
             self.state.hold = None;
         }

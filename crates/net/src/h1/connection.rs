@@ -209,8 +209,11 @@ impl Stream {
         if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
             self.abort("handler_gave_up");
         }
+        // A reset also takes what the client has not read yet of the answers before (RFC 9112 §9.6); that happens to who pipelines, and is spared him.
+        let resets = matches!(self.state.answer, Answer::Cut)
+            && !(self.state.pipelined && self.state.shows_cut && self.broken.is_none());
         let flushed = match self.state.answer {
-            Answer::Cut => {
+            Answer::Cut if resets => {
                 self.io.reset_on_close();
                 Ok(())
             }
@@ -229,8 +232,10 @@ impl Stream {
         };
         handler.finished(&self.request, &outcome);
         if fate != Fate::Complete {
-            if let Fate::Gone(Gone::TooSlow) = fate {
-                self.io.reset_on_close();
+            match fate {
+                Fate::Gone(Gone::TooSlow) => self.io.reset_on_close(),
+                Fate::Cut if !resets => self.linger().await,
+                _ => {}
             }
             return After::Close;
         }
@@ -250,6 +255,7 @@ impl Stream {
 
     fn continue_or_rest(&mut self) {
         self.state = State::new(self.state.facts, &self.context.limits);
+        self.state.pipelined = !self.storage.read.is_empty();
         if self.storage.read.is_empty() {
             self.rest();
             self.deadlines.set_after(Wait::Read, self.context.limits.idle);

@@ -153,9 +153,9 @@ impl Running {
                 None
             }
             What::Ended(end) => {
-                if let (WorkerState::Draining | WorkerState::Stopping, End::Exited(exit)) =
-                    (self.machine.state(id), &end)
-                {
+                let told = matches!(self.machine.state(id), WorkerState::Draining | WorkerState::Stopping)
+                    || self.machine.left_as_asked(id, &end);
+                if let (true, End::Exited(exit)) = (told, &end) {
                     self.record(id, &format!("the worker has ended: {exit}"));
                 }
                 self.note_boots(id);

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Action, Death, Generation, Phase, Recycled, Worker, WorkerId, WorkerState};
+use super::{Action, Death, End, Generation, Phase, Recycled, Worker, WorkerId, WorkerState};
 use crate::supervisor::Reason;
 
 /// After replacements that could not be started. This number is arbitrary: long against a boot, short against what a limit is for.
@@ -30,6 +30,11 @@ impl Generation {
         } else {
             self.retire_place_given_up(number, now);
         }
+    }
+
+    /// Whether it ends because it asked to, before its replacement was ready.
+    pub(in crate::supervisor) fn left_as_asked(&self, id: WorkerId, end: &End) -> bool {
+        self.workers.get(&id).is_some_and(|worker| worker.left_as_asked(end))
     }
 
     /// It was given as many requests as it may.

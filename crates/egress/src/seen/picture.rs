@@ -1,0 +1,140 @@
+//! An upstream as those see it who look: metrics, status.
+
+use std::sync::Arc;
+
+use keepwarm_net::{Endpoint, PoolState, PoolTotals};
+use keepwarm_policy::breaker;
+use keepwarm_telemetry::upstreams::{EndpointTotals, MOST_ENDPOINTS};
+
+use crate::endpoints::EndpointEntry;
+use crate::{CheckFailure, LastFailure, LookupFailure, Upstream};
+
+/// An upstream at one moment.
+#[derive(Debug, Clone)]
+pub struct UpstreamPicture {
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// Calls that are in work.
+    pub in_flight: usize,
+    /// Calls that wait for a place among those.
+    pub queue: usize,
+    /// What its own breaker does.
+    pub breaker: breaker::State,
+    /// What has happened to its connections.
+    pub totals: PoolTotals,
+    /// How many endpoints it has.
+    pub found: usize,
+    /// The first of them.
+    pub endpoints: Vec<EndpointPicture>,
+    /// Names looked up.
+    pub lookups: u64,
+    /// How many of them failed.
+    pub lookup_failures: u64,
+    /// How often its set of endpoints has changed.
+    pub changes: u64,
+    /// What is wrong with its names now.
+    pub trouble: Option<LookupFailure>,
+}
+
+/// An endpoint at one moment.
+#[derive(Debug, Clone)]
+pub struct EndpointPicture {
+    /// What logs and metrics call it.
+    pub name: Arc<str>,
+    /// The lowest number is used first.
+    pub priority: u32,
+    /// Its share of the calls among those of its priority.
+    pub weight: u32,
+    /// What active health checks say; true without any.
+    pub healthy: bool,
+    /// Why the last of them failed.
+    pub check_failure: Option<CheckFailure>,
+    /// It is left alone for a while, because the others do better.
+    pub ejected: bool,
+    /// How much of its weight it bears, in thousandths.
+    pub warmth: u32,
+    /// What its breaker does.
+    pub breaker: breaker::State,
+    /// Calls that are with it.
+    pub in_flight: u32,
+    /// Its connections.
+    pub connections: PoolState,
+    /// Its calls; none when it is one of so many that they are counted together.
+    pub calls: Option<EndpointTotals>,
+    /// The failure that came last.
+    pub last_failure: Option<LastFailure>,
+}
+
+impl EndpointPicture {
+    /// What it does with calls, in a word: `up`, `warming` (bears less than its share), `half-open`, `open` (its breaker), `ejected` (worse than others), `down` (its
+    /// health checks).
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match (self.healthy, self.breaker) {
+            (false, _) => "down",
+            (true, breaker::State::Closed | breaker::State::HalfOpen) if self.ejected => "ejected",
+            (true, breaker::State::Closed) if self.warmth < 1000 => "warming",
+            (true, breaker::State::Closed) => "up",
+            (true, state) => state.name(),
+        }
+    }
+}
+
+impl Upstream {
+    /// How it is now. As many endpoints as have counts of their own; the rest only counts.
+    #[must_use]
+    pub fn look(&self) -> UpstreamPicture {
+        let endpoints = self.endpoints();
+        let (in_flight, queue) = self.in_work();
+        let discovery = self.discovery();
+        UpstreamPicture {
+            name: Arc::clone(self.name()),
+            in_flight,
+            queue,
+            breaker: self.breaker(),
+            totals: self.connection_totals(),
+            found: endpoints.endpoints.len(),
+            endpoints: endpoints
+                .endpoints
+                .iter()
+                .take(MOST_ENDPOINTS)
+                .map(|entry| self.look_at(entry))
+                .collect(),
+            lookups: discovery.lookups(),
+            lookup_failures: discovery.failures(),
+            changes: discovery.changes(),
+            trouble: discovery.trouble(),
+        }
+    }
+
+    fn look_at(&self, entry: &EndpointEntry) -> EndpointPicture {
+        let state = &entry.state;
+        let meter = state.seen().meter(self.name(), state.name());
+        EndpointPicture {
+            name: Arc::clone(state.name()),
+            priority: entry.priority,
+            weight: entry.weight,
+            healthy: state.is_healthy(),
+            check_failure: state.check_failure(),
+            ejected: state.is_ejected(),
+            warmth: state.warmth(),
+            breaker: state.breaker(),
+            in_flight: state.load().outstanding(),
+            connections: self.connections(Some(&entry.endpoint)),
+            calls: (*meter.endpoint == **state.name()).then(|| meter.totals()),
+            last_failure: state.last_failure(),
+        }
+    }
+
+    /// The connections to an endpoint, or (`None`) all of them, by what they are doing.
+    #[must_use]
+    pub fn connections(&self, endpoint: Option<&Endpoint>) -> PoolState {
+        self.calls().state(endpoint)
+    }
+
+    /// What has happened to its connections.
+    #[must_use]
+    pub fn connection_totals(&self) -> PoolTotals {
+        self.calls().totals()
+    }
+}

@@ -1,0 +1,320 @@
+//! The metrics of the back door.
+
+use keepwarm_egress::{EndpointPicture, UpstreamPicture};
+use keepwarm_net::PoolTotals;
+use keepwarm_policy::breaker;
+use keepwarm_telemetry::cells::Times;
+use keepwarm_telemetry::meters::CLASSES;
+use keepwarm_telemetry::upstreams::{EndpointMeter, EndpointTotals};
+use keepwarm_telemetry::{counters, upstreams};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+
+use super::super::exposition::{Family, Row, Value};
+use super::{counter, gauge, times_of};
+
+type Labels = Vec<(&'static str, String)>;
+
+pub(super) fn families(pictures: &[UpstreamPicture]) -> Vec<Family> {
+    let mut all = calls();
+    all.extend(words());
+    all.extend(endpoints(pictures));
+    all.extend(breakers(pictures));
+    all.extend(connections(pictures));
+    all.extend(whole(pictures));
+    all
+}
+
+/// What the meters have, of endpoints that are gone as well: a counter does not go back.
+fn calls() -> Vec<Family> {
+    let meters: Vec<(&EndpointMeter, EndpointTotals)> =
+        upstreams::endpoints().into_iter().map(|meter| (meter, meter.totals())).collect();
+    let labels = |meter: &EndpointMeter| -> Labels {
+        vec![("upstream", meter.upstream.to_string()), ("endpoint", meter.endpoint.to_string())]
+    };
+    let classes = meters.iter().flat_map(|(meter, totals)| {
+        CLASSES
+            .iter()
+            .zip(totals.classes)
+            .map(|(class, count)| with(labels(meter), ("code", class), count))
+            .collect::<Vec<_>>()
+    });
+    let connections =
+        meters.iter().filter(|(meter, _)| !meter.endpoint.is_empty()).flat_map(|(meter, totals)| {
+            [("reused", totals.reused), ("new", totals.dialled)]
+                .map(|(word, count)| with(labels(meter), ("connection", word), count))
+        });
+    let each = |value: fn(&EndpointTotals) -> u64| -> Vec<Row> {
+        let row = |(meter, totals): &(&EndpointMeter, EndpointTotals)| Row {
+            labels: labels(meter),
+            value: Value::Count(value(totals)),
+        };
+        meters.iter().map(row).collect()
+    };
+    let times = |times: fn(&EndpointTotals) -> &Times| -> Vec<Row> {
+        // Calls that came to no endpoint have no first byte.
+        let known =
+            meters.iter().filter(|(meter, totals)| !meter.endpoint.is_empty() || times(totals).count() > 0);
+        known.map(|(meter, totals)| Row { labels: labels(meter), value: times_of(times(totals)) }).collect()
+    };
+    vec![
+        counter(
+            "keepwarm_upstream_calls",
+            "Calls that are over, by the class of the status that the caller got",
+            None,
+            classes.collect(),
+        ),
+        seconds(
+            "keepwarm_upstream_call_duration",
+            "From the first byte of a call to the end of its answer",
+            times(|totals| &totals.duration),
+        ),
+        seconds(
+            "keepwarm_upstream_first_byte",
+            "Part of that: from having a connection to the head of the answer",
+            times(|totals| &totals.first_byte),
+        ),
+        counter(
+            "keepwarm_upstream_call_connections",
+            "Calls by their connection: kept from another, or new",
+            None,
+            connections.collect(),
+        ),
+        counter(
+            "keepwarm_upstream_sent",
+            "Bodies of requests",
+            Some(Unit::Bytes),
+            each(|totals| totals.sent),
+        ),
+        counter(
+            "keepwarm_upstream_received",
+            "Bodies of answers",
+            Some(Unit::Bytes),
+            each(|totals| totals.received),
+        ),
+        counter(
+            "keepwarm_upstream_hedges",
+            "Calls with a second attempt beside the first",
+            None,
+            each(|totals| totals.hedged),
+        ),
+    ]
+}
+
+/// Counters with a word that says why.
+fn words() -> Vec<Family> {
+    let rows = |family: &counters::Family, label: &'static str| -> Vec<Row> {
+        let row = |(upstream, word, count): &(String, &'static str, u64)| {
+            with(vec![("upstream", upstream.clone())], (label, word), *count)
+        };
+        family.values().iter().map(row).collect()
+    };
+    vec![
+        counter(
+            "keepwarm_upstream_retries",
+            "Attempts that failed and were followed by another",
+            None,
+            rows(&counters::CALL_RETRIES, "cause"),
+        ),
+        counter(
+            "keepwarm_upstream_failures",
+            "Calls whose last attempt failed",
+            None,
+            rows(&counters::CALL_FAILURES, "cause"),
+        ),
+        counter(
+            "keepwarm_upstream_refusals",
+            "Calls that were answered with an error before any endpoint was tried",
+            None,
+            rows(&counters::CALL_REFUSALS, "reason"),
+        ),
+    ]
+}
+
+fn endpoints(pictures: &[UpstreamPicture]) -> Vec<Family> {
+    let each = |value: fn(&EndpointPicture) -> u64| -> Vec<Row> {
+        let row = |(labels, endpoint): (Labels, &EndpointPicture)| Row {
+            labels,
+            value: Value::Count(value(endpoint)),
+        };
+        of_endpoints(pictures).map(row).collect()
+    };
+    let states = of_endpoints(pictures).flat_map(|(labels, endpoint)| {
+        let state = endpoint.connections;
+        [("idle", state.idle), ("in_use", state.in_use), ("dialling", state.dialling)]
+            .map(|(word, count)| with(labels.clone(), ("state", word), count as u64))
+    });
+    vec![
+        gauge(
+            "keepwarm_upstream_endpoint_healthy",
+            "1: health checks go well, or there are none; 0: it is left out",
+            None,
+            each(|endpoint| endpoint.healthy.into()),
+        ),
+        gauge(
+            "keepwarm_upstream_endpoint_ejected",
+            "1: it is left alone for a while, for the others do better",
+            None,
+            each(|endpoint| endpoint.ejected.into()),
+        ),
+        gauge(
+            "keepwarm_upstream_in_flight",
+            "Calls that are with an endpoint",
+            None,
+            each(|endpoint| endpoint.in_flight.into()),
+        ),
+        gauge(
+            "keepwarm_upstream_pool_connections",
+            "Connections by what they are doing",
+            None,
+            states.collect(),
+        ),
+        gauge(
+            "keepwarm_upstream_pool_waiting",
+            "Calls that wait for a connection",
+            None,
+            each(|endpoint| endpoint.connections.waiting as u64),
+        ),
+    ]
+}
+
+/// One of the states of each is 1. The upstream's own has no endpoint.
+fn breakers(pictures: &[UpstreamPicture]) -> Vec<Family> {
+    let own = pictures.iter().map(|upstream| (of_endpoint(upstream, ""), upstream.breaker));
+    let theirs = of_endpoints(pictures).map(|(labels, endpoint)| (labels, endpoint.breaker));
+    let rows = own.chain(theirs).flat_map(|(labels, now)| {
+        [breaker::State::Closed, breaker::State::Open, breaker::State::HalfOpen]
+            .map(|state| with(labels.clone(), ("state", state.name()), (state == now).into()))
+    });
+    vec![gauge("keepwarm_upstream_breaker", "1: the state a breaker is in", None, rows.collect())]
+}
+
+fn connections(pictures: &[UpstreamPicture]) -> Vec<Family> {
+    let each = |value: fn(&PoolTotals) -> u64| -> Vec<Row> {
+        of_upstreams(pictures, |upstream| Value::Count(value(&upstream.totals)))
+    };
+    let amount = |value: fn(&PoolTotals) -> f64| -> Vec<Row> {
+        of_upstreams(pictures, |upstream| Value::Amount(value(&upstream.totals)))
+    };
+    let handshakes = pictures.iter().flat_map(|upstream| {
+        let totals = &upstream.totals;
+        [
+            ("full", totals.handshakes_full),
+            ("resumed", totals.handshakes_resumed),
+            ("failed", totals.handshakes_failed),
+        ]
+        .map(|(kind, count)| with(of_upstream(upstream), ("kind", kind), count))
+    });
+    let lost = pictures.iter().flat_map(|upstream| {
+        [("retried", upstream.totals.lost_retried), ("failed", upstream.totals.lost_failed)]
+            .map(|(outcome, count)| with(of_upstream(upstream), ("outcome", outcome), count))
+    });
+    vec![
+        counter("keepwarm_upstream_connects", "Connections that were made", None, each(|it| it.dialled)),
+        counter(
+            "keepwarm_upstream_connect",
+            "What connecting them took, without TLS",
+            Some(Unit::Seconds),
+            amount(|it| it.connect_time.as_secs_f64()),
+        ),
+        counter(
+            "keepwarm_upstream_connects_failed",
+            "Connections that could not be made",
+            None,
+            each(|it| it.dials_failed),
+        ),
+        counter("keepwarm_upstream_handshakes", "TLS handshakes", None, handshakes.collect()),
+        counter(
+            "keepwarm_upstream_handshake",
+            "What they took",
+            Some(Unit::Seconds),
+            amount(|it| it.handshake_time.as_secs_f64()),
+        ),
+        counter(
+            "keepwarm_upstream_handshakes_avoided",
+            "Calls over TLS that needed no handshake, for their connection was kept",
+            None,
+            each(|it| it.handshakes_avoided),
+        ),
+        counter(
+            "keepwarm_upstream_certificates_avoided",
+            "Certificates that were not sent for that, or for a session was resumed",
+            Some(Unit::Bytes),
+            each(|it| it.certificate_bytes_avoided),
+        ),
+        counter(
+            "keepwarm_upstream_idle_closes",
+            "Idle connections that the server closed",
+            None,
+            each(|it| it.closed_idle),
+        ),
+        counter(
+            "keepwarm_upstream_lost",
+            "Calls lost on a kept connection that was closed meanwhile",
+            None,
+            lost.collect(),
+        ),
+    ]
+}
+
+fn whole(pictures: &[UpstreamPicture]) -> Vec<Family> {
+    let each = |value: fn(&UpstreamPicture) -> u64| -> Vec<Row> {
+        of_upstreams(pictures, |upstream| Value::Count(value(upstream)))
+    };
+    vec![
+        gauge(
+            "keepwarm_upstream_queue_length",
+            "Calls that wait for a place among those in flight",
+            None,
+            each(|upstream| upstream.queue as u64),
+        ),
+        gauge(
+            "keepwarm_upstream_endpoints",
+            "Endpoints there are",
+            None,
+            each(|upstream| upstream.found as u64),
+        ),
+        counter(
+            "keepwarm_upstream_endpoint_changes",
+            "How often the set of endpoints has changed",
+            None,
+            each(|upstream| upstream.changes),
+        ),
+        counter("keepwarm_upstream_lookups", "Names looked up", None, each(|upstream| upstream.lookups)),
+        counter(
+            "keepwarm_upstream_lookups_failed",
+            "Names that could not be looked up, or had no address",
+            None,
+            each(|upstream| upstream.lookup_failures),
+        ),
+    ]
+}
+
+fn seconds(name: &'static str, help: &'static str, rows: Vec<Row>) -> Family {
+    Family { name, help, unit: Some(Unit::Seconds), kind: MetricType::Histogram, rows }
+}
+
+fn with(mut labels: Labels, (label, word): (&'static str, &str), count: u64) -> Row {
+    labels.push((label, word.to_owned()));
+    Row { labels, value: Value::Count(count) }
+}
+
+fn of_upstream(upstream: &UpstreamPicture) -> Labels {
+    vec![("upstream", upstream.name.to_string())]
+}
+
+fn of_endpoint(upstream: &UpstreamPicture, endpoint: &str) -> Labels {
+    vec![("upstream", upstream.name.to_string()), ("endpoint", endpoint.to_owned())]
+}
+
+/// Those that have counts of their own.
+fn of_endpoints(pictures: &[UpstreamPicture]) -> impl Iterator<Item = (Labels, &EndpointPicture)> {
+    pictures.iter().flat_map(|upstream| {
+        let own = upstream.endpoints.iter().filter(|endpoint| endpoint.calls.is_some());
+        own.map(|endpoint| (of_endpoint(upstream, &endpoint.name), endpoint))
+    })
+}
+
+fn of_upstreams(pictures: &[UpstreamPicture], value: impl Fn(&UpstreamPicture) -> Value) -> Vec<Row> {
+    pictures.iter().map(|upstream| Row { labels: of_upstream(upstream), value: value(upstream) }).collect()
+}
