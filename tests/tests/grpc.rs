@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use keepwarm_tests::{Server, apps, python, tools};
+use keepwarm_tests::{Server, apps, process, python, tools};
 
 const LONG: Duration = Duration::from_secs(90);
 
@@ -118,4 +118,78 @@ fn a_stop_waits_for_the_calls_under_way() {
     origin.wait_until("it was asked", |origin| !origin.requests().is_empty());
     server.signal(rustix::process::Signal::TERM);
     assert_eq!(asking.join().expect("an answer"), "done");
+}
+
+/// An nginx behind TLS; ends with the test.
+struct Nginx {
+    process: Child,
+    folder: std::path::PathBuf,
+    port: u16,
+    ca: String,
+}
+
+impl Nginx {
+    #[track_caller]
+    fn start(listen: &str) -> Self {
+        let port = tools::free_port();
+        let folder = std::env::temp_dir().join(format!("keepwarm-nginx-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let own = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        let ca = own.cert.pem();
+        std::fs::write(folder.join("cert.pem"), &ca).expect("written");
+        std::fs::write(folder.join("key.pem"), own.signing_key.serialize_pem()).expect("written");
+        let config = format!(
+            "daemon off; master_process off; pid nginx.pid; error_log stderr crit;
+             events {{ worker_connections 64; }}
+             http {{
+               access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
+               server {{
+                 listen 127.0.0.1:{port} {listen}; ssl_certificate cert.pem; ssl_certificate_key key.pem;
+                 location / {{ return 200 \"$server_protocol $connection_requests\"; }}
+               }}
+             }}"
+        );
+        std::fs::write(folder.join("nginx.conf"), config).expect("written");
+        let process = Command::new("nginx")
+            .args(["-p", &format!("{}/", folder.display()), "-c", "nginx.conf", "-e", "stderr"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("nginx");
+        process::wait_until("nginx listens", LONG, || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Self { process, folder, port, ca }
+    }
+
+    fn door(&self) -> Server {
+        let config = format!(
+            "[server]\nthreads = 1\n[upstream.site]\nurl = \"https://localhost:{}\"\nca = \"@DIR@/ca.pem\"\nbind = \"127.0.0.1:0\"\n",
+            self.port
+        );
+        let server = Server::spawn(&config, |command| {
+            let folder = command.get_current_dir().expect("a folder");
+            std::fs::write(folder.join("ca.pem"), &self.ca).expect("written");
+        });
+        server.listening()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn over_tls_the_upstream_chooses_the_version_and_one_connection_does() {
+    for (listen, version) in [("ssl http2", "HTTP/2.0"), ("ssl", "HTTP/1.1")] {
+        let nginx = Nginx::start(listen);
+        let server = nginx.door();
+        for number in 1..=4 {
+            let answer = server.ask(get("/"));
+            assert_eq!((answer.status, answer.text()), (200, format!("{version} {number}")));
+        }
+    }
 }
