@@ -11,7 +11,7 @@ use keepwarm_tests::process::{self, alive, descendants, wait_until};
 use keepwarm_tests::{Failure, Framing, Server, get, websocket};
 use rustix::process::Signal;
 
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(90);
 
 fn config(command: &str, workers: u32, more: &str) -> String {
     format!(
@@ -266,7 +266,7 @@ fn a_command_line_needs_no_configuration() {
 
 #[test]
 fn a_dead_process_is_replaced_and_a_get_given_to_another() {
-    let server = node(2, "", "start_retries = 50\nqueue_timeout = \"20s\"");
+    let server = node(2, "", "start_retries = 50\nqueue_timeout = \"60s\"");
     let before = wait_for_processes(&server, "node_app.js", 2);
     for &pid in &before {
         process::signal(pid, Signal::KILL);
@@ -281,7 +281,7 @@ fn a_dead_process_is_replaced_and_a_get_given_to_another() {
 
 #[test]
 fn a_request_that_kills_is_not_given_to_all_of_them() {
-    let server = node(3, "", "start_retries = 50");
+    let server = node(3, "", "start_retries = 50\nqueue_timeout = \"60s\"");
     let post = "POST /die?id=post HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(ask(&server, post).status, 502);
     assert_eq!(ask(&server, get("/die?id=get")).status, 502);
@@ -302,7 +302,7 @@ fn a_request_that_kills_is_not_given_to_all_of_them() {
 
 #[test]
 fn a_route_that_kills_again_and_again_is_refused_for_a_while() {
-    let server = node(1, "", "start_retries = 50\nqueue_timeout = \"20s\"");
+    let server = node(1, "", "start_retries = 50\nqueue_timeout = \"60s\"");
     let post = "POST /die HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
     wait_until("it is refused", LONG, || match ask(&server, post).status {
         502 => false,
@@ -423,7 +423,7 @@ fn idle_connections_that_the_server_closes_cost_no_request() {
 
 #[test]
 fn a_process_that_hangs_or_leaves_is_replaced() {
-    let server = hostile("request_timeout = \"1s\"\nqueue_timeout = \"20s\"\nstart_retries = 50");
+    let server = hostile("request_timeout = \"1s\"\nqueue_timeout = \"60s\"\nstart_retries = 50");
     let post = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
     for (path, status) in [("/leave", 502), ("/stop", 504)] {
         let before = ask(&server, get("/pid")).text();
@@ -513,7 +513,7 @@ fn node_is_reloaded_under_load_without_a_loss() {
 
 #[test]
 fn killed_processes_lose_no_get() {
-    let server = node(2, "", "start_retries = 100\nqueue_timeout = \"20s\"");
+    let server = node(2, "", "start_retries = 100\nqueue_timeout = \"60s\"");
     ask(&server, get("/"));
     let load = Load::new(server.address(), "GET").working(2);
     let mut killed = 0;
