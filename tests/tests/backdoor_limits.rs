@@ -117,6 +117,8 @@ struct Redis {
 impl Redis {
     fn start() -> Self {
         let folder = std::env::temp_dir().join(format!("keepwarm-limits-{}", std::process::id()));
+        // Of a process of the same number that was killed.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
         let process = Self::spawn(&folder);
         let it = Self { folder, process };

@@ -113,3 +113,42 @@ fn a_door_that_is_removed_is_closed_and_a_failed_reload_changes_nothing() {
     assert_eq!(server.ask(get("/")).text(), "hello");
     assert_eq!(origin.connections(), 1, "the pool is kept");
 }
+
+#[test]
+fn what_workers_have_still_to_do_at_the_end_may_call_doors() {
+    let origin = Origin::start(|_, stream| {
+        ok(stream, b"from the service");
+        After::Keep
+    });
+    let server = Server::spawn(
+        &format!(
+            "[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.2:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
+             [[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"caller:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n",
+            origin.address()
+        ),
+        |command| {
+            let folder = command.get_current_dir().expect("a folder").to_owned();
+            let caller = "import os, time, urllib.request\n\
+                 door = os.environ['KEEPWARM_UPSTREAM_SEARCH']\n\
+                 def application(environ, start_response):\n    \
+                     print('begun', flush=True)\n    \
+                     while not os.path.exists('ending'):\n        \
+                         time.sleep(0.02)\n    \
+                     body = urllib.request.urlopen(door + '/call', timeout=10).read()\n    \
+                     start_response('200 OK', [('Content-Type', 'text/plain')])\n    \
+                     return [body]\n";
+            std::fs::write(folder.join("caller.py"), caller).expect("written");
+        },
+    )
+    .listening();
+    let mut client = server.client().patient(Duration::from_secs(30));
+    client.send(get("/"));
+    server.wait_for_log("begun", Duration::from_secs(20));
+    server.signal(Signal::TERM);
+    server.wait_for_log("stopping", Duration::from_secs(20));
+    // Listening has ended for clients by then.
+    origin.wait_until("nobody is let in", |_| std::net::TcpStream::connect(server.address()).is_err());
+    std::fs::write(server.folder().join("ending"), "").unwrap();
+    assert_eq!(client.response("GET").text(), "from the service");
+    assert!(server.wait_for_exit(Duration::from_secs(30)).success());
+}

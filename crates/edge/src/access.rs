@@ -31,6 +31,7 @@ impl AccessLog {
             method,
             target,
             version: match head.version {
+                _ if request.http2 => "HTTP/2.0",
                 Version::Http10 => "HTTP/1.0",
                 Version::Http11 => "HTTP/1.1",
             },

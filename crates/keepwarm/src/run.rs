@@ -14,6 +14,7 @@ mod signals;
 pub(crate) mod sockets;
 mod takeover;
 mod upgrade;
+mod way;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -38,6 +38,8 @@ pub struct Request {
     pub head: RequestHead,
     /// The two ends of the connection.
     pub peer: std::rc::Rc<Peer>,
+    /// Whether it came in HTTP/2, though its head is told as one of HTTP/1.1.
+    pub http2: bool,
     /// When the first byte of the head was read.
     pub received: Instant,
     /// Counts the requests of this process: the front of a request id.
@@ -141,6 +143,7 @@ impl Request {
         Self {
             head: RequestHead::default(),
             peer,
+            http2: false,
             received: Instant::now(),
             number: 0,
             normal_path: None,

@@ -291,7 +291,11 @@ impl Told {
     fn lost(error: &ClientError, idle: Option<Duration>, sent: bool) -> Self {
         match (error, idle) {
             (ClientError::Unanswered(_), Some(idle)) => {
-                let sentence = format!("closed an idle connection after {}", seconds(idle));
+                let sentence = match idle.is_zero() {
+                    // Of HTTP/2, which other calls were using.
+                    true => "closed a connection in use".to_owned(),
+                    false => format!("closed an idle connection after {}", seconds(idle)),
+                };
                 Self { sent, ..Self::of(Cause::LostIdle, "closed_idle", sentence) }
             }
             (ClientError::Unanswered(lost), None) => {

@@ -8,13 +8,14 @@
 //!
 //! * `attempt`: one try at one endpoint, and whether another may follow.  `talk`: the two messages between client and upstream.
 //! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the answer's as it is passed on.
-//! * `hedge`: a second attempt beside a slow first one.
+//! * `clock`: whose turn it is, and how long that may take.  `hedge`: a second attempt beside a slow first one.
 //! * `refusal`: what Keepwarm answers itself, and how failures are told.
 //!
 //! The client's own task does all of it, on its own thread.
 
 mod attempt;
 mod body;
+mod clock;
 mod head;
 mod hedge;
 mod refusal;

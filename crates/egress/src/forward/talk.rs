@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep};
 use super::Forward;
 use super::attempt::is_failure;
 use super::body::Gave;
+use super::clock::Turn;
 use super::head::Opening;
 use super::hedge::{Rival, Runner};
 use crate::endpoints::Visit;
@@ -40,30 +41,15 @@ pub(super) struct Talk<'t, 'a, 'c> {
     /// A second attempt beside this one.
     rival: Rival,
     /// The body is held back: the time the upstream has to say that it wants it.
-    expects: Option<Pin<Box<Sleep>>>,
+    pub(super) expects: Option<Pin<Box<Sleep>>>,
     trailers: Fields,
     /// There was no room for what the upstream may have said.
-    full: bool,
+    pub(super) full: bool,
     /// Whose turn it is, as far as time goes.
-    turn: Turn,
+    pub(super) turn: Turn,
     /// Bytes have moved since the time was looked at.
-    moved: bool,
+    pub(super) moved: bool,
     tunnel: Option<Tunnel>,
-}
-
-/// What is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// Nothing was looked at yet.
-    Unknown,
-    /// The client's: to send its body, or to take the answer.
-    Client,
-    /// The upstream's: to take the request.
-    Sending,
-    /// To begin its answer.
-    FirstByte,
-    /// To go on with it.
-    Answering,
 }
 
 /// How an attempt ended.
@@ -332,45 +318,6 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         self.expects = None;
         self.forward.exchange.want_body();
         true
-    }
-
-    /// The upstream's time stands still while it waits for the client.
-    fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let turn = self.whose_turn();
-        let deadlines = self.forward.exchange.deadlines();
-        let timeouts = self.forward.settings.timeouts;
-        let limit = match turn {
-            Turn::Client | Turn::Unknown => None,
-            Turn::FirstByte => timeouts.first_byte,
-            Turn::Sending | Turn::Answering => timeouts.idle,
-        };
-        if turn != self.turn || std::mem::take(&mut self.moved) {
-            self.turn = turn;
-            deadlines.set(Wait::Answer, limit.and_then(|limit| Instant::now().checked_add(limit)));
-        }
-        if deadlines.poll_passed(Wait::Slow, cx) {
-            return Poll::Ready(End::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
-        }
-        if deadlines.poll_passed(Wait::Answer, cx) {
-            let phase = if turn == Turn::FirstByte { Phase::FirstByte } else { Phase::Idle };
-            return Poll::Ready(End::TimedOut(phase, limit.unwrap_or_default()));
-        }
-        Poll::Pending
-    }
-
-    fn whose_turn(&self) -> Turn {
-        let Some(call) = &self.call else { return Turn::Client };
-        if self.full {
-            return Turn::Client;
-        }
-        if self.forward.headed.is_some() {
-            return Turn::Answering;
-        }
-        match (call.unsent(), self.forward.body.is_given(), &self.expects) {
-            (1.., _, _) => Turn::Sending,
-            (0, true, _) | (0, false, Some(_)) => Turn::FirstByte,
-            (0, false, None) => Turn::Client,
-        }
     }
 
     fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<End> {

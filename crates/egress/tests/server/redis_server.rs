@@ -19,6 +19,8 @@ impl RedisServer {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("keepwarm-redis-{}-{number}", std::process::id()));
+        // Of a process of the same number that was killed.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
         let process = spawn(&folder);
         let it = Self { folder, process };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use keepwarm_net::OpenConnections;
 use tokio::time::Instant;
 
 use super::server::Server;
@@ -39,6 +40,7 @@ impl Server {
             _ = ends.next() => tracing::warn!("stopping at once"),
         }
         self.supervisor.stop(Duration::ZERO).await;
+        self.listeners.end_doors();
         if let Some(file) = &self.pid_file {
             file.remove();
         }
@@ -48,7 +50,7 @@ impl Server {
     }
 
     /// Lets what is under way end, in this order: new connections are refused, requests answered with `Connection: close`, streams and
-    /// WebSockets told goodbye, workers drained.
+    /// WebSockets told goodbye, workers drained; and last the doors, which workers call to their end.
     async fn drain(&mut self, ending: Ending, grace: Duration) {
         match &ending {
             Ending::HandedOver(taken) => self.listeners.hand_over(taken),
@@ -61,17 +63,12 @@ impl Server {
         self.listeners.draining.store(true, Ordering::Relaxed);
         self.listeners.end();
         let open = Arc::clone(&self.listeners.open);
-        let quiet = async {
-            match ending {
-                // An idle connection lives until its next request or the end of the grace: no request meets a closing socket.
-                Ending::Graceful | Ending::HandedOver(_) => open.none().await,
-                Ending::Interactive => open.none_busy().await,
-            }
-        };
+        let patient = !matches!(ending, Ending::Interactive);
+        let clients = quiet(&open, patient);
         let goodbyes = self.say_goodbyes(grace.saturating_sub(GOODBYE.min(grace / 4)));
         let all = async {
             tokio::select! {
-                () = quiet => {}
+                () = clients => {}
                 () = goodbyes => {}
             }
         };
@@ -81,6 +78,15 @@ impl Server {
         self.supervisor
             .stop(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(500)))
             .await;
+        self.listeners.doors_draining.store(true, Ordering::Relaxed);
+        self.listeners.end_doors();
+        let doors = Arc::clone(&self.listeners.doors_open);
+        if tokio::time::timeout_at(end, quiet(&doors, patient)).await.is_err() {
+            tracing::info!(
+                connections = doors.count(),
+                "the grace is over; calls through doors that are left are cut"
+            );
+        }
     }
 
     /// Ends the streams and WebSockets of each app when its `drain_timeout` is over, or this `limit`. Does not return.
@@ -96,5 +102,14 @@ impl Server {
             }
         }
         std::future::pending().await
+    }
+}
+
+/// Waits until no connection is left, or (unless `patient`) none with a request: an idle one lives until its next request or the end of the grace, so that no request
+/// meets a closing socket.
+async fn quiet(open: &OpenConnections, patient: bool) {
+    match patient {
+        true => open.none().await,
+        false => open.none_busy().await,
     }
 }

@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
-use keepwarm_config::{AccessLog, Bind, Config, ForwardProxy, Limits, Listen, Upstream, door_url};
-use keepwarm_edge::{Edge, Site};
-use keepwarm_egress::{Door, Names, Proxy, ProxyRules, Resolver};
-use keepwarm_net::{
-    Bound, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening,
-};
+use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
+use keepwarm_egress::{Names, Resolver};
+use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
 
 use super::inherited::{Inherited, Owner};
 use super::sockets::{Opened, Sockets};
+use super::way::{Calls, Terms, Wanted, Way};
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Parts};
 use crate::upstreams::Upstreams;
@@ -25,6 +23,9 @@ pub(super) struct Listeners {
     remotes: Vec<Remote>,
     pub(super) open: Arc<OpenConnections>,
     pub(super) draining: Arc<AtomicBool>,
+    /// The same of doors, which workers need until they have ended.
+    pub(super) doors_open: Arc<OpenConnections>,
+    pub(super) doors_draining: Arc<AtomicBool>,
     /// By the `bind` of the configuration.
     serving: BTreeMap<Bind, Serving>,
     /// Sockets that were bound before this process began.
@@ -42,48 +43,14 @@ struct Serving {
     stops: Vec<StopListening>,
 }
 
-/// Who answers on an address.
-enum Way {
-    /// The routes of a listener.
-    Edge(Arc<Edge>),
-    /// The same behind a forward proxy.
-    Proxy(Arc<Proxy>, Arc<Edge>),
-    /// The door of an upstream.
-    Door(Arc<Door>),
-}
-
-/// What connections of an address have had from their beginning: a change is for new ones.
-#[derive(Debug, Clone, PartialEq)]
-struct Terms {
-    name: String,
-    limits: Limits,
-    access_log: Option<AccessLog>,
-    /// Names of a door; `None`: any.
-    names: Option<Vec<String>>,
-    is_door: bool,
-    is_proxy: bool,
-}
-
-/// What a forward proxy calls, and by what.
-struct Calls {
-    resolver: Resolver,
-    rules: ProxyRules,
-    upstreams: Vec<(String, Arc<keepwarm_egress::Upstream>)>,
-}
-
-/// What the configuration wants of an address.
-enum Wanted {
-    Site(Site),
-    Proxy(Site, Calls),
-    Door(Arc<keepwarm_egress::Upstream>),
-}
-
 impl Listeners {
     pub(super) fn new(remotes: &[Remote], connections: usize, inherited: Inherited) -> Self {
         Self {
             remotes: remotes.to_vec(),
             open: Arc::new(OpenConnections::new(connections)),
             draining: Arc::default(),
+            doors_open: Arc::new(OpenConnections::new(connections)),
+            doors_draining: Arc::default(),
             serving: BTreeMap::new(),
             inherited,
             own: Arc::default(),
@@ -224,12 +191,16 @@ impl Listeners {
     }
 
     fn start(&self, sockets: Sockets, way: Way, terms: Terms) -> Result<Serving, String> {
+        let (draining, open) = match terms.is_door {
+            true => (&self.doors_draining, &self.doors_open),
+            false => (&self.draining, &self.open),
+        };
         let context = Arc::new(ListenerContext {
             handler: way.handler(),
             // An app beside us may speak it (gRPC does), and need not say so.
             limits: ConnectionLimits { http2: terms.is_door, ..assemble::connection_limits(&terms.limits) },
-            draining: Arc::clone(&self.draining),
-            open: Arc::clone(&self.open),
+            draining: Arc::clone(draining),
+            open: Arc::clone(open),
             meter: keepwarm_telemetry::meters::listener(&terms.name),
         });
         let mut stops = Vec::new();
@@ -285,8 +256,14 @@ impl Listeners {
         .collect()
     }
 
-    /// Ends all listening; connections that were made are still accepted first.
+    /// Ends all listening for clients; connections that were made are still accepted first. Doors go on: what workers have still to do may need them.
     pub(super) fn end(&mut self) {
+        let listeners = self.serving.extract_if(.., |_, serving| !serving.terms.is_door);
+        listeners.for_each(|(bind, serving)| serving.end(&bind));
+    }
+
+    /// Ends the doors as well.
+    pub(super) fn end_doors(&mut self) {
         for (bind, serving) in std::mem::take(&mut self.serving) {
             serving.end(&bind);
         }
@@ -356,79 +333,6 @@ fn doors<'c>(
             })
         })
     })
-}
-
-impl Terms {
-    fn of_listener(listen: &Listen) -> Self {
-        Self {
-            name: listen.name.clone(),
-            limits: listen.limits.clone(),
-            access_log: listen.access_log.clone(),
-            names: None,
-            is_door: false,
-            is_proxy: listen.forward_proxy.is_some(),
-        }
-    }
-
-    fn of_door(upstream: &Upstream, bind: &Bind, limits: &Limits) -> Self {
-        let names = match bind {
-            _ if upstream.public => None,
-            Bind::Host { host, .. } => Some(vec![host.clone()]),
-            Bind::Tcp(_) => Some(Vec::new()),
-            Bind::Unix(_) => None,
-        };
-        Self {
-            name: format!("upstream.{}", upstream.name),
-            limits: limits.clone(),
-            access_log: upstream.access_log.clone(),
-            names,
-            is_door: true,
-            is_proxy: false,
-        }
-    }
-}
-
-impl Way {
-    fn of(wanted: Wanted, terms: &Terms) -> Self {
-        match wanted {
-            Wanted::Site(site) => Self::Edge(Arc::new(Edge::new(site))),
-            Wanted::Proxy(site, calls) => {
-                let edge = Arc::new(Edge::new(site));
-                let Calls { resolver, rules, upstreams } = calls;
-                let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams);
-                Self::Proxy(Arc::new(proxy), edge)
-            }
-            Wanted::Door(upstream) => Self::Door(Arc::new(Door::new(upstream, terms.names.clone()))),
-        }
-    }
-
-    /// Answers by what is wanted now, on kept connections too where the way is of the same kind.
-    fn replaced(&self, wanted: Wanted, terms: &Terms) -> Self {
-        match (self, wanted) {
-            (Self::Edge(edge), Wanted::Site(site)) => {
-                edge.replace(site);
-                Self::Edge(Arc::clone(edge))
-            }
-            (Self::Proxy(proxy, edge), Wanted::Proxy(site, calls)) => {
-                edge.replace(site);
-                proxy.replace(calls.rules, calls.upstreams);
-                Self::Proxy(Arc::clone(proxy), Arc::clone(edge))
-            }
-            (Self::Door(door), Wanted::Door(upstream)) => {
-                door.replace(upstream, terms.names.clone());
-                Self::Door(Arc::clone(door))
-            }
-            (_, wanted) => Self::of(wanted, terms),
-        }
-    }
-
-    fn handler(&self) -> Arc<dyn Handler> {
-        match self {
-            Self::Edge(edge) => Arc::clone(edge) as _,
-            Self::Proxy(proxy, _) => Arc::clone(proxy) as _,
-            Self::Door(door) => Arc::clone(door) as _,
-        }
-    }
 }
 
 impl Serving {

@@ -84,6 +84,7 @@ impl ServerStream {
         context: Arc<ListenerContext>,
     ) -> (Self, Option<Refusal>) {
         let mut ours = Request::new(peer);
+        ours.http2 = true;
         ours.received = Instant::now();
         ours.number = context.next_request_number();
         let (parts, body) = request.into_parts();

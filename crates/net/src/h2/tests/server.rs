@@ -406,3 +406,27 @@ async fn an_idle_connection_ends() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn nonsense_behind_the_preface_ends_the_connection_and_no_other() {
+    run(async {
+        let listening = listening(ConnectionLimits::default());
+        let mut other = client(listening.address).await;
+        let mut seed = 1_u32;
+        for _ in 0..50 {
+            let mut stream = TcpStream::connect(listening.address).await.unwrap();
+            let mut bytes = crate::h2::PREFACE.to_vec();
+            for _ in 0..2000 {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                bytes.push((seed >> 24) as u8);
+            }
+            let _ = stream.write_all(&bytes).await;
+            let _ = stream.shutdown().await;
+            // It is answered with GOAWAY, or not at all; it ends.
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+            assert_eq!(get(&mut other, "/").await.unwrap().status, 200);
+        }
+        until(|| listening.open.count() == 1).await;
+    })
+    .await;
+}

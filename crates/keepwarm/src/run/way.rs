@@ -1,0 +1,117 @@
+//! Who answers on an address: a listener's routes, those behind a forward proxy, or a door.
+
+use std::sync::Arc;
+
+use keepwarm_config::{AccessLog, Bind, Limits, Listen, Upstream};
+use keepwarm_edge::{Edge, Site};
+use keepwarm_egress::{Door, Proxy, ProxyRules, Resolver};
+use keepwarm_net::Handler;
+
+/// Who answers on an address.
+pub(super) enum Way {
+    /// The routes of a listener.
+    Edge(Arc<Edge>),
+    /// The same behind a forward proxy.
+    Proxy(Arc<Proxy>, Arc<Edge>),
+    /// The door of an upstream.
+    Door(Arc<Door>),
+}
+
+/// What connections of an address have had from their beginning: a change is for new ones.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Terms {
+    pub(super) name: String,
+    pub(super) limits: Limits,
+    pub(super) access_log: Option<AccessLog>,
+    /// Names of a door; `None`: any.
+    pub(super) names: Option<Vec<String>>,
+    pub(super) is_door: bool,
+    pub(super) is_proxy: bool,
+}
+
+/// What a forward proxy calls, and by what.
+pub(super) struct Calls {
+    pub(super) resolver: Resolver,
+    pub(super) rules: ProxyRules,
+    pub(super) upstreams: Vec<(String, Arc<keepwarm_egress::Upstream>)>,
+}
+
+/// What the configuration wants of an address.
+pub(super) enum Wanted {
+    Site(Site),
+    Proxy(Site, Calls),
+    Door(Arc<keepwarm_egress::Upstream>),
+}
+
+impl Terms {
+    pub(super) fn of_listener(listen: &Listen) -> Self {
+        Self {
+            name: listen.name.clone(),
+            limits: listen.limits.clone(),
+            access_log: listen.access_log.clone(),
+            names: None,
+            is_door: false,
+            is_proxy: listen.forward_proxy.is_some(),
+        }
+    }
+
+    pub(super) fn of_door(upstream: &Upstream, bind: &Bind, limits: &Limits) -> Self {
+        let names = match bind {
+            _ if upstream.public => None,
+            Bind::Host { host, .. } => Some(vec![host.clone()]),
+            Bind::Tcp(_) => Some(Vec::new()),
+            Bind::Unix(_) => None,
+        };
+        Self {
+            name: format!("upstream.{}", upstream.name),
+            limits: limits.clone(),
+            access_log: upstream.access_log.clone(),
+            names,
+            is_door: true,
+            is_proxy: false,
+        }
+    }
+}
+
+impl Way {
+    pub(super) fn of(wanted: Wanted, terms: &Terms) -> Self {
+        match wanted {
+            Wanted::Site(site) => Self::Edge(Arc::new(Edge::new(site))),
+            Wanted::Proxy(site, calls) => {
+                let edge = Arc::new(Edge::new(site));
+                let Calls { resolver, rules, upstreams } = calls;
+                let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams);
+                Self::Proxy(Arc::new(proxy), edge)
+            }
+            Wanted::Door(upstream) => Self::Door(Arc::new(Door::new(upstream, terms.names.clone()))),
+        }
+    }
+
+    /// Answers by what is wanted now, on kept connections too where the way is of the same kind.
+    pub(super) fn replaced(&self, wanted: Wanted, terms: &Terms) -> Self {
+        match (self, wanted) {
+            (Self::Edge(edge), Wanted::Site(site)) => {
+                edge.replace(site);
+                Self::Edge(Arc::clone(edge))
+            }
+            (Self::Proxy(proxy, edge), Wanted::Proxy(site, calls)) => {
+                edge.replace(site);
+                proxy.replace(calls.rules, calls.upstreams);
+                Self::Proxy(Arc::clone(proxy), Arc::clone(edge))
+            }
+            (Self::Door(door), Wanted::Door(upstream)) => {
+                door.replace(upstream, terms.names.clone());
+                Self::Door(Arc::clone(door))
+            }
+            (_, wanted) => Self::of(wanted, terms),
+        }
+    }
+
+    pub(super) fn handler(&self) -> Arc<dyn Handler> {
+        match self {
+            Self::Edge(edge) => Arc::clone(edge) as _,
+            Self::Proxy(proxy, _) => Arc::clone(proxy) as _,
+            Self::Door(door) => Arc::clone(door) as _,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The back door over TLS, through the whole server: who is believed, what is told when nobody is, and files that change.
+
+use std::io::{BufReader, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use keepwarm_tests::Server;
+use keepwarm_tests::origin::{Origin, read_head};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
+
+/// An authority of its own.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, "an authority of a test");
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for this name, and its key.
+    fn issue(&self, name: &str) -> (rcgen::Certificate, KeyPair) {
+        let key = KeyPair::generate().unwrap();
+        let certificate =
+            CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
+        (certificate, key)
+    }
+
+    fn server(&self, name: &str, clients: Option<&Self>) -> Arc<ServerConfig> {
+        let (certificate, key) = self.issue(name);
+        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap();
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(clients) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(clients.0.der().clone()).unwrap();
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        Arc::new(builder.with_single_cert(chain, key).unwrap())
+    }
+}
+
+/// An origin behind TLS: answers each request with the number of its connection; what it is set up with can be replaced.
+struct Encrypted {
+    origin: Origin,
+    config: Arc<Mutex<Arc<ServerConfig>>>,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Encrypted {
+    fn start(config: Arc<ServerConfig>) -> Self {
+        let config = Arc::new(Mutex::new(config));
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (current, count) = (Arc::clone(&config), Arc::clone(&requests));
+        let origin = Origin::raw(move |connection, stream: TcpStream| {
+            let config = Arc::clone(&current.lock().unwrap());
+            let session = ServerConnection::new(config).unwrap();
+            let mut reader = BufReader::new(StreamOwned::new(session, stream));
+            while read_head(&mut reader).is_some() {
+                count.fetch_add(1, Ordering::SeqCst);
+                let body = format!("connection {connection}");
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                let stream = reader.get_mut();
+                if stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { origin, config, requests }
+    }
+}
+
+/// A door to it, by the name `localhost`; the configuration may go on in the section.
+fn door(encrypted: &Encrypted, files: &[(&str, &str)], more: &str) -> Server {
+    let config = format!(
+        "[server]\nthreads = 1\n[upstream.search]\nurl = \"https://localhost:{}\"\nbind = \"127.0.0.1:0\"\n{more}",
+        encrypted.origin.address().port()
+    );
+    let server = Server::spawn(&config, |command| {
+        let folder = command.get_current_dir().expect("a folder").to_owned();
+        write_files(&folder, files);
+    });
+    server.listening()
+}
+
+fn write_files(folder: &Path, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        std::fs::write(folder.join(name), text).expect("written");
+    }
+}
+
+fn get() -> String {
+    "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n".to_owned()
+}
+
+#[test]
+fn many_calls_pay_for_one_handshake() {
+    let authority = Authority::new();
+    let encrypted = Encrypted::start(authority.server("localhost", None));
+    let server = door(&encrypted, &[("ca.pem", &authority.pem())], "ca = \"@DIR@/ca.pem\"\n");
+    let mut client = server.client();
+    for _ in 0..3 {
+        let answer = client.ask(get());
+        assert_eq!((answer.status, answer.text().as_str()), (200, "connection 0"));
+    }
+    assert_eq!(server.ask(get()).text(), "connection 0");
+    assert_eq!(encrypted.origin.connections(), 1);
+    assert_eq!(encrypted.requests.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn a_certificate_for_another_name_is_refused_with_both_names() {
+    let authority = Authority::new();
+    let encrypted = Encrypted::start(authority.server("other.example", None));
+    let server = door(&encrypted, &[("ca.pem", &authority.pem())], "ca = \"@DIR@/ca.pem\"\nretries = 0\n");
+    let answer = server.ask(get());
+    assert_eq!(answer.status, 502);
+    let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("localhost") && detail.contains("other.example"), "{detail}");
+    assert_eq!(encrypted.requests.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn an_authority_that_nobody_named_is_not_believed() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let encrypted = Encrypted::start(stranger.server("localhost", None));
+    let server = door(&encrypted, &[("ca.pem", &authority.pem())], "ca = \"@DIR@/ca.pem\"\nretries = 0\n");
+    let answer = server.ask(get());
+    assert_eq!(answer.status, 502, "{}", answer.text());
+    assert_eq!(encrypted.requests.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_client_certificate_is_shown() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let encrypted = Encrypted::start(authority.server("localhost", Some(&clients)));
+    let (certificate, key) = clients.issue("shop");
+    let files =
+        [("ca.pem", authority.pem()), ("cert.pem", certificate.pem()), ("key.pem", key.serialize_pem())];
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let more = "ca = \"@DIR@/ca.pem\"\ncert = \"@DIR@/cert.pem\"\nkey = \"@DIR@/key.pem\"\n";
+    let server = door(&encrypted, &files, more);
+    assert_eq!(server.ask(get()).status, 200);
+    let server = door(&encrypted, &files, "ca = \"@DIR@/ca.pem\"\nretries = 0\n");
+    assert_eq!(server.ask(get()).status, 502, "without one");
+}
+
+#[test]
+fn an_authority_that_changes_on_disk_is_taken_up_and_what_is_open_stays_open() {
+    let (before, after) = (Authority::new(), Authority::new());
+    let encrypted = Encrypted::start(before.server("localhost", None));
+    let server = door(&encrypted, &[("ca.pem", &before.pem())], "ca = \"@DIR@/ca.pem\"\nretries = 0\n");
+    assert_eq!(server.ask(get()).text(), "connection 0");
+    *encrypted.config.lock().unwrap() = after.server("localhost", None);
+    write_files(server.folder(), &[("ca.pem", &after.pem())]);
+    server.wait_for_log("new connections use the changed certificates", Duration::from_secs(30));
+    assert_eq!(server.ask(get()).text(), "connection 0", "the open one is used");
+    // Two at once: the second needs a new connection, which the new authority has signed for.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while encrypted.origin.connections() < 2 {
+        assert!(Instant::now() < deadline, "never two at once");
+        let mut clients: Vec<_> = (0..8).map(|_| server.client()).collect();
+        for client in &mut clients {
+            client.send(get());
+        }
+        assert!(clients.iter_mut().all(|client| client.response("GET").status == 200));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_certificate_is_refused_by_name() {
+    let authority = Authority::new();
+    let encrypted = Encrypted::start(authority.server("localhost", None));
+    let broken = "-----BEGIN CERTIFICATE-----\nbm90IGEgY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n";
+    let config = format!(
+        "[upstream.search]\nurl = \"https://localhost:{}\"\nbind = \"127.0.0.1:0\"\nca = \"@DIR@/ca.pem\"\n",
+        encrypted.origin.address().port()
+    );
+    let server = Server::spawn(&config, |command| {
+        write_files(command.get_current_dir().expect("a folder"), &[("ca.pem", broken)]);
+    });
+    assert!(!server.wait_for_exit(Duration::from_secs(20)).success());
+    assert!(server.log().contains("ca.pem"), "{}", server.log());
+}
