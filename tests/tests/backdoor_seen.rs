@@ -271,6 +271,22 @@ fn what_a_door_itself_refuses_is_recorded() {
 }
 
 #[test]
+fn a_call_above_the_rate_is_counted_and_recorded() {
+    let origin = Origin::fixed("hello");
+    let server = door(
+        origin.address(),
+        "rate_limit = \"tight\"\n[rate_limit.tight]\nrate = \"1/h\"\nburst = 1\nkey = \"all\"\n",
+    );
+    let mut client = server.client();
+    assert_eq!((client.ask(get("/")).status, client.ask(get("/")).status), (200, 429));
+    let refusals = "keepwarm_upstream_refusals_total{upstream=\"search\",reason=\"rate_limited\"}";
+    assert_eq!(admin::wait_for_metric(&server, refusals, 1.0), 1.0);
+    let record = records(&server, 2).remove(1);
+    assert_eq!((&record["status"], &record["reason"]), (&429.into(), &"rate_limited".into()), "{record}");
+    assert_eq!((&record["attempts"], &record["endpoint"]), (&0.into(), &Value::Null), "{record}");
+}
+
+#[test]
 fn server_timing_says_whether_a_connection_was_reused() {
     let origin = Origin::start(|_, stream| {
         let _ =

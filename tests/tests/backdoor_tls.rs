@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::Server;
 use keepwarm_tests::origin::{Origin, read_head};
+use keepwarm_tests::{Server, admin};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
@@ -116,7 +116,8 @@ fn get() -> String {
 fn many_calls_pay_for_one_handshake() {
     let authority = Authority::new();
     let encrypted = Encrypted::start(authority.server("localhost", None));
-    let server = door(&encrypted, &[("ca.pem", &authority.pem())], "ca = \"@DIR@/ca.pem\"\n");
+    let more = "ca = \"@DIR@/ca.pem\"\n[admin]\nbind = \"127.0.0.1:0\"\n";
+    let server = door(&encrypted, &[("ca.pem", &authority.pem())], more);
     let mut client = server.client();
     for _ in 0..3 {
         let answer = client.ask(get());
@@ -125,6 +126,14 @@ fn many_calls_pay_for_one_handshake() {
     assert_eq!(server.ask(get()).text(), "connection 0");
     assert_eq!(encrypted.origin.connections(), 1);
     assert_eq!(encrypted.requests.load(Ordering::SeqCst), 4);
+    let metric =
+        |name: &str, more: &str| format!("keepwarm_upstream_{name}_total{{upstream=\"search\"{more}}}");
+    let seen = admin::metrics(&server);
+    assert_eq!(seen[&metric("handshakes", ",kind=\"full\"")], 1.0);
+    assert_eq!(seen[&metric("handshakes", ",kind=\"resumed\"")], 0.0);
+    assert_eq!(seen[&metric("handshakes_avoided", "")], 3.0);
+    assert!(seen[&metric("certificates_avoided_bytes", "")] > 3.0 * 200.0, "{seen:#?}");
+    assert!(seen[&metric("handshake_seconds", "")] > 0.0);
 }
 
 #[test]

@@ -326,6 +326,14 @@ impl Call {
         }
     }
 
+    /// Whether its connection has carried another request before.
+    pub fn is_reused(&self) -> bool {
+        match self {
+            Self::Http1(lease) => lease.is_reused(),
+            Self::Http2(call) => call.idle().is_some(),
+        }
+    }
+
     /// Whether several reads were needed for a small head.
     pub fn head_came_in_pieces(&self) -> bool {
         match self {

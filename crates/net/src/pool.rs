@@ -172,8 +172,11 @@ impl<C: Codec> Pool<C> {
             if idle.thread != thread_index() {
                 idle.client.leave_thread();
             }
-            let facts = idle.client.transport().handshake();
-            self.counts.reuse(facts.map(|facts| facts.certificate_bytes));
+            // The first use has not saved the handshake, whoever waited for it.
+            if idle.client.requests() > 0 {
+                let facts = idle.client.transport().handshake();
+                self.counts.reuse(facts.map(|facts| facts.certificate_bytes));
+            }
             return Some(Lease::new(self, endpoint, idle.client, Some(idled), None));
         }
         let mut inner = self.lock();

@@ -10,7 +10,7 @@ pub struct CallRecord {
     pub upstream: Arc<str>,
     /// The endpoint of the last attempt; none when there was no attempt.
     pub endpoint: Option<Arc<str>>,
-    /// How long the connection of the last attempt had been idle; none when it was new, or there was none.
+    /// How long the connection of the last attempt had been idle; none when it was new (though made beforehand), or there was none.
     pub reused: Option<Duration>,
     /// How often the call was given to an endpoint, or tried to be.
     pub attempts: u32,

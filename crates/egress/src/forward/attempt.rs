@@ -129,7 +129,7 @@ impl Forward<'_, '_> {
 
     async fn talk(&mut self, entry: &EndpointEntry, index: usize, visit: Visit, call: Call) -> Ended {
         self.connected = Some(Instant::now());
-        self.record.reused = call.idle();
+        self.record.reused = call.idle().filter(|_| call.is_reused());
         let mut talk = Talk::new(self, visit, call, Arc::clone(&entry.authority), index);
         talk.begin();
         let end = poll_fn(|cx| talk.poll(cx)).await;

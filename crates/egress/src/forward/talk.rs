@@ -209,7 +209,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let taken = self.forward.connected.map_or(Duration::ZERO, |at| at.elapsed());
         self.forward.upstream.hedge(|hedge| hedge.handle_answer(taken));
         self.forward.record.endpoint = Some(Arc::clone(runner.visit.state().name()));
-        self.forward.record.reused = call.idle();
+        self.forward.record.reused = call.idle().filter(|_| call.is_reused());
         self.forward.at = self.forward.endpoints.place_of(runner.visit.state());
         (self.call, self.visit, self.authority) = (Some(call), runner.visit, runner.authority);
         self.rival = Rival::None;

@@ -20,6 +20,7 @@ pub struct Lease<C: Codec> {
     endpoint: Endpoint,
     /// How long it had been idle; `None`: it is new.
     idle: Option<Duration>,
+    reused: bool,
     times: Option<DialTimes>,
 }
 
@@ -31,12 +32,18 @@ impl<C: Codec> Lease<C> {
         idle: Option<Duration>,
         times: Option<DialTimes>,
     ) -> Self {
-        Self { client: Some(client), pool: Arc::clone(pool), endpoint: endpoint.clone(), idle, times }
+        let reused = idle.is_some() && client.requests() > 0;
+        Self { client: Some(client), pool: Arc::clone(pool), endpoint: endpoint.clone(), idle, reused, times }
     }
 
     /// How long the connection had been idle before this use; `None`: it is new.
     pub fn idle(&self) -> Option<Duration> {
         self.idle
+    }
+
+    /// Whether it has carried another request before: one that was made beforehand may have been idle, and is new all the same.
+    pub fn is_reused(&self) -> bool {
+        self.reused
     }
 
     /// What making it took, if it was made for this use.

@@ -21,58 +21,30 @@ pub(super) fn families(pictures: &[UpstreamPicture]) -> Vec<Family> {
     all.extend(endpoints(pictures));
     all.extend(breakers(pictures));
     all.extend(connections(pictures));
+    all.extend(handshakes(pictures));
     all.extend(whole(pictures));
     all
 }
 
 /// What the meters have, of endpoints that are gone as well: a counter does not go back.
 fn calls() -> Vec<Family> {
-    let meters: Vec<(&EndpointMeter, EndpointTotals)> =
+    let meters: Vec<Metered> =
         upstreams::endpoints().into_iter().map(|meter| (meter, meter.totals())).collect();
-    let labels = |meter: &EndpointMeter| -> Labels {
-        vec![("upstream", meter.upstream.to_string()), ("endpoint", meter.endpoint.to_string())]
-    };
     let classes = meters.iter().flat_map(|(meter, totals)| {
-        CLASSES
-            .iter()
-            .zip(totals.classes)
-            .map(|(class, count)| with(labels(meter), ("code", class), count))
-            .collect::<Vec<_>>()
+        let of_class = |(class, count): (&&'static str, u64)| with(of_meter(meter), ("code", class), count);
+        CLASSES.iter().zip(totals.classes).map(of_class).collect::<Vec<_>>()
     });
     let connections =
         meters.iter().filter(|(meter, _)| !meter.endpoint.is_empty()).flat_map(|(meter, totals)| {
             [("reused", totals.reused), ("new", totals.dialled)]
-                .map(|(word, count)| with(labels(meter), ("connection", word), count))
+                .map(|(word, count)| with(of_meter(meter), ("connection", word), count))
         });
-    let each = |value: fn(&EndpointTotals) -> u64| -> Vec<Row> {
-        let row = |(meter, totals): &(&EndpointMeter, EndpointTotals)| Row {
-            labels: labels(meter),
-            value: Value::Count(value(totals)),
-        };
-        meters.iter().map(row).collect()
-    };
-    let times = |times: fn(&EndpointTotals) -> &Times| -> Vec<Row> {
-        // Calls that came to no endpoint have no first byte.
-        let known =
-            meters.iter().filter(|(meter, totals)| !meter.endpoint.is_empty() || times(totals).count() > 0);
-        known.map(|(meter, totals)| Row { labels: labels(meter), value: times_of(times(totals)) }).collect()
-    };
-    vec![
+    let mut all = vec![
         counter(
             "keepwarm_upstream_calls",
             "Calls that are over, by the class of the status that the caller got",
             None,
             classes.collect(),
-        ),
-        seconds(
-            "keepwarm_upstream_call_duration",
-            "From the first byte of a call to the end of its answer",
-            times(|totals| &totals.duration),
-        ),
-        seconds(
-            "keepwarm_upstream_first_byte",
-            "Part of that: from having a connection to the head of the answer",
-            times(|totals| &totals.first_byte),
         ),
         counter(
             "keepwarm_upstream_call_connections",
@@ -80,18 +52,49 @@ fn calls() -> Vec<Family> {
             None,
             connections.collect(),
         ),
-        counter(
-            "keepwarm_upstream_sent",
-            "Bodies of requests",
-            Some(Unit::Bytes),
-            each(|totals| totals.sent),
+    ];
+    all.extend(times(&meters));
+    all.extend(sums(&meters));
+    all
+}
+
+type Metered = (&'static EndpointMeter, EndpointTotals);
+
+fn of_meter(meter: &EndpointMeter) -> Labels {
+    vec![("upstream", meter.upstream.to_string()), ("endpoint", meter.endpoint.to_string())]
+}
+
+fn times(meters: &[Metered]) -> [Family; 2] {
+    let rows = |times: fn(&EndpointTotals) -> &Times| -> Vec<Row> {
+        // Calls that came to no endpoint have no first byte.
+        let known =
+            meters.iter().filter(|(meter, totals)| !meter.endpoint.is_empty() || times(totals).count() > 0);
+        known.map(|(meter, totals)| Row { labels: of_meter(meter), value: times_of(times(totals)) }).collect()
+    };
+    [
+        seconds(
+            "keepwarm_upstream_call_duration",
+            "From the first byte of a call to the end of its answer",
+            rows(|totals| &totals.duration),
         ),
-        counter(
-            "keepwarm_upstream_received",
-            "Bodies of answers",
-            Some(Unit::Bytes),
-            each(|totals| totals.received),
+        seconds(
+            "keepwarm_upstream_first_byte",
+            "Part of that: from having a connection to the head of the answer",
+            rows(|totals| &totals.first_byte),
         ),
+    ]
+}
+
+fn sums(meters: &[Metered]) -> [Family; 3] {
+    let each = |value: fn(&EndpointTotals) -> u64| -> Vec<Row> {
+        let row =
+            |(meter, totals): &Metered| Row { labels: of_meter(meter), value: Value::Count(value(totals)) };
+        meters.iter().map(row).collect()
+    };
+    let bytes = Some(Unit::Bytes);
+    [
+        counter("keepwarm_upstream_sent", "Bodies of requests", bytes.clone(), each(|totals| totals.sent)),
+        counter("keepwarm_upstream_received", "Bodies of answers", bytes, each(|totals| totals.received)),
         counter(
             "keepwarm_upstream_hedges",
             "Calls with a second attempt beside the first",
@@ -193,18 +196,6 @@ fn connections(pictures: &[UpstreamPicture]) -> Vec<Family> {
     let each = |value: fn(&PoolTotals) -> u64| -> Vec<Row> {
         of_upstreams(pictures, |upstream| Value::Count(value(&upstream.totals)))
     };
-    let amount = |value: fn(&PoolTotals) -> f64| -> Vec<Row> {
-        of_upstreams(pictures, |upstream| Value::Amount(value(&upstream.totals)))
-    };
-    let handshakes = pictures.iter().flat_map(|upstream| {
-        let totals = &upstream.totals;
-        [
-            ("full", totals.handshakes_full),
-            ("resumed", totals.handshakes_resumed),
-            ("failed", totals.handshakes_failed),
-        ]
-        .map(|(kind, count)| with(of_upstream(upstream), ("kind", kind), count))
-    });
     let lost = pictures.iter().flat_map(|upstream| {
         [("retried", upstream.totals.lost_retried), ("failed", upstream.totals.lost_failed)]
             .map(|(outcome, count)| with(of_upstream(upstream), ("outcome", outcome), count))
@@ -215,32 +206,13 @@ fn connections(pictures: &[UpstreamPicture]) -> Vec<Family> {
             "keepwarm_upstream_connect",
             "What connecting them took, without TLS",
             Some(Unit::Seconds),
-            amount(|it| it.connect_time.as_secs_f64()),
+            of_upstreams(pictures, |upstream| Value::Amount(upstream.totals.connect_time.as_secs_f64())),
         ),
         counter(
             "keepwarm_upstream_connects_failed",
             "Connections that could not be made",
             None,
             each(|it| it.dials_failed),
-        ),
-        counter("keepwarm_upstream_handshakes", "TLS handshakes", None, handshakes.collect()),
-        counter(
-            "keepwarm_upstream_handshake",
-            "What they took",
-            Some(Unit::Seconds),
-            amount(|it| it.handshake_time.as_secs_f64()),
-        ),
-        counter(
-            "keepwarm_upstream_handshakes_avoided",
-            "Calls over TLS that needed no handshake, for their connection was kept",
-            None,
-            each(|it| it.handshakes_avoided),
-        ),
-        counter(
-            "keepwarm_upstream_certificates_avoided",
-            "Certificates that were not sent for that, or for a session was resumed",
-            Some(Unit::Bytes),
-            each(|it| it.certificate_bytes_avoided),
         ),
         counter(
             "keepwarm_upstream_idle_closes",
@@ -253,6 +225,42 @@ fn connections(pictures: &[UpstreamPicture]) -> Vec<Family> {
             "Calls lost on a kept connection that was closed meanwhile",
             None,
             lost.collect(),
+        ),
+    ]
+}
+
+fn handshakes(pictures: &[UpstreamPicture]) -> Vec<Family> {
+    let kinds = pictures.iter().flat_map(|upstream| {
+        let totals = &upstream.totals;
+        [
+            ("full", totals.handshakes_full),
+            ("resumed", totals.handshakes_resumed),
+            ("failed", totals.handshakes_failed),
+        ]
+        .map(|(kind, count)| with(of_upstream(upstream), ("kind", kind), count))
+    });
+    let each = |value: fn(&PoolTotals) -> u64| -> Vec<Row> {
+        of_upstreams(pictures, |upstream| Value::Count(value(&upstream.totals)))
+    };
+    vec![
+        counter("keepwarm_upstream_handshakes", "TLS handshakes", None, kinds.collect()),
+        counter(
+            "keepwarm_upstream_handshake",
+            "What they took",
+            Some(Unit::Seconds),
+            of_upstreams(pictures, |upstream| Value::Amount(upstream.totals.handshake_time.as_secs_f64())),
+        ),
+        counter(
+            "keepwarm_upstream_handshakes_avoided",
+            "Calls over TLS that needed no handshake, for their connection was kept",
+            None,
+            each(|it| it.handshakes_avoided),
+        ),
+        counter(
+            "keepwarm_upstream_certificates_avoided",
+            "Certificates that were not sent for that, or for a session was resumed",
+            Some(Unit::Bytes),
+            each(|it| it.certificate_bytes_avoided),
         ),
     ]
 }
