@@ -293,6 +293,22 @@ fn lies_and_breaks_of_an_answer_are_told_or_cut() {
 }
 
 #[test]
+fn a_lost_idle_connection_is_no_failure_of_the_upstream() {
+    let origin = Origin::start(|request, stream| match request.turn {
+        0 => {
+            ok(stream, b"fresh");
+            After::Keep
+        }
+        _ => After::Reset,
+    });
+    let server = door(&[origin.address()], "breaker = { failures = 1 }\n");
+    let mut client = server.client();
+    for call in 0..4 {
+        assert_eq!(client.ask(get("/")).text(), "fresh", "call {call}");
+    }
+}
+
+#[test]
 fn bytes_after_an_answer_are_nobodys() {
     let origin = Origin::raw(|connection, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());

@@ -166,7 +166,10 @@ impl Forward<'_, '_> {
             }
             End::Failed(error) => {
                 let idle = call.as_ref().and_then(Call::idle);
-                (Outcome::Failure, Some(Told::lost(&error, idle, sent)))
+                let told = Told::lost(&error, idle, sent);
+                // That it gives up connections that lie idle says nothing about how it does.
+                let outcome = if told.cause == Cause::LostIdle { Outcome::Unknown } else { Outcome::Failure };
+                (outcome, Some(told))
             }
         }
     }
