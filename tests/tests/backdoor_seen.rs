@@ -409,12 +409,12 @@ fn the_access_log_of_an_upstream_can_be_text_and_changes_with_a_reload() {
     );
     server.configure(&config("\"off\""));
     server.signal(rustix::process::Signal::HUP);
-    server.wait_for_log("reloaded", LONG);
-    client.ask(get("/unrecorded"));
+    server.wait_for_log("reloaded in", LONG);
+    assert_eq!(client.ask(get("/unrecorded")).status, 200);
     server.configure(&config("{ format = \"text\", file = \"@DIR@/calls\" }"));
     let mark = server.mark();
     server.signal(rustix::process::Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded", LONG);
+    server.wait_for_log_after(mark, "reloaded in", LONG);
     client.ask(get("/last"));
     let all = lines(&server, 2);
     assert!(all[1].contains("GET /last") && all[1].contains(" reused/"), "{all:?}");
