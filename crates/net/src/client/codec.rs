@@ -5,7 +5,7 @@ use std::io;
 use keepwarm_http1::{Decoded, Event, Fields, ResponseHead};
 
 /// The client's side of a protocol that carries one request at a time on a connection: bytes in, events out. How a request begins is
-/// the protocol's own (see [`Client::begin`]).
+/// the protocol's own (see [`crate::Client::begin`]).
 pub trait Codec: Send + 'static {
     /// For a new connection.
     fn new() -> Self;
@@ -63,7 +63,7 @@ pub struct ServerFault {
 /// Why an answer will not be complete.
 #[derive(Debug)]
 pub enum ClientError {
-    /// The connection ended before a byte of the answer. Whether a byte of the request was sent: [`Client::has_sent`].
+    /// The connection ended before a byte of the answer. Whether a byte of the request was sent: [`crate::Client::has_sent`].
     Unanswered(Option<io::Error>),
     /// The server broke the rules, or broke off.
     Fault(ServerFault),
