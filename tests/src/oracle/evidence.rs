@@ -122,7 +122,7 @@ impl Evidence {
     /// What is wrong about one request.
     fn fault(&self, seen: &Seen) -> Option<String> {
         let (begun, made) = self.book.get(&seen.asked.id).copied().unwrap_or_default();
-        let safe = seen.asked.method == "GET";
+        let safe = matches!(seen.asked.method, "GET" | "HEAD");
         let given_again = self.given_again(seen);
         // The rule of rules: once, but for a safe one that was given again after a death.
         let most = if safe { 1 + given_again.min(1) } else { 1 };
