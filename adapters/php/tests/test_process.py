@@ -24,6 +24,8 @@ class Process(unittest.TestCase):
         here, go = os.path.join(folder.name, "here"), os.path.join(folder.name, "go")
         os.mkfifo(here)
         os.mkfifo(go)
+        # It has an end here all the time: nobody waits for another in `open`, where a signal would end the wait.
+        self.addCleanup(os.close, os.open(go, os.O_RDWR))
         return here, go, {"TEST_FIFO_OUT": here, "TEST_FIFO_IN": go}
 
     def test_hello(self):

@@ -329,6 +329,7 @@ class Ahead(Shared):
             here, go = os.path.join(folder, "here"), os.path.join(folder, "go")
             os.mkfifo(here)
             os.mkfifo(go)
+            self.addCleanup(os.close, os.open(go, os.O_RDWR))
             with Worker("plain.php", env={"TEST_FIFO_OUT": here, "TEST_FIFO_IN": go}) as worker:
                 first = worker.request("/wait")
                 with open(here) as line:

@@ -14,7 +14,7 @@ final class State
 function wait_for_line(): string
 {
     file_put_contents(getenv('TEST_FIFO_OUT'), "here\n");
-    return trim((string) file_get_contents(getenv('TEST_FIFO_IN')));
+    return trim((string) fgets(fopen(getenv('TEST_FIFO_IN'), 'r')));
 }
 
 $routes = [
