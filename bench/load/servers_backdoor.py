@@ -284,9 +284,10 @@ class Application(servers.Server):
             as_root = ["-R"] if os.getuid() == 0 else []
             php = [newest("php-fpm"), "-F", *as_root, "-y", folder / "fpm.conf", "-d", "opcache.enable=1"]
             front = [shutil.which("nginx", path=PATH) or "nginx", "-p", folder, "-c", folder / "nginx.conf"]
-            lines = " & ".join(shlex.join(map(str, one)) for one in (php, front))
+            # Each by its id: a master that leads a group of its own is not reached through the shell's.
+            lines = " ".join(f"{shlex.join(map(str, one))} & all=\"$all $!\";" for one in (php, front))
             variables = f"export TARGET={shlex.quote(url)} RESOLVE={shlex.quote(resolve)} CA={certificates.folder}/ca.pem"
-            return ["sh", "-c", f"{variables}; trap 'kill 0' TERM; {lines} & wait"]
+            return ["sh", "-c", f"{variables}; {lines} trap 'kill $all' TERM; wait"]
 
         super().__init__("application", command, None, None, DOCUMENT)
 
