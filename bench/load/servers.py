@@ -18,25 +18,31 @@ ANSWER = b"Hello, world!"
 START_TIMEOUT = 20.0
 STOP_TIMEOUT = 15.0
 
-NGINX = """
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+
+# What every nginx here is told; `http` is what it serves.
+NGINX_FRAME = """
 daemon off;
-worker_processes 1;
+worker_processes {processes};
 pid {folder}/nginx.pid;
 error_log stderr;
-events {{ worker_connections 1024; }}
+events {{ worker_connections {connections}; }}
 http {{
-    access_log /dev/null combined;
+    access_log {access_log};
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
+{http}}}
+"""
+
+NGINX = """
     default_type text/plain;
     server {{
         listen 127.0.0.1:{port};
         location / {{ return 200 "Hello, world!"; }}
     }}
-}}
 """
 
 KEEPWARM_FIXED = """
@@ -83,9 +89,14 @@ def unicorn(_keepwarm_binary, port, folder, target):
 
 
 def nginx(_keepwarm_binary, port, folder, _target):
+    return nginx_with(folder, NGINX.format(port=port))
+
+
+def nginx_with(folder, http, access_log="/dev/null combined", processes=1, connections=1024):
+    """The command of an nginx that serves `http`, the inside of that block."""
     file = folder / "nginx.conf"
-    file.write_text(NGINX.format(port=port, folder=folder))
-    return [shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/sbin") or "nginx", "-p", folder, "-c", file]
+    file.write_text(NGINX_FRAME.format(folder=folder, http=http.lstrip("\n"), access_log=access_log, processes=processes, connections=connections))
+    return [shutil.which("nginx", path=PATH) or "nginx", "-p", folder, "-c", file]
 
 
 class Server:

@@ -2,31 +2,18 @@
 
 import os
 import pathlib
-import shlex
 import shutil
 import subprocess
 
 import servers
-from servers import BIN
-from servers_php import PATH, newest
+from servers import BIN, PATH, nginx_with
+from servers_php import php_fpm, together
 
 NAME = "origin.test"  # the origin's name in its certificate
 DOCUMENT = b'{"session":"5f0c7d2a9b","user":41,"language":"en","groups":["user","autoconfirmed"],"touched":1605000000}'
 
 ORIGIN = """
-daemon off;
-worker_processes {processes};
-pid {folder}/nginx.pid;
-error_log stderr;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
     keepalive_requests 1000000;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
     default_type application/json;
     ssl_certificate {certificates}/origin.pem;
     ssl_certificate_key {certificates}/origin.key;
@@ -37,22 +24,9 @@ http {{
         root {folder}/files;
         location = / {{ try_files /document.json =404; }}
     }}
-}}
 """
 
 NGINX = """
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr;
-events {{ worker_connections 4096; }}
-http {{
-    access_log {folder}/access.log combined;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
     upstream origin {{ server {address}; keepalive 256; keepalive_requests 1000000; }}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
@@ -68,7 +42,6 @@ http {{
             proxy_ssl_trusted_certificate {certificates}/ca.pem;
         }}
     }}
-}}
 """
 
 HAPROXY = """
@@ -157,35 +130,8 @@ access_log = {{ file = "{folder}/access.log" }}
 {tls}
 """
 
-FPM = """
-[global]
-daemonize = no
-error_log = /dev/stderr
-[www]
-user = {user}
-group = {user}
-listen = {folder}/php.sock
-listen.mode = 0666
-listen.backlog = 4096
-pm = static
-pm.max_children = {children}
-clear_env = no
-"""
-
 FRONT = """
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr;
-events {{ worker_connections 4096; }}
-http {{
-    access_log off;
     keepalive_requests 1000000;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
     upstream php {{ server unix:{folder}/php.sock; keepalive {children}; }}
     server {{
         listen 127.0.0.1:{port} backlog=4096;
@@ -197,7 +143,6 @@ http {{
             fastcgi_param QUERY_STRING $query_string;
         }}
     }}
-}}
 """
 
 
@@ -233,8 +178,8 @@ class Origin(servers.Server):
             files.mkdir(mode=0o755)
             (files / "document.json").write_bytes(DOCUMENT)
             (files / "large").write_bytes(os.urandom(1 << 20))
-            text = ORIGIN.format(folder=folder, port=port, tls_port=self.tls_port, certificates=certificates.folder, processes=processes)
-            return nginx_with(folder, text)
+            text = ORIGIN.format(folder=folder, port=port, tls_port=self.tls_port, certificates=certificates.folder)
+            return nginx_with(folder, text, "off", processes, 4096)
 
         super().__init__("origin", command, None, None, DOCUMENT)
 
@@ -278,16 +223,9 @@ class Application(servers.Server):
             script = folder / "fetch.php"
             script.write_text(FETCH)
             script.chmod(0o644)
-            user = "root" if os.getuid() == 0 else "nobody"
-            (folder / "fpm.conf").write_text(FPM.format(folder=folder, children=children, user=user))
-            (folder / "nginx.conf").write_text(FRONT.format(folder=folder, port=port, script=script, children=children))
-            as_root = ["-R"] if os.getuid() == 0 else []
-            php = [newest("php-fpm"), "-F", *as_root, "-y", folder / "fpm.conf", "-d", "opcache.enable=1"]
-            front = [shutil.which("nginx", path=PATH) or "nginx", "-p", folder, "-c", folder / "nginx.conf"]
-            # Each by its id: a master that leads a group of its own is not reached through the shell's.
-            lines = " ".join(f"{shlex.join(map(str, one))} & all=\"$all $!\";" for one in (php, front))
-            variables = f"export TARGET={shlex.quote(url)} RESOLVE={shlex.quote(resolve)} CA={certificates.folder}/ca.pem"
-            return ["sh", "-c", f"{variables}; {lines} trap 'kill $all' TERM; wait"]
+            front = nginx_with(folder, FRONT.format(folder=folder, port=port, script=script, children=children), "off", connections=4096)
+            variables = {"TARGET": url, "RESOLVE": resolve, "CA": f"{certificates.folder}/ca.pem"}
+            return ["env", *(f"{name}={value}" for name, value in variables.items()), *together(folder, php_fpm(folder, children), front)]
 
         super().__init__("application", command, None, None, DOCUMENT)
 
@@ -308,14 +246,8 @@ echo $body;
 """
 
 
-def nginx_with(folder, text):
-    file = folder / "nginx.conf"
-    file.write_text(text)
-    return [shutil.which("nginx", path=PATH) or "nginx", "-p", folder, "-c", file]
-
-
 def nginx(_binary, values):
-    return nginx_with(values["folder"], NGINX.format(**values))
+    return nginx_with(values["folder"], NGINX.format(**values), f"{values['folder']}/access.log combined", connections=4096)
 
 
 def haproxy(_binary, values):

@@ -3,26 +3,12 @@
 import os
 import pathlib
 import shlex
-import shutil
 
-from servers import APPS
+from servers import APPS, PATH, nginx_with
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 
 NGINX = """
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log stderr;
-events {{ worker_connections 1024; }}
-http {{
-    access_log /dev/null combined;
-    client_body_temp_path {folder}/body;
-    proxy_temp_path {folder}/proxy;
-    fastcgi_temp_path {folder}/fastcgi;
-    uwsgi_temp_path {folder}/uwsgi;
-    scgi_temp_path {folder}/scgi;
     upstream php {{ server unix:{folder}/php.sock; {keep} }}
     server {{
         listen 127.0.0.1:{port};
@@ -53,7 +39,6 @@ http {{
             fastcgi_param REDIRECT_STATUS 200;
         }}
     }}
-}}
 """
 
 FPM = """
@@ -122,9 +107,7 @@ def fpm(processes, script, kept=True):
     def command(_keepwarm_binary, port, folder, _target):
         keep, on = (f"keepalive {processes};", "on") if kept else ("", "off")
         config = NGINX.format(port=port, folder=folder, script=script, apps=APPS, keep=keep, kept=on)
-        (folder / "nginx.conf").write_text(config)
-        nginx = [shutil.which("nginx", path=PATH) or "nginx", "-p", folder, "-c", folder / "nginx.conf"]
-        return together(folder, php_fpm(folder, processes), nginx)
+        return together(folder, php_fpm(folder, processes), nginx_with(folder, config))
 
     return command
 
