@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use http::Method;
-use keepwarm_http1::{AppFields, BadField, Fault};
+use keepwarm_http1::{AnswerLength, AppFields, BadField, Fault};
 use tokio::time::Instant;
 
 use crate::h1;
@@ -300,6 +300,21 @@ impl Exchange<'_> {
 /// HTTP/2 has no `Upgrade` (RFC 9113 §8.6): no request of it offers to switch.
 fn no_switch() -> BadField {
     BadField { name: "upgrade".to_owned(), reason: keepwarm_http1::BadFieldReason::Name }
+}
+
+/// What is known of the length of an answer's body: `stated` among its fields, `given` beside them. The same for every version of HTTP.
+pub(crate) fn answer_length(
+    stated: Option<u64>,
+    given: Option<u64>,
+    bodiless: bool,
+    from_upstream: bool,
+) -> AnswerLength {
+    match stated.or(given.filter(|_| !bodiless)) {
+        Some(length) if from_upstream => AnswerLength::Upstream(length),
+        Some(length) => AnswerLength::Known(length),
+        None if bodiless => AnswerLength::Absent,
+        None => AnswerLength::Unknown,
+    }
 }
 
 /// How far the request's body has come.

@@ -69,7 +69,7 @@ impl Others {
                 let upstream =
                     Upstream::new("forward_proxy", UpstreamSettings::new(origin.scheme(), Vec::new()));
                 if origin.scheme() == Scheme::Https {
-                    upstream.calls().set_tls(Some(encrypted(origin.host())?));
+                    upstream.set_tls(Some(encrypted(origin.host())?));
                 }
                 others.insert(origin.clone(), Other { upstream: Arc::clone(&upstream), until, used: now });
                 upstream

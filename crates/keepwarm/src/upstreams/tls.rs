@@ -6,10 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use keepwarm_config::{self as config, Ca, PemFile};
 use keepwarm_egress::Upstream;
-use keepwarm_net::{CaSource, ClientTls, Pem, Protocol, TlsSettings, TlsVersion};
+use keepwarm_net::{CaSource, ClientTls, Pem, TlsSettings, TlsVersion};
 use tokio::task::JoinHandle;
-
-use crate::assemble;
 
 /// Files are looked at so often. A certificate that is renewed is renewed days before it ends.
 const LOOK: Duration = Duration::from_secs(5);
@@ -41,15 +39,9 @@ fn settings(upstream: &config::Upstream) -> Option<TlsSettings> {
             config::TlsVersion::Tls12 => TlsVersion::Tls12,
             config::TlsVersion::Tls13 => TlsVersion::Tls13,
         },
-        alpn: alpn(assemble::protocol(upstream)),
+        // Offered as the upstream's protocol wants it: see `Calls::set_tls`.
+        alpn: Vec::new(),
     })
-}
-
-fn alpn(protocol: Protocol) -> Vec<Vec<u8>> {
-    match protocol {
-        Protocol::Auto | Protocol::Http1 => vec![b"http/1.1".to_vec()],
-        Protocol::Http2 => vec![b"h2".to_vec()],
-    }
 }
 
 fn pem(file: &PemFile) -> Pem {

@@ -12,6 +12,7 @@ use keepwarm_http1::{
 use keepwarm_telemetry::stalls::Stall;
 
 use super::stream::{Answer, Held, Stream};
+use crate::exchange::answer_length;
 use crate::{Gone, Wait, now};
 
 /// How long a head waits for a body that is due at once, and a body for its end.
@@ -64,12 +65,7 @@ impl Stream {
             return Ok(app);
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
-        let length = match app.content_length.or(length.filter(|_| !bodiless)) {
-            Some(length) if self.state.from_upstream => AnswerLength::Upstream(length),
-            Some(length) => AnswerLength::Known(length),
-            None if bodiless => AnswerLength::Absent,
-            None => AnswerLength::Unknown,
-        };
+        let length = answer_length(app.content_length, length, bodiless, self.state.from_upstream);
         let asked = close || app.close;
         let close = asked || self.must_close() || self.body_forces_close();
         self.state.status = status;

@@ -5,11 +5,11 @@ use std::task::{Context, Poll};
 use h2::Reason;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use keepwarm_http1::{
-    AnswerFacts, AnswerFraming, AnswerLength, AppFields, BadField, BadFieldReason, Plan, plan,
-    scan_app_fields,
+    AnswerFacts, AnswerFraming, AppFields, BadField, BadFieldReason, Plan, plan, scan_app_fields,
 };
 
 use super::stream::{Answer, ServerStream};
+use crate::exchange::answer_length;
 use crate::h2::head;
 use crate::{Gone, Wait, now};
 
@@ -58,12 +58,7 @@ impl ServerStream {
             return Ok(app);
         }
         let bodiless = self.state.facts.is_head || matches!(status, 204 | 304);
-        let length = match app.content_length.or(length.filter(|_| !bodiless)) {
-            Some(length) if self.state.from_upstream => AnswerLength::Upstream(length),
-            Some(length) => AnswerLength::Known(length),
-            None if bodiless => AnswerLength::Absent,
-            None => AnswerLength::Unknown,
-        };
+        let length = answer_length(app.content_length, length, bodiless, self.state.from_upstream);
         // The same rules of who has a body and a length; what they say about the connection is HTTP/1's.
         let facts = AnswerFacts {
             status,
