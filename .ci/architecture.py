@@ -32,7 +32,8 @@ ALLOWED = {
     "edge": {"net", "http1", "policy", "telemetry"},
     "workers": {"net", "http1", "wire", "policy", "telemetry"},
     "egress": {"net", "http1", "policy", "telemetry"},
-    "keepwarm": {"config", "edge", "egress", "http1", "net", "policy", "telemetry", "workers"},
+    "doctor": {"net", "http1"},
+    "keepwarm": {"config", "doctor", "edge", "egress", "http1", "net", "policy", "telemetry", "workers"},
     # End to end, through the binary and nothing else.
     "tests": set(),
 }

@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Status(Status),
     /// Show where a worker stands: the stack of its threads, which also goes to the log
     Stack(Stack),
+    /// Examine any HTTP server for the known stalls: what it does, what that costs, what to do about it
+    Check(Check),
     /// Explain a key of the configuration, or list the keys of a section
     Explain {
         /// The key, for example `app.workers`, `queue_timeout` or `listen`
@@ -91,6 +93,19 @@ pub(crate) struct Status {
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) which: Which,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// What to examine, for example https://shop.example/; several are shown side by side
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only these probes
+    #[arg(long, value_name = "PROBE,…", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 mod adapter;
 mod admin;
 mod assemble;
+mod check;
 mod cli;
 mod control;
 mod fastcgi;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Reload(which) => reload::reload(&which),
         Command::Status(options) => status_command::status(&options),
         Command::Stack(options) => stack::stack(&options),
+        Command::Check(options) => check::check(&options),
         Command::Explain { key } => explain(key.as_deref()),
         Command::Reference { schema } => {
             let text = match schema {

@@ -19,11 +19,11 @@ mod h2;
 mod handed;
 mod handler;
 mod io;
+mod kernel;
 mod listener;
 mod out;
 mod pass;
 mod pool;
-mod reactor;
 mod record;
 mod runtime;
 mod spool;
@@ -46,6 +46,7 @@ pub use handed::{HandedFile, HandedName};
 pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme, Times};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
+pub use kernel::{TcpFacts, tcp_facts, watch};
 pub use listener::{
     BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
     serve, stop_listening,
@@ -55,7 +56,6 @@ pub use pass::{
     request_target,
 };
 pub use pool::{Lease, Need, Pool, PoolSettings, PoolState, PoolTotals};
-pub use reactor::watch;
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};

@@ -1,0 +1,151 @@
+//! An examination, from its beginning to its end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::finding::{Finding, Verdict};
+use crate::patient::Patient;
+use crate::probes::Probe;
+use crate::reach::{Reached, reach};
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::target::Target;
+
+/// Who is told while an examination goes on.
+pub trait Watcher: Send + Sync {
+    /// A probe begins.
+    fn begins(&self, probe: Probe);
+    /// A probe has ended.
+    fn ended(&self, examined: &Examined);
+    /// Whether anybody reads what goes over the wire.
+    fn wants_wire(&self) -> bool;
+    /// A line of the transcript of a connection: `>` sent, `<` received, `*` happened.
+    fn wire(&self, connection: u64, line: &str);
+}
+
+/// Tells nobody.
+#[derive(Debug)]
+pub struct Quiet;
+
+/// What was found, by probe.
+#[derive(Debug, Clone)]
+pub struct Examination {
+    /// The URL that was asked for.
+    pub asked: Target,
+    /// The URL that was examined: where redirects led.
+    pub target: Target,
+    /// Which server it is, as far as it says.
+    pub server: Server,
+    /// By probe, in the order they ran. If the server was not reached, a single one, `reach`.
+    pub examined: Vec<Examined>,
+    /// Connections opened and requests sent.
+    pub spent: (u64, u64),
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What one probe found.
+#[derive(Debug, Clone)]
+pub struct Examined {
+    /// The probe's id.
+    pub id: &'static str,
+    /// What it asks, in words.
+    pub title: &'static str,
+    /// What it found, at least one thing.
+    pub findings: Vec<Finding>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Examination {
+    /// The worst verdict of all.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.examined.iter().map(Examined::verdict).max().unwrap_or(Verdict::Unknown)
+    }
+}
+
+impl Examined {
+    /// The worst of its findings'. What could not be told does not spoil what is good.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let told = self.findings.iter().map(|finding| finding.verdict);
+        let worst = told.clone().filter(|verdict| *verdict != Verdict::Unknown).max();
+        worst.or_else(|| told.max()).unwrap_or(Verdict::Unknown)
+    }
+
+    /// The finding that decides the verdict: the first of the worst.
+    #[must_use]
+    pub fn chief(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.verdict == self.verdict())
+    }
+}
+
+/// Examines a target.
+pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watcher>) -> Examination {
+    let begun = Instant::now();
+    let Reached { patient, redirected } = match reach(target, settings, &watcher).await {
+        Ok(reached) => reached,
+        Err(finding) => return unreached(target, finding, begun.elapsed()),
+    };
+    let mut examined = Vec::new();
+    if let Some(finding) = went_elsewhere(target, &redirected, &patient) {
+        examined.push(reach_examined(finding, begun.elapsed()));
+    }
+    for &probe in &settings.probes {
+        watcher.begins(probe);
+        let began = Instant::now();
+        let mut findings = probe.examine(&patient).await;
+        for finding in &mut findings {
+            if finding.verdict > Verdict::Unknown && finding.fix.is_none() {
+                finding.fix = probe.fix(finding.id, patient.server).map(str::to_owned);
+            }
+        }
+        let one = Examined { id: probe.id(), title: probe.title(), findings, took: began.elapsed() };
+        watcher.ended(&one);
+        examined.push(one);
+    }
+    Examination {
+        asked: target.clone(),
+        target: patient.target.clone(),
+        server: patient.server,
+        examined,
+        spent: patient.budget.spent(),
+        took: begun.elapsed(),
+    }
+}
+
+fn unreached(target: &Target, finding: Finding, took: Duration) -> Examination {
+    Examination {
+        asked: target.clone(),
+        target: target.clone(),
+        server: Server::Unknown,
+        examined: vec![reach_examined(finding, took)],
+        spent: (0, 0),
+        took,
+    }
+}
+
+fn reach_examined(finding: Finding, took: Duration) -> Examined {
+    Examined { id: "reach", title: "can it be reached", findings: vec![finding], took }
+}
+
+fn went_elsewhere(target: &Target, redirected: &[Target], patient: &Patient) -> Option<Finding> {
+    let hops = redirected.len();
+    (hops > 0).then(|| {
+        let words = if hops == 1 { "one redirect".to_owned() } else { format!("{hops} redirects") };
+        Finding::good(
+            "reach.redirects",
+            format!("{target} led by {words} to {}, which is what was examined", patient.target),
+        )
+    })
+}
+
+impl Watcher for Quiet {
+    fn begins(&self, _: Probe) {}
+    fn ended(&self, _: &Examined) {}
+    fn wants_wire(&self) -> bool {
+        false
+    }
+    fn wire(&self, _: u64, _: &str) {}
+}

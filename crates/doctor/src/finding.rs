@@ -1,0 +1,79 @@
+//! What a probe found.
+
+/// What is to be thought of something; the worse, the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it should be.
+    Good,
+    /// It could not be told, and the evidence says why.
+    Unknown,
+    /// It costs something, or will some day.
+    Warning,
+    /// One of the stalls, or a message that is read wrongly.
+    Bad,
+}
+
+impl Verdict {
+    /// As it stands in reports and in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Unknown => "could not tell",
+            Self::Warning => "warning",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// `probe.thing`, for example `persistence.http10`: stable, for machines.
+    pub id: &'static str,
+    /// What is thought of it.
+    pub verdict: Verdict,
+    /// What was seen, in one line: what was sent, what came back, how long it took.
+    pub evidence: String,
+    /// What it costs, in figures, if it costs anything.
+    pub cost: Option<String>,
+    /// What to do about it; the examination adds it, by the server it recognised.
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    /// All is well.
+    #[must_use]
+    pub fn good(id: &'static str, evidence: impl Into<String>) -> Self {
+        Self::of(id, Verdict::Good, evidence)
+    }
+
+    /// It could not be told; the evidence says why.
+    #[must_use]
+    pub fn unknown(id: &'static str, evidence: impl Into<String>) -> Self {
+        Self::of(id, Verdict::Unknown, evidence)
+    }
+
+    /// It costs something.
+    #[must_use]
+    pub fn warning(id: &'static str, evidence: impl Into<String>) -> Self {
+        Self::of(id, Verdict::Warning, evidence)
+    }
+
+    /// It stalls, or is wrong.
+    #[must_use]
+    pub fn bad(id: &'static str, evidence: impl Into<String>) -> Self {
+        Self::of(id, Verdict::Bad, evidence)
+    }
+
+    fn of(id: &'static str, verdict: Verdict, evidence: impl Into<String>) -> Self {
+        Self { id, verdict, evidence: evidence.into(), cost: None, fix: None }
+    }
+
+    /// With what it costs.
+    #[must_use]
+    pub fn costs(mut self, cost: impl Into<String>) -> Self {
+        self.cost = Some(cost.into());
+        self
+    }
+}

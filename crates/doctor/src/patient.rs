@@ -1,0 +1,111 @@
+//! The server under examination, once it has been reached: what every probe is given.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use crate::budget::Budget;
+use crate::examine::Watcher;
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::target::Target;
+use crate::wire::{Answer, Ask, Failure, Line};
+
+/// The server under examination, and how to ask it.
+///
+/// [`once`](Self::once) asks on a new connection; [`line`](Self::line) opens one, and [`exchange`](Self::exchange) asks on it, again and again. What a probe
+/// sends by hand goes through [`Line::begin`], [`Line::send`] and [`Line::answer`], after [`Budget::request`].
+pub struct Patient {
+    /// What is examined.
+    pub target: Target,
+    /// How.
+    pub settings: Settings,
+    /// Every address of the server, the one that is used first.
+    pub addresses: Vec<SocketAddr>,
+    /// Which server it is, as far as it says.
+    pub server: Server,
+    /// The very first answer, to the ordinary request.
+    pub first: Answer,
+    /// What may be asked.
+    pub budget: Budget,
+    pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) watcher: Arc<dyn Watcher>,
+    pub(crate) lines: AtomicU64,
+}
+
+impl Patient {
+    /// A new connection.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn line(&self) -> Result<Line, Failure> {
+        self.line_with(self.tls.clone()).await
+    }
+
+    /// A new connection with other settings of TLS than the usual.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn line_with(&self, tls: Option<Arc<ClientConfig>>) -> Result<Line, Failure> {
+        let permit = self.budget.connection().await;
+        let number = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
+        let address = self.addresses.first().copied().ok_or_else(|| Failure::Resolve {
+            host: self.target.host.clone(),
+            why: "it has no address".to_owned(),
+        })?;
+        let tls = tls.map(|config| (self.target.host.as_str(), config));
+        Line::open(address, tls, self.settings.timeout, number, Arc::clone(&self.watcher), permit).await
+    }
+
+    /// The ordinary request: the method and the path that were chosen, HTTP/1.1, kept.
+    #[must_use]
+    pub fn ask(&self) -> Ask {
+        self.ask_by(&self.settings.method)
+    }
+
+    /// A request by another method, for the same path.
+    #[must_use]
+    pub fn ask_by(&self, method: &str) -> Ask {
+        ask(&self.target, &self.settings, method)
+    }
+
+    /// Asks on a connection, and waits for the whole answer as long as a step may take.
+    pub async fn exchange(&self, line: &mut Line, ask: &Ask) -> Answer {
+        self.exchange_within(line, ask, self.settings.timeout).await
+    }
+
+    /// The same, for so long at most.
+    pub async fn exchange_within(&self, line: &mut Line, ask: &Ask, within: Duration) -> Answer {
+        self.budget.request().await;
+        line.begin(ask);
+        // A server may answer, and close, before it has everything: what it said is looked at either way.
+        let _ = line.send(&ask.bytes()).await;
+        line.answer(within).await
+    }
+
+    /// Asks on a new connection.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn once(&self, ask: &Ask) -> Result<(Line, Answer), Failure> {
+        let mut line = self.line().await?;
+        let answer = self.exchange(&mut line, ask).await;
+        Ok((line, answer))
+    }
+}
+
+/// A request for the target's path, with the fields a well-behaved client sends and those that were given.
+pub(crate) fn ask(target: &Target, settings: &Settings, method: &str) -> Ask {
+    let fields = vec![
+        ("Host".to_owned(), target.authority()),
+        ("User-Agent".to_owned(), concat!("keepwarm-check/", env!("CARGO_PKG_VERSION")).to_owned()),
+        ("Accept".to_owned(), "*/*".to_owned()),
+    ];
+    settings
+        .headers
+        .iter()
+        .fold(Ask::new(method, &target.path, fields), |ask, (name, value)| ask.field(name, value))
+}

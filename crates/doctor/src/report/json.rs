@@ -1,0 +1,49 @@
+//! An examination for machines. The shape is documented in `docs/guide/check.md`, and stable.
+
+use serde_json::{Value, json};
+
+use crate::examine::{Examination, Examined};
+use crate::finding::Finding;
+
+/// The version of the shape: raised when something is renamed or taken away, never when something is added.
+const VERSION: u32 = 1;
+
+/// One examination.
+#[must_use]
+pub fn json(examination: &Examination) -> Value {
+    json!({
+        "version": VERSION,
+        "url": examination.asked.to_string(),
+        "examined": examination.target.to_string(),
+        "server": examination.server.name(),
+        "verdict": examination.verdict().name(),
+        "connections": examination.spent.0,
+        "requests": examination.spent.1,
+        "seconds": examination.took.as_secs_f64(),
+        "probes": examination.examined.iter().map(probe).collect::<Vec<Value>>(),
+    })
+}
+
+fn probe(examined: &Examined) -> Value {
+    let chief = examined.chief();
+    json!({
+        "id": examined.id,
+        "title": examined.title,
+        "verdict": examined.verdict().name(),
+        "evidence": chief.map(|finding| finding.evidence.clone()),
+        "cost": chief.and_then(|finding| finding.cost.clone()),
+        "fix": chief.and_then(|finding| finding.fix.clone()),
+        "seconds": examined.took.as_secs_f64(),
+        "findings": examined.findings.iter().map(finding).collect::<Vec<Value>>(),
+    })
+}
+
+fn finding(finding: &Finding) -> Value {
+    json!({
+        "id": finding.id,
+        "verdict": finding.verdict.name(),
+        "evidence": finding.evidence,
+        "cost": finding.cost,
+        "fix": finding.fix,
+    })
+}

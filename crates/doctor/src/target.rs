@@ -1,0 +1,160 @@
+//! What is examined: a URL, taken apart.
+
+use std::fmt;
+
+use http::Uri;
+
+/// The server and the resource that are examined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// With or without TLS.
+    pub scheme: Scheme,
+    /// A name, or an address without brackets.
+    pub host: String,
+    /// The port, said or of the scheme.
+    pub port: u16,
+    /// The path and the query, as they go into a request: begins with `/`.
+    pub path: String,
+}
+
+/// A scheme of URLs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`
+    Http,
+    /// `https`
+    Https,
+}
+
+/// Why a text is no target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetError(String);
+
+impl Target {
+    /// From a URL such as `https://shop.example/cart?full=1`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what was expected.
+    pub fn parse(text: &str) -> Result<Self, TargetError> {
+        let refuse = |why: &str| Err(TargetError(format!("{text:?}: {why}")));
+        let Some((scheme, _)) = text.split_once("://") else {
+            return refuse(&format!("a URL begins with http:// or https://, for example http://{text}"));
+        };
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            other => return refuse(&format!("the scheme {other} is not known here: http or https")),
+        };
+        // A fragment never leaves the client (RFC 9110 §7.1).
+        let sent = text.split('#').next().unwrap_or_default();
+        let Ok(uri) = sent.parse::<Uri>() else {
+            return refuse("not a valid URL");
+        };
+        let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
+            return refuse("there is no host in it");
+        };
+        if authority.as_str().contains('@') {
+            return refuse("user and password do not belong in a URL: pass --header 'Authorization: …'");
+        }
+        let port = match authority.port() {
+            Some(port) => port.as_u16(),
+            None if authority.as_str().ends_with(authority.host()) => scheme.default_port(),
+            None => return refuse("the port is not a number from 1 to 65535"),
+        };
+        if port == 0 {
+            return refuse("the port is not a number from 1 to 65535");
+        }
+        let path = match uri.path_and_query().map_or("/", |path| path.as_str()) {
+            "" => "/".to_owned(),
+            query if query.starts_with('?') => format!("/{query}"),
+            path => path.to_owned(),
+        };
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Self { scheme, host, port, path })
+    }
+
+    /// What stands in `Host`: the host, bracketed if it is an IPv6 address, and the port unless it is that of the scheme (RFC 9110 §7.2).
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        match self.port == self.scheme.default_port() {
+            true => host,
+            false => format!("{host}:{}", self.port),
+        }
+    }
+
+    /// Whether the connection is encrypted.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.scheme == Scheme::Https
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.scheme.name(), self.authority(), self.path)
+    }
+}
+
+impl Scheme {
+    /// As it stands in a URL.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+
+    fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TargetError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        for (text, shown, authority) in [
+            ("http://shop.example", "http://shop.example/", "shop.example"),
+            ("HTTPS://shop.example:443/a?b=c#d", "https://shop.example/a?b=c", "shop.example"),
+            ("http://[::1]:8080?x", "http://[::1]:8080/?x", "[::1]:8080"),
+            ("http://127.0.0.1:80/", "http://127.0.0.1/", "127.0.0.1"),
+        ] {
+            let target = Target::parse(text).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!((target.to_string().as_str(), target.authority().as_str()), (shown, authority));
+        }
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_with_the_reason() {
+        for (text, part) in [
+            ("shop.example", "http://shop.example"),
+            ("ftp://shop.example/", "ftp is not known"),
+            ("http:///path", "valid URL"),
+            ("http://user:word@shop.example/", "--header"),
+            ("http://shop.example:99999/", "port"),
+            ("http://shop.example:0/", "port"),
+            ("http://shop example/", "valid URL"),
+        ] {
+            let error = Target::parse(text).expect_err(text).to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

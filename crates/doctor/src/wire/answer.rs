@@ -1,0 +1,223 @@
+//! An answer, with when each part of it came.
+
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use keepwarm_http1::{Event, Fault, Fields, ResponseHead};
+
+use super::{Line, Read};
+
+/// Of a body so much is kept; the rest is counted.
+const KEPT: usize = 64 * 1024;
+
+/// A body longer than this is not read to its end.
+const LONGEST: u64 = 32 * 1024 * 1024;
+
+/// What came back. All times count from when [`Line::answer`] was called.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The 1xx answers before the final one.
+    pub informational: Vec<Informational>,
+    /// The final head.
+    pub head: Option<ResponseHead>,
+    /// When the final head was whole.
+    pub head_at: Option<Duration>,
+    /// The body, as far as it is kept.
+    pub body: Vec<u8>,
+    /// Its length, without framing.
+    pub body_len: u64,
+    /// The trailers.
+    pub trailers: Fields,
+    /// Every read that brought bytes.
+    pub seen: Vec<Seen>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// When it ended.
+    pub took: Duration,
+}
+
+/// A 1xx answer.
+#[derive(Debug, Clone)]
+pub struct Informational {
+    /// When it was whole.
+    pub at: Duration,
+    /// Its status.
+    pub status: StatusCode,
+    /// Its fields.
+    pub fields: Fields,
+}
+
+/// A read that brought bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen {
+    /// When.
+    pub at: Duration,
+    /// How many.
+    pub bytes: usize,
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// As its framing says; a body that runs until the close ends so, too.
+    Complete,
+    /// Nothing (more) came within the time given.
+    Silence,
+    /// The connection was closed before the end, or before the first byte.
+    Closed,
+    /// The connection was reset.
+    Reset,
+    /// What came is no valid answer.
+    Malformed(Fault),
+    /// It never ends, as far as was read.
+    Endless,
+    /// TLS, or the system.
+    Broken(String),
+}
+
+impl Answer {
+    /// The final status; nothing if none came.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.head.as_ref().map(|head| head.status.as_u16())
+    }
+
+    /// A field of the final head, as text.
+    #[must_use]
+    pub fn field(&self, lower_name: &str) -> Option<String> {
+        let value = self.head.as_ref()?.fields.first(lower_name)?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    }
+
+    /// Whether a whole answer came.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.outcome == Outcome::Complete
+    }
+
+    /// When the first byte came.
+    #[must_use]
+    pub fn first_byte(&self) -> Option<Duration> {
+        self.seen.first().map(|seen| seen.at)
+    }
+
+    /// In a few words, for evidence: `200 after 3.2 ms`, `nothing within 5.0 s`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let after = crate::report::time(self.took);
+        let status = self.status().map_or_else(String::new, |status| status.to_string());
+        match (&self.outcome, status.as_str()) {
+            (Outcome::Complete, _) => format!("{status} after {after}"),
+            (Outcome::Silence, "") => format!("nothing within {after}"),
+            (Outcome::Silence, _) => format!("{status}, and no end of it within {after}"),
+            (Outcome::Closed, "") => format!("the connection closed without an answer after {after}"),
+            (Outcome::Closed, _) => format!("{status}, cut off by a close after {after}"),
+            (Outcome::Reset, "") => format!("the connection reset without an answer after {after}"),
+            (Outcome::Reset, _) => format!("{status}, cut off by a reset after {after}"),
+            (Outcome::Malformed(fault), _) => format!("no valid answer ({fault})"),
+            (Outcome::Endless, _) => format!("{status}, and no end after {} bytes", self.body_len),
+            (Outcome::Broken(why), _) => format!("a broken connection ({why})"),
+        }
+    }
+}
+
+impl Line {
+    /// Reads the answer to the request begun last, until it is complete, for so long at most. After [`Outcome::Silence`] it can be called again for the
+    /// rest of the same answer.
+    pub async fn answer(&mut self, within: Duration) -> Answer {
+        let begun = Instant::now();
+        let mut answer = Answer {
+            informational: Vec::new(),
+            head: None,
+            head_at: None,
+            body: Vec::new(),
+            body_len: 0,
+            trailers: Fields::new(),
+            seen: Vec::new(),
+            outcome: Outcome::Complete,
+            took: Duration::ZERO,
+        };
+        let outcome = loop {
+            if let Some(outcome) = self.decode(&mut answer, begun) {
+                break outcome;
+            }
+            if answer.body_len > LONGEST {
+                break Outcome::Endless;
+            }
+            match self.read(within.saturating_sub(begun.elapsed())).await {
+                Read::Bytes(bytes) => answer.seen.push(Seen { at: begun.elapsed(), bytes }),
+                Read::Silence => break Outcome::Silence,
+                Read::Reset => break Outcome::Reset,
+                Read::Broken(why) => break Outcome::Broken(why),
+                Read::Closed => match self.decoder.handle_eof() {
+                    Ok(Some(_)) => break Outcome::Complete,
+                    Ok(None) | Err(_) => break Outcome::Closed,
+                },
+            }
+        };
+        answer.outcome = outcome;
+        answer.took = begun.elapsed();
+        answer
+    }
+
+    /// Understands what is in the inbox; says how the answer ended, if it did.
+    fn decode(&mut self, answer: &mut Answer, begun: Instant) -> Option<Outcome> {
+        loop {
+            let mut head = ResponseHead::default();
+            let decoded = match self.decoder.decode(&self.inbox, &mut head) {
+                Ok(decoded) => decoded,
+                Err(fault) => return Some(Outcome::Malformed(fault)),
+            };
+            match decoded.event {
+                Event::Informational => answer.informational.push(Informational {
+                    at: begun.elapsed(),
+                    status: head.status,
+                    fields: head.fields,
+                }),
+                Event::Head => {
+                    answer.head_at = Some(begun.elapsed());
+                    answer.head = Some(head);
+                }
+                Event::Data { start, end } => {
+                    let data = self.inbox.get(start..end).unwrap_or_default();
+                    let room = KEPT.saturating_sub(answer.body.len()).min(data.len());
+                    answer.body.extend_from_slice(data.get(..room).unwrap_or_default());
+                    answer.body_len += data.len() as u64;
+                }
+                Event::Trailers => answer.trailers = self.decoder.trailers().clone(),
+                Event::NeedMore | Event::End => {}
+            }
+            self.inbox.drain(..decoded.consumed.min(self.inbox.len()));
+            match decoded.event {
+                Event::End => return Some(Outcome::Complete),
+                Event::NeedMore => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Answer {
+    /// A whole answer with these fields and no body, for tests of rules.
+    pub(crate) fn for_tests(status: u16, fields: &[(&str, &str)]) -> Self {
+        let mut head = ResponseHead {
+            status: StatusCode::from_u16(status).unwrap_or_default(),
+            ..ResponseHead::default()
+        };
+        for (name, value) in fields {
+            head.fields.push(name.to_ascii_lowercase().as_bytes(), value.as_bytes());
+        }
+        Self {
+            informational: Vec::new(),
+            head: Some(head),
+            head_at: Some(Duration::from_millis(1)),
+            body: Vec::new(),
+            body_len: 0,
+            trailers: Fields::new(),
+            seen: vec![Seen { at: Duration::from_millis(1), bytes: 100 }],
+            outcome: Outcome::Complete,
+            took: Duration::from_millis(1),
+        }
+    }
+}

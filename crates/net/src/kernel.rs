@@ -1,0 +1,60 @@
+//! What no crate offers in safe code: registering a descriptor for the runtime's reactor, and what the kernel knows of a TCP connection. The only
+//! module with `unsafe` in it.
+#![expect(unsafe_code, reason = "AsyncFd's registration, and getsockopt into a struct of the kernel's")]
+
+use std::io;
+use std::mem::{MaybeUninit, offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Has the current runtime watch a descriptor. On failure the descriptor comes back.
+///
+/// # Errors
+/// The reactor refuses it, or has no memory for it.
+pub fn watch(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
+    // SAFETY: the descriptor must be open, and `as_raw_fd` must give the same one, for as long as the AsyncFd has the value. An
+    // `OwnedFd` owns its descriptor, never changes it, and closes it only when dropped; AsyncFd deregisters it before it drops it.
+    unsafe { AsyncFd::register_with_interest(fd, interest) }
+        .map_err(tokio::io::unix::AsyncFdRegisterError::into_parts)
+}
+
+/// What the kernel has counted on a TCP connection (`TCP_INFO`, see tcp(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpFacts {
+    /// Segments with data that came.
+    pub data_segments_in: u32,
+    /// The largest segment the peer sends, in bytes.
+    pub receive_mss: u32,
+    /// The smoothed round-trip time, in microseconds.
+    pub round_trip: u32,
+}
+
+/// What the kernel knows of a TCP connection; nothing where it is too old to count (before Linux 4.6) or the socket is of another kind.
+#[must_use]
+pub fn tcp_facts(socket: &impl AsFd) -> Option<TcpFacts> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes at most `len` bytes behind the pointer.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    let counted = offset_of!(libc::tcp_info, tcpi_data_segs_in) + size_of::<u32>();
+    if status != 0 || (len as usize) < counted {
+        return None;
+    }
+    // SAFETY: all of it was zeroed before the kernel wrote, and any bytes are a value of each of its fields, which are integers.
+    let info = unsafe { info.assume_init() };
+    Some(TcpFacts {
+        data_segments_in: info.tcpi_data_segs_in,
+        receive_mss: info.tcpi_rcv_mss,
+        round_trip: info.tcpi_rtt,
+    })
+}
