@@ -26,8 +26,10 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Its length, without framing.
     pub body_len: u64,
-    /// The trailers.
+    /// The trailers, without those that have no business in a trailer section.
     pub trailers: Fields,
+    /// The trailer section as it came, behind the line of the last chunk where both came together.
+    pub trailer_block: Vec<u8>,
     /// Every read that brought bytes.
     pub seen: Vec<Seen>,
     /// How it ended.
@@ -125,6 +127,11 @@ impl Line {
     /// Reads the answer to the request begun last, until it is complete, for so long at most. After [`Outcome::Silence`] it can be called again for the
     /// rest of the same answer.
     pub async fn answer(&mut self, within: Duration) -> Answer {
+        self.answer_until(within, |_| false).await
+    }
+
+    /// The same, but stops as soon as what has come is enough, and then says [`Outcome::Silence`] as well: the rest is read by calling again.
+    pub async fn answer_until(&mut self, within: Duration, enough: impl Fn(&Answer) -> bool) -> Answer {
         let begun = Instant::now();
         let mut answer = Answer {
             informational: Vec::new(),
@@ -133,6 +140,7 @@ impl Line {
             body: Vec::new(),
             body_len: 0,
             trailers: Fields::new(),
+            trailer_block: Vec::new(),
             seen: Vec::new(),
             outcome: Outcome::Complete,
             took: Duration::ZERO,
@@ -143,6 +151,9 @@ impl Line {
             }
             if answer.body_len > LONGEST {
                 break Outcome::Endless;
+            }
+            if enough(&answer) {
+                break Outcome::Silence;
             }
             match self.read(within.saturating_sub(begun.elapsed())).await {
                 Read::Bytes(bytes) => answer.seen.push(Seen { at: begun.elapsed(), bytes }),
@@ -187,6 +198,9 @@ impl Line {
                 Event::Trailers => answer.trailers = self.decoder.trailers().clone(),
                 Event::NeedMore | Event::End => {}
             }
+            if matches!(decoded.event, Event::Trailers | Event::End) && decoded.consumed > 0 {
+                answer.trailer_block = self.inbox.get(..decoded.consumed).unwrap_or_default().to_vec();
+            }
             self.inbox.drain(..decoded.consumed.min(self.inbox.len()));
             match decoded.event {
                 Event::End => return Some(Outcome::Complete),
@@ -215,6 +229,7 @@ impl Answer {
             body: Vec::new(),
             body_len: 0,
             trailers: Fields::new(),
+            trailer_block: Vec::new(),
             seen: vec![Seen { at: Duration::from_millis(1), bytes: 100 }],
             outcome: Outcome::Complete,
             took: Duration::from_millis(1),
