@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
+
 use crate::probes::Probe;
 
 /// How a target is examined. The defaults are polite, and harm no server.
@@ -22,6 +24,8 @@ pub struct Settings {
     pub resolve: Vec<(String, u16, IpAddr)>,
     /// Whether a certificate that cannot be verified is accepted (and reported).
     pub insecure: bool,
+    /// Authorities that are believed besides the system's, each in DER.
+    pub authorities: Vec<CertificateDer<'static>>,
     /// How long a single step may take.
     pub timeout: Duration,
     /// Requests a second, at most.
@@ -44,6 +48,7 @@ impl Default for Settings {
             post: None,
             resolve: Vec::new(),
             insecure: false,
+            authorities: Vec::new(),
             timeout: Duration::from_secs(5),
             rate: crate::budget::REQUESTS_PER_SECOND,
             intrusive: false,
