@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::budget::CONNECTIONS;
 use crate::probes::Probe;
 
 /// How a target is examined. The defaults are polite, and harm no server.
@@ -49,6 +50,63 @@ impl Default for Settings {
             intrusive: false,
             slow: false,
             via: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// What an examination of so many servers will do at most, in a sentence: said before it begins.
+    #[must_use]
+    pub fn promise(&self, servers: usize) -> String {
+        let requests: u32 = self.probes.iter().map(|probe| probe.requests()).sum::<u32>() + 1;
+        let all = if servers > 1 { "to each server" } else { "in all" };
+        let mut text = format!(
+            "Opens at most {CONNECTIONS} connections at once and sends at most {} a second, about {requests} {all}; only GET, HEAD and OPTIONS",
+            counted(self.rate),
+        );
+        if let Some(path) = &self.post {
+            text.push_str(&format!(", and POST to {path}"));
+        }
+        if self.intrusive {
+            text.push_str("; malformed messages, too");
+        }
+        if self.slow {
+            text.push_str("; waits for minutes until idle connections are closed");
+        }
+        text.push('.');
+        text
+    }
+}
+
+fn counted(requests: u32) -> String {
+    format!("{requests} request{}", if requests == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_will_be_done_is_said() {
+        let mut settings = Settings { probes: vec![Probe::Ladder], rate: 1, ..Settings::default() };
+        assert_eq!(
+            settings.promise(1),
+            format!(
+                "Opens at most 8 connections at once and sends at most 1 request a second, about {} in all; only GET, HEAD and OPTIONS.",
+                Probe::Ladder.requests() + 1
+            )
+        );
+        settings.post = Some("/echo".to_owned());
+        settings.intrusive = true;
+        settings.slow = true;
+        let promise = settings.promise(2);
+        for part in [
+            "to each server;",
+            "OPTIONS, and POST to /echo;",
+            "; malformed messages, too;",
+            "; waits for minutes",
+        ] {
+            assert!(promise.contains(part), "{promise}");
         }
     }
 }
