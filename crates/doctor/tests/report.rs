@@ -132,7 +132,8 @@ fn absent() -> Examination {
 fn golden(name: &str, got: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&file, got).expect("written");
+        let written = std::fs::write(&file, got);
+        assert!(written.is_ok(), "{name}: {written:?}");
     }
     let wanted = std::fs::read_to_string(&file).unwrap_or_default();
     assert_eq!(got, wanted, "{name}");

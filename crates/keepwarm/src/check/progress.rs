@@ -47,9 +47,10 @@ impl Progress {
 
     fn show(&self, words: &str) {
         if self.line {
-            let width = tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col));
-            // The last column stays free: some terminals wrap as soon as it is written.
-            let shown: String = words.chars().take(width.max(2) - 1).collect();
+            let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+            // A terminal that does not say how wide it is has the usual width. The last column stays free: some wrap as soon as it is written.
+            let columns = if columns == 0 { 80 } else { columns };
+            let shown: String = words.chars().take(columns - 1).collect();
             say(&format!("\r\x1b[2K{shown}"));
         }
     }
