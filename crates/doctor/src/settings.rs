@@ -3,6 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
 use crate::budget::CONNECTIONS;
 use crate::probes::Probe;
 
@@ -23,10 +26,14 @@ pub struct Settings {
     pub resolve: Vec<(String, u16, IpAddr)>,
     /// Whether a certificate that cannot be verified is accepted (and reported).
     pub insecure: bool,
+    /// Authorities that are believed besides the system's, each in DER.
+    pub authorities: Vec<CertificateDer<'static>>,
     /// How long a single step may take.
     pub timeout: Duration,
     /// Requests a second, at most.
     pub rate: u32,
+    /// Whether redirects are followed, and what they lead to is examined.
+    pub follow: bool,
     /// Whether malformed messages may be sent.
     pub intrusive: bool,
     /// Whether a probe may wait for an idle connection to be closed, for minutes.
@@ -45,8 +52,10 @@ impl Default for Settings {
             post: None,
             resolve: Vec::new(),
             insecure: false,
+            authorities: Vec::new(),
             timeout: Duration::from_secs(5),
             rate: crate::budget::REQUESTS_PER_SECOND,
+            follow: true,
             intrusive: false,
             slow: false,
             via: Vec::new(),
@@ -55,6 +64,22 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Believes the authorities in a file of PEM besides the system's.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is none in it.
+    pub fn believe(&mut self, file: &str) -> Result<(), String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("the file of authorities {file}: {error}");
+        let before = self.authorities.len();
+        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
+            self.authorities.push(certificate.map_err(|error| wrong(&error))?);
+        }
+        match self.authorities.len() > before {
+            true => Ok(()),
+            false => Err(wrong(&"there is no certificate in it (-----BEGIN CERTIFICATE-----)")),
+        }
+    }
+
     /// What an examination of so many servers will do at most, in a sentence: said before it begins.
     #[must_use]
     pub fn promise(&self, servers: usize) -> String {

@@ -1,6 +1,7 @@
 //! `keepwarm check`: the command line of the doctor.
 
 mod options;
+mod own;
 mod progress;
 
 use std::io::{IsTerminal, Write};
@@ -27,13 +28,19 @@ mod status {
 
 /// Examines what was asked for, and reports.
 pub(crate) fn check(options: &Check) -> ExitCode {
-    let (settings, subjects) = match options::read(options) {
+    let (settings, mut subjects) = match options::read(options) {
         Ok(read) => read,
         Err(message) => {
             complain(&message);
             return ExitCode::from(crate::exit::USAGE);
         }
     };
+    if options.own {
+        subjects = match own::subjects(options, &settings) {
+            Ok(own) => own,
+            Err(status) => return status,
+        };
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

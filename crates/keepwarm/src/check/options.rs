@@ -51,16 +51,16 @@ pub(super) fn read(options: &Check) -> Result<(Settings, Vec<Subject>), String> 
 
 fn settings(options: &Check) -> Result<Settings, String> {
     let defaults = Settings::default();
-    let method = options.method.clone().unwrap_or(defaults.method);
+    let method = options.method.clone().unwrap_or_else(|| defaults.method.clone());
     if method == "POST" && options.post.is_none() {
         return Err("--method POST: name the path that may be asked by POST with --post PATH; the safe methods are GET, HEAD and OPTIONS".to_owned());
     }
     let via = |url: &String| Target::parse(url).map_err(|error| format!("--via {error}"));
-    Ok(Settings {
+    let mut settings = Settings {
         probes: probes(options)?,
         headers: options.header.clone(),
         method,
-        body: options.body.clone().map_or(defaults.body, |body| body.0),
+        body: options.body.clone().map_or_else(|| defaults.body.clone(), |body| body.0),
         post: options.post.clone(),
         resolve: options.resolve.clone(),
         insecure: options.insecure,
@@ -69,7 +69,12 @@ fn settings(options: &Check) -> Result<Settings, String> {
         intrusive: options.intrusive,
         slow: options.slow,
         via: options.via.iter().map(via).collect::<Result<_, _>>()?,
-    })
+        ..defaults
+    };
+    if let Some(file) = &options.ca {
+        settings.believe(file).map_err(|why| format!("--ca: {why}"))?;
+    }
+    Ok(settings)
 }
 
 /// In the order of the report, whatever the order in which they were named.

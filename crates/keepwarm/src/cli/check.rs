@@ -59,6 +59,9 @@ pub(crate) struct Check {
     /// Accept a certificate that cannot be verified, and report it
     #[arg(long, short = 'k')]
     pub(crate) insecure: bool,
+    /// A file of authorities (PEM) to believe besides the system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<String>,
     /// How long a single step may take
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     pub(crate) timeout: Duration,
