@@ -4,16 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::probes::Probe;
-use crate::reach::{Reached, reach};
+use crate::reach::{Reached, Unreached, reach};
 use crate::report::time;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-
-/// The id of what comes before the probes.
-const REACH: &str = "reach";
 
 /// Who is told while an examination goes on.
 pub trait Watcher: Send + Sync {
@@ -44,6 +40,8 @@ pub struct Examination {
     pub server: Server,
     /// By probe, in the order they ran. If the server was not reached, a single one, `reach`.
     pub examined: Vec<Examined>,
+    /// Whether there was a server to examine.
+    pub reached: bool,
     /// Connections opened and requests sent.
     pub spent: (u64, u64),
     /// How long it took.
@@ -69,12 +67,6 @@ impl Examination {
     pub fn verdict(&self) -> Verdict {
         worst(self.examined.iter().map(Examined::verdict))
     }
-
-    /// Whether there was a server to examine.
-    #[must_use]
-    pub fn reached(&self) -> bool {
-        self.examined.iter().any(|examined| examined.id != REACH)
-    }
 }
 
 impl Examined {
@@ -98,14 +90,12 @@ fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 /// Examines a target.
 pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watcher>) -> Examination {
     let begun = Instant::now();
-    let Reached { patient, redirected } = match reach(target, settings, &watcher).await {
+    let Reached { patient, remark } = match reach(target, settings, &watcher).await {
         Ok(reached) => reached,
-        Err(finding) => return unreached(target, finding, begun.elapsed()),
+        Err(why) => return unreached(target, why, begun.elapsed()),
     };
-    let mut examined = Vec::new();
-    if let Some(finding) = went_elsewhere(target, &redirected, &patient) {
-        examined.push(reach_examined(finding, begun.elapsed()));
-    }
+    let mut examined: Vec<Examined> =
+        remark.map(|finding| reach_examined(finding, begun.elapsed())).into_iter().collect();
     for &probe in &settings.probes {
         watcher.begins(probe);
         let began = Instant::now();
@@ -126,26 +116,31 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
         asked: target.clone(),
         target: patient.target.clone(),
         server: patient.server,
+        reached: true,
         examined,
         spent: patient.budget.spent(),
         took: begun.elapsed(),
     }
 }
 
-fn unreached(target: &Target, finding: Finding, took: Duration) -> Examination {
+fn unreached(target: &Target, Unreached { finding, spent }: Unreached, took: Duration) -> Examination {
     Examination {
         label: None,
         asked: target.clone(),
         target: target.clone(),
         server: Server::Unknown,
+        reached: false,
         examined: vec![reach_examined(finding, took)],
-        spent: (0, 0),
+        spent,
         took,
     }
 }
 
+/// What was found on the way to the server; by the id of the probe whose matter it is.
 fn reach_examined(finding: Finding, took: Duration) -> Examined {
-    Examined { id: REACH, title: "can it be reached", findings: vec![finding], took }
+    let probe = finding.id.split('.').next().and_then(Probe::named);
+    let (id, title) = probe.map_or(("reach", "can it be reached"), |probe| (probe.id(), probe.title()));
+    Examined { id, title, findings: vec![finding], took }
 }
 
 /// For so long a probe may go on. Each bounds its own waits; this is for a server that uses up every one of them.
@@ -156,17 +151,6 @@ fn longest(settings: &Settings) -> Duration {
 
 fn unfinished(within: Duration) -> Finding {
     Finding::unknown("probe.unfinished", format!("the probe was given up after {}", time(within)))
-}
-
-fn went_elsewhere(target: &Target, redirected: &[Target], patient: &Patient) -> Option<Finding> {
-    let hops = redirected.len();
-    (hops > 0).then(|| {
-        let words = if hops == 1 { "one redirect".to_owned() } else { format!("{hops} redirects") };
-        Finding::good(
-            "reach.redirects",
-            format!("{target} led by {words} to {}, which is what was examined", patient.target),
-        )
-    })
 }
 
 impl Watcher for Quiet {
