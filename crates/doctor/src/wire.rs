@@ -10,7 +10,7 @@ mod tls;
 pub use answer::{Answer, Informational, Outcome, Seen};
 pub use ask::Ask;
 pub use failure::Failure;
-pub use line::{Line, LineTimes, Read};
+pub use line::{Acks, Line, LineTimes, Read};
 pub use tls::{Handshake, Trust, client_config};
 
 pub(crate) use socket::Socket;

@@ -30,6 +30,7 @@ pub struct Line {
     pub times: LineTimes,
     /// The TLS handshake, where there is one.
     pub handshake: Option<Handshake>,
+    acks: Acks,
     number: u64,
     watcher: Arc<dyn Watcher>,
     /// The place among the connections that may be open.
@@ -43,6 +44,18 @@ pub struct LineTimes {
     pub connect: Duration,
     /// The TLS handshake, where there is one.
     pub tls: Duration,
+}
+
+/// How what comes is acknowledged, on this side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Acks {
+    /// As the system likes: at once on a new connection, delayed on one that asks and is answered in turns.
+    #[default]
+    AsUsual,
+    /// Delayed, in the hope of bytes to send it with: what every client does on a kept connection (RFC 9293 §3.8.6.3).
+    Late,
+    /// At once, as soon as the bytes are read.
+    AtOnce,
 }
 
 /// What a read gave.
@@ -98,6 +111,7 @@ impl Line {
             decoder,
             times,
             handshake,
+            acks: Acks::AsUsual,
             number,
             watcher,
             _permit: permit,
@@ -116,11 +130,18 @@ impl Line {
     /// The connection is gone.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<Instant, Failure> {
         self.tell('>', bytes);
+        if self.acks == Acks::Late {
+            self.socket.acknowledge(self.acks);
+        }
         let sent = match &mut self.tls {
             None => self.socket.write_all(bytes).await,
             Some(session) => send_encrypted(session, &self.socket, bytes).await,
         };
         sent.map_err(|error| Failure::Lost(error.to_string()))?;
+        if self.acks == Acks::AtOnce {
+            // Sending puts the socket back into its usual ways.
+            self.socket.acknowledge(self.acks);
+        }
         Ok(Instant::now())
     }
 
@@ -138,6 +159,9 @@ impl Line {
         };
         match &read {
             Read::Bytes(count) => {
+                if self.acks == Acks::AtOnce {
+                    self.socket.acknowledge(self.acks);
+                }
                 let from = self.inbox.len().saturating_sub(*count);
                 let fresh = self.inbox.get(from..).unwrap_or_default().to_vec();
                 self.tell('<', &fresh);
@@ -146,6 +170,12 @@ impl Line {
             other => self.watcher.wire(self.number, &format!("* {other:?}")),
         }
         read
+    }
+
+    /// Chooses how what comes is acknowledged from now on, where the system lets it be chosen.
+    pub fn acknowledge(&mut self, acks: Acks) {
+        self.acks = acks;
+        self.socket.acknowledge(acks);
     }
 
     /// Says that nothing more will be sent (a half-close).

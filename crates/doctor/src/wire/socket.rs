@@ -7,6 +7,8 @@ use std::os::fd::AsFd;
 use keepwarm_net::{TcpFacts, tcp_facts};
 use tokio::net::TcpStream;
 
+use super::Acks;
+
 /// A TCP connection, read and written as bytes come and go.
 #[derive(Debug)]
 pub(crate) struct Socket(TcpStream);
@@ -44,6 +46,20 @@ impl Socket {
     /// Says that no more will be sent.
     pub(crate) fn shut_down_writing(&self) -> io::Result<()> {
         rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write).map_err(io::Error::from)
+    }
+
+    /// Chooses how what comes is acknowledged. With `AtOnce` an acknowledgement that waits leaves now.
+    pub(crate) fn acknowledge(&self, acks: Acks) {
+        let at_once = match acks {
+            Acks::AsUsual => return,
+            Acks::Late => false,
+            Acks::AtOnce => true,
+        };
+        // Where it cannot be chosen, things go as usual.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, at_once);
+        #[cfg(not(target_os = "linux"))]
+        let _ = at_once;
     }
 
     pub(crate) fn facts(&self) -> Option<TcpFacts> {
