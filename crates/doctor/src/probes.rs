@@ -7,6 +7,8 @@ mod framing;
 mod health;
 mod informational;
 mod ladder;
+#[cfg(test)]
+mod mock;
 mod persistence;
 #[cfg(test)]
 mod scripted;
@@ -74,6 +76,17 @@ impl Probe {
             Self::Health => "what health checks see",
             Self::Informational => "do 103 and trailers pass",
             Self::Ladder => "are outer time-outs longer than inner ones",
+        }
+    }
+
+    /// About how many requests it sends to a server that is well. A server that is slow, or breaks off, is asked less.
+    #[must_use]
+    pub fn requests(self) -> u32 {
+        match self {
+            Self::Persistence | Self::Framing | Self::Boot => 40,
+            Self::Expect | Self::Writes | Self::Connect => 20,
+            Self::Health | Self::Informational => 10,
+            Self::Ladder => 5,
         }
     }
 
