@@ -12,12 +12,10 @@ use crate::server::{ANSWER, check, found, request, serve, settings, together};
 /// Answers every request with this place.
 async fn redirecting(location: &'static str) -> String {
     let address = serve(0, move |mut stream| async move {
-        loop {
-            request(&mut stream).await?;
-            let field = if location.is_empty() { String::new() } else { format!("Location: {location}\r\n") };
-            let answer = format!("HTTP/1.1 302 Found\r\n{field}Content-Length: 0\r\n\r\n");
-            stream.write_all(answer.as_bytes()).await?;
-        }
+        request(&mut stream).await?;
+        let field = if location.is_empty() { String::new() } else { format!("Location: {location}\r\n") };
+        let answer = format!("HTTP/1.1 302 Found\r\n{field}Connection: close\r\nContent-Length: 0\r\n\r\n");
+        stream.write_all(answer.as_bytes()).await
     })
     .await;
     format!("http://{address}/")
