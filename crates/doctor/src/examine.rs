@@ -7,9 +7,13 @@ use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::probes::Probe;
 use crate::reach::{Reached, reach};
+use crate::report::time;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
+
+/// The id of what comes before the probes.
+const REACH: &str = "reach";
 
 /// Who is told while an examination goes on.
 pub trait Watcher: Send + Sync {
@@ -30,6 +34,8 @@ pub struct Quiet;
 /// What was found, by probe.
 #[derive(Debug, Clone)]
 pub struct Examination {
+    /// What the caller calls it, besides its URL: nothing, unless they say.
+    pub label: Option<String>,
     /// The URL that was asked for.
     pub asked: Target,
     /// The URL that was examined: where redirects led.
@@ -58,10 +64,16 @@ pub struct Examined {
 }
 
 impl Examination {
-    /// The worst verdict of all.
+    /// The worst verdict of all. What could not be told does not spoil what is good.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        self.examined.iter().map(Examined::verdict).max().unwrap_or(Verdict::Unknown)
+        worst(self.examined.iter().map(Examined::verdict))
+    }
+
+    /// Whether there was a server to examine.
+    #[must_use]
+    pub fn reached(&self) -> bool {
+        self.examined.iter().any(|examined| examined.id != REACH)
     }
 }
 
@@ -69,9 +81,7 @@ impl Examined {
     /// The worst of its findings'. What could not be told does not spoil what is good.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let told = self.findings.iter().map(|finding| finding.verdict);
-        let worst = told.clone().filter(|verdict| *verdict != Verdict::Unknown).max();
-        worst.or_else(|| told.max()).unwrap_or(Verdict::Unknown)
+        worst(self.findings.iter().map(|finding| finding.verdict))
     }
 
     /// The finding that decides the verdict: the first of the worst.
@@ -79,6 +89,10 @@ impl Examined {
     pub fn chief(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.verdict == self.verdict())
     }
+}
+
+fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    verdicts.filter(|verdict| *verdict != Verdict::Unknown).max().unwrap_or(Verdict::Unknown)
 }
 
 /// Examines a target.
@@ -95,7 +109,9 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
     for &probe in &settings.probes {
         watcher.begins(probe);
         let began = Instant::now();
-        let mut findings = probe.examine(&patient).await;
+        let within = longest(settings);
+        let examining = tokio::time::timeout(within, probe.examine(&patient));
+        let mut findings = examining.await.unwrap_or_else(|_| vec![unfinished(within)]);
         for finding in &mut findings {
             if finding.verdict > Verdict::Unknown && finding.fix.is_none() {
                 finding.fix = probe.fix(finding.id, patient.server).map(str::to_owned);
@@ -106,6 +122,7 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
         examined.push(one);
     }
     Examination {
+        label: None,
         asked: target.clone(),
         target: patient.target.clone(),
         server: patient.server,
@@ -117,6 +134,7 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
 
 fn unreached(target: &Target, finding: Finding, took: Duration) -> Examination {
     Examination {
+        label: None,
         asked: target.clone(),
         target: target.clone(),
         server: Server::Unknown,
@@ -127,7 +145,17 @@ fn unreached(target: &Target, finding: Finding, took: Duration) -> Examination {
 }
 
 fn reach_examined(finding: Finding, took: Duration) -> Examined {
-    Examined { id: "reach", title: "can it be reached", findings: vec![finding], took }
+    Examined { id: REACH, title: "can it be reached", findings: vec![finding], took }
+}
+
+/// For so long a probe may go on. Each bounds its own waits; this is for a server that uses up every one of them.
+fn longest(settings: &Settings) -> Duration {
+    let waits = if settings.slow { Duration::from_secs(900) } else { Duration::ZERO };
+    waits + Duration::from_secs(20) + settings.timeout * 8
+}
+
+fn unfinished(within: Duration) -> Finding {
+    Finding::unknown("probe.unfinished", format!("the probe was given up after {}", time(within)))
 }
 
 fn went_elsewhere(target: &Target, redirected: &[Target], patient: &Patient) -> Option<Finding> {

@@ -104,8 +104,8 @@ pub(crate) fn ask(target: &Target, settings: &Settings, method: &str) -> Ask {
         ("User-Agent".to_owned(), concat!("keepwarm-check/", env!("CARGO_PKG_VERSION")).to_owned()),
         ("Accept".to_owned(), "*/*".to_owned()),
     ];
-    settings
-        .headers
-        .iter()
-        .fold(Ask::new(method, &target.path, fields), |ask, (name, value)| ask.field(name, value))
+    let ask = Ask::new(method, &target.path, fields);
+    // A POST without a body is no ordinary one.
+    let ask = if method == "POST" { ask.body(&settings.body) } else { ask };
+    settings.headers.iter().fold(ask, |ask, (name, value)| ask.field(name, value))
 }

@@ -75,6 +75,17 @@ impl Probe {
         }
     }
 
+    /// About how many requests it sends to a server that is well. A server that is slow, or breaks off, is asked less.
+    #[must_use]
+    pub fn requests(self) -> u32 {
+        match self {
+            Self::Persistence | Self::Framing | Self::Boot => 40,
+            Self::Expect | Self::Writes | Self::Connect => 20,
+            Self::Health | Self::Informational => 10,
+            Self::Ladder => 5,
+        }
+    }
+
     /// The probe of this id.
     #[must_use]
     pub fn named(id: &str) -> Option<Self> {
