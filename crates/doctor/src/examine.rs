@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::finding::{Finding, Verdict};
-use crate::patient::Patient;
 use crate::probes::Probe;
-use crate::reach::{Reached, reach};
+use crate::reach::{Reached, Unreached, reach};
 use crate::report::time;
 use crate::server::Server;
 use crate::settings::Settings;
@@ -98,14 +97,12 @@ fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 /// Examines a target.
 pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watcher>) -> Examination {
     let begun = Instant::now();
-    let Reached { patient, redirected } = match reach(target, settings, &watcher).await {
+    let Reached { patient, remark } = match reach(target, settings, &watcher).await {
         Ok(reached) => reached,
-        Err(finding) => return unreached(target, finding, begun.elapsed()),
+        Err(why) => return unreached(target, why, begun.elapsed()),
     };
-    let mut examined = Vec::new();
-    if let Some(finding) = went_elsewhere(target, &redirected, &patient) {
-        examined.push(reach_examined(finding, begun.elapsed()));
-    }
+    let mut examined: Vec<Examined> =
+        remark.map(|finding| reach_examined(finding, begun.elapsed())).into_iter().collect();
     for &probe in &settings.probes {
         watcher.begins(probe);
         let began = Instant::now();
@@ -132,20 +129,23 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
     }
 }
 
-fn unreached(target: &Target, finding: Finding, took: Duration) -> Examination {
+fn unreached(target: &Target, Unreached { finding, spent }: Unreached, took: Duration) -> Examination {
     Examination {
         label: None,
         asked: target.clone(),
         target: target.clone(),
         server: Server::Unknown,
         examined: vec![reach_examined(finding, took)],
-        spent: (0, 0),
+        spent,
         took,
     }
 }
 
+/// What was found on the way to the server; by the id of the probe whose matter it is.
 fn reach_examined(finding: Finding, took: Duration) -> Examined {
-    Examined { id: REACH, title: "can it be reached", findings: vec![finding], took }
+    let probe = finding.id.split('.').next().and_then(Probe::named);
+    let (id, title) = probe.map_or((REACH, "can it be reached"), |probe| (probe.id(), probe.title()));
+    Examined { id, title, findings: vec![finding], took }
 }
 
 /// For so long a probe may go on. Each bounds its own waits; this is for a server that uses up every one of them.
@@ -156,17 +156,6 @@ fn longest(settings: &Settings) -> Duration {
 
 fn unfinished(within: Duration) -> Finding {
     Finding::unknown("probe.unfinished", format!("the probe was given up after {}", time(within)))
-}
-
-fn went_elsewhere(target: &Target, redirected: &[Target], patient: &Patient) -> Option<Finding> {
-    let hops = redirected.len();
-    (hops > 0).then(|| {
-        let words = if hops == 1 { "one redirect".to_owned() } else { format!("{hops} redirects") };
-        Finding::good(
-            "reach.redirects",
-            format!("{target} led by {words} to {}, which is what was examined", patient.target),
-        )
-    })
 }
 
 impl Watcher for Quiet {

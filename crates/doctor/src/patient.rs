@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, CONNECTIONS};
 use crate::examine::Watcher;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Answer, Ask, Failure, Line};
+use crate::wire::{Answer, Ask, Failure, Line, Peer, Trust};
 
 /// The server under examination, and how to ask it.
 ///
@@ -23,14 +23,16 @@ pub struct Patient {
     pub target: Target,
     /// How.
     pub settings: Settings,
-    /// Every address of the server, the one that is used first.
+    /// Every address of the server, the one that is used first. None if it listens on a socket of this machine.
     pub addresses: Vec<SocketAddr>,
     /// Which server it is, as far as it says.
     pub server: Server,
     /// The very first answer, to the ordinary request.
     pub first: Answer,
     /// What may be asked.
-    pub budget: Budget,
+    pub budget: Arc<Budget>,
+    /// Whom TLS believes, where there is TLS.
+    pub(crate) trust: Option<Trust>,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) watcher: Arc<dyn Watcher>,
     pub(crate) lines: AtomicU64,
@@ -50,14 +52,30 @@ impl Patient {
     /// # Errors
     /// Why there is none.
     pub async fn line_with(&self, tls: Option<Arc<ClientConfig>>) -> Result<Line, Failure> {
-        let permit = self.budget.connection().await;
+        self.line_to(&self.peer()?, tls).await
+    }
+
+    /// A new connection to one of the addresses.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn line_to(&self, peer: &Peer, tls: Option<Arc<ClientConfig>>) -> Result<Line, Failure> {
         let number = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
-        let address = self.addresses.first().copied().ok_or_else(|| Failure::Resolve {
-            host: self.target.host.clone(),
-            why: "it has no address".to_owned(),
-        })?;
-        let tls = tls.map(|config| (self.target.host.as_str(), config));
-        Line::open(address, tls, self.settings.timeout, number, Arc::clone(&self.watcher), permit).await
+        let dial = Dial {
+            target: &self.target,
+            settings: &self.settings,
+            budget: &self.budget,
+            watcher: &self.watcher,
+        };
+        dial.line(peer, tls, number).await
+    }
+
+    fn peer(&self) -> Result<Peer, Failure> {
+        match (&self.target.socket, self.addresses.first()) {
+            (Some(path), _) => Ok(Peer::Unix(path.clone())),
+            (None, Some(&address)) => Ok(Peer::Tcp(address)),
+            (None, None) => Err(Failure::no_address(&self.target.host)),
+        }
     }
 
     /// The ordinary request: the method and the path that were chosen, HTTP/1.1, kept.
@@ -94,6 +112,31 @@ impl Patient {
         let mut line = self.line().await?;
         let answer = self.exchange(&mut line, ask).await;
         Ok((line, answer))
+    }
+}
+
+/// What a connection needs to know before there is a patient.
+pub(crate) struct Dial<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) settings: &'a Settings,
+    pub(crate) budget: &'a Budget,
+    pub(crate) watcher: &'a Arc<dyn Watcher>,
+}
+
+impl Dial<'_> {
+    /// A connection within the budget.
+    pub(crate) async fn line(
+        &self,
+        peer: &Peer,
+        tls: Option<Arc<ClientConfig>>,
+        number: u64,
+    ) -> Result<Line, Failure> {
+        let permit = self.budget.connection().await;
+        if permit.is_none() {
+            return Err(Failure::Network(format!("all {CONNECTIONS} connections are in use")));
+        }
+        let tls = tls.map(|config| (self.target.host.as_str(), config));
+        Line::open(peer, tls, self.settings.timeout, number, Arc::clone(self.watcher), permit).await
     }
 }
 
