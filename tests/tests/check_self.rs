@@ -111,7 +111,10 @@ fn a_door_and_its_upstream() {
     ));
     let examined = is_well(&server);
     assert_eq!(examined.len(), 2, "{examined:?}");
-    assert!(examined[0].starts_with("upstream.shop door ") && examined[1].starts_with("upstream.shop "), "{examined:?}");
+    assert!(
+        examined[0].starts_with("upstream.shop door ") && examined[1].starts_with("upstream.shop "),
+        "{examined:?}"
+    );
 }
 
 /// An authority that nobody else knows, a certificate of it, and its key, in this folder.
@@ -141,10 +144,8 @@ fn what_is_meant_is_found_and_shown() {
     assert!(shown.contains(&format!("listen.main: http://127.0.0.1:{port}/   Keepwarm")), "{shown}");
 
     let nobody = std::env::temp_dir().join("no-such-keepwarm.toml");
-    let output = tools::run(
-        Command::new(keepwarm()).args(["check", "--self", "--config"]).arg(&nobody),
-        BOUND,
-    );
+    let output =
+        tools::run(Command::new(keepwarm()).args(["check", "--self", "--config"]).arg(&nobody), BOUND);
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no Keepwarm"), "{output:?}");
 }

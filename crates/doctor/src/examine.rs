@@ -11,9 +11,6 @@ use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
 
-/// The id of what comes before the probes.
-const REACH: &str = "reach";
-
 /// Who is told while an examination goes on.
 pub trait Watcher: Send + Sync {
     /// A probe begins.
@@ -43,6 +40,8 @@ pub struct Examination {
     pub server: Server,
     /// By probe, in the order they ran. If the server was not reached, a single one, `reach`.
     pub examined: Vec<Examined>,
+    /// Whether there was a server to examine.
+    pub reached: bool,
     /// Connections opened and requests sent.
     pub spent: (u64, u64),
     /// How long it took.
@@ -67,12 +66,6 @@ impl Examination {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         worst(self.examined.iter().map(Examined::verdict))
-    }
-
-    /// Whether there was a server to examine.
-    #[must_use]
-    pub fn reached(&self) -> bool {
-        self.examined.iter().any(|examined| examined.id != REACH)
     }
 }
 
@@ -123,6 +116,7 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
         asked: target.clone(),
         target: patient.target.clone(),
         server: patient.server,
+        reached: true,
         examined,
         spent: patient.budget.spent(),
         took: begun.elapsed(),
@@ -135,6 +129,7 @@ fn unreached(target: &Target, Unreached { finding, spent }: Unreached, took: Dur
         asked: target.clone(),
         target: target.clone(),
         server: Server::Unknown,
+        reached: false,
         examined: vec![reach_examined(finding, took)],
         spent,
         took,

@@ -89,7 +89,8 @@ async fn follow(
             return Err(redirect::after(&way, finding));
         }
         let patient = visit.patient;
-        match redirect::of(&now, &patient.first) {
+        let redirect = if settings.follow { redirect::of(&now, &patient.first) } else { Redirect::None };
+        match redirect {
             Redirect::None => {
                 let remark = redirect::led(target, way.len(), &now);
                 return Ok(Reached { patient, remark });

@@ -26,6 +26,7 @@ fn ill() -> Examination {
         asked: target("http://shop.example/"),
         target: target("https://shop.example/cart?full=1"),
         server: Server::WebRick,
+        reached: true,
         examined: vec![
             examined(
                 "reach",
@@ -96,6 +97,7 @@ fn well() -> Examination {
         asked: target("http://127.0.0.1:8080/"),
         target: target("http://127.0.0.1:8080/"),
         server: Server::Keepwarm,
+        reached: true,
         examined: vec![examined(
             "expect",
             "is Expect: 100-continue answered",
@@ -113,6 +115,7 @@ fn absent() -> Examination {
         asked: target("http://10.0.0.7/"),
         target: target("http://10.0.0.7/"),
         server: Server::Unknown,
+        reached: false,
         examined: vec![examined(
             "reach",
             "can it be reached",

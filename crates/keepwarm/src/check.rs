@@ -111,7 +111,7 @@ fn outcome(examinations: &[Examination], fail_on: Option<FailOn>) -> u8 {
         Some(FailOn::Warning) => Some(Verdict::Warning),
         Some(FailOn::Bad) => Some(Verdict::Bad),
     };
-    if examinations.iter().any(|examination| !examination.reached()) {
+    if examinations.iter().any(|examination| !examination.reached) {
         return status::UNREACHED;
     }
     let found = worst.is_some_and(|worst| examinations.iter().any(|one| one.verdict() >= worst));

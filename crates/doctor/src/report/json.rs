@@ -17,7 +17,7 @@ pub fn json(examination: &Examination) -> Value {
         "url": examination.asked.to_string(),
         "examined": examination.target.to_string(),
         "server": examination.server.name(),
-        "reached": examination.reached(),
+        "reached": examination.reached,
         "verdict": examination.verdict().name(),
         "connections": examination.spent.0,
         "requests": examination.spent.1,
