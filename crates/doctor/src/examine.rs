@@ -139,7 +139,7 @@ fn unreached(target: &Target, Unreached { finding, spent }: Unreached, took: Dur
 /// What was found on the way to the server; by the id of the probe whose matter it is.
 fn reach_examined(finding: Finding, took: Duration) -> Examined {
     let probe = finding.id.split('.').next().and_then(Probe::named);
-    let (id, title) = probe.map_or((REACH, "can it be reached"), |probe| (probe.id(), probe.title()));
+    let (id, title) = probe.map_or(("reach", "can it be reached"), |probe| (probe.id(), probe.title()));
     Examined { id, title, findings: vec![finding], took }
 }
 

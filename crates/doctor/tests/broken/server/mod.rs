@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 
 pub(crate) use flaw::Flaw;
 
@@ -19,7 +20,7 @@ pub(crate) struct Server {
     address: SocketAddr,
     encrypted: bool,
     stopped: Arc<AtomicBool>,
-    authority: Option<String>,
+    authority: Option<CertificateDer<'static>>,
     /// A listener whose queue is full, and what fills it: who connects to it waits for ever.
     _deaf: Option<(TcpListener, Vec<TcpStream>)>,
 }
@@ -42,7 +43,7 @@ impl Server {
         Self::serve(flaw, Some(config), Some(authority))
     }
 
-    fn serve(flaw: Flaw, tls: Option<Arc<ServerConfig>>, authority: Option<String>) -> Self {
+    fn serve(flaw: Flaw, tls: Option<Arc<ServerConfig>>, authority: Option<CertificateDer<'static>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let stopped = Arc::new(AtomicBool::new(false));
@@ -77,9 +78,9 @@ impl Server {
         self.address.port()
     }
 
-    /// The certificate, in PEM, of the authority which signed the server's.
-    pub(crate) fn authority(&self) -> Option<&str> {
-        self.authority.as_deref()
+    /// The certificate of the authority which signed the server's.
+    pub(crate) fn authority(&self) -> Option<&CertificateDer<'static>> {
+        self.authority.as_ref()
     }
 }
 
