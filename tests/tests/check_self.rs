@@ -1,11 +1,13 @@
 //! Keepwarm under its own doctor: `keepwarm check --self` before every adapter, a server of an app's own, files, fixed answers, a door and its upstream. All
 //! of it is good: nothing bad, and no warning.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use keepwarm_tests::{ASGI, FASTCGI, PHP, RACK, Server, WSGI, keepwarm, tools};
+use keepwarm_tests::{ASGI, FASTCGI, PHP, RACK, Server, WSGI, keepwarm, process, tools};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::Value;
 
 /// An examination has many seconds of its own, and others run beside it.
@@ -81,12 +83,12 @@ bind = "127.0.0.1:0"
 [[listen.files.route]]
 files = "@DIR@/public"
 [listen.fixed]
-bind = ["127.0.0.1:0", "unix:@DIR@/fixed.sock"]
+bind = ["127.0.0.2:0", "unix:@DIR@/fixed.sock"]
 [[listen.fixed.route]]
 host = "shop.example"
 respond = { status = 200, body = "hello" }
 [listen.moved]
-bind = "127.0.0.1:0"
+bind = "127.0.0.3:0"
 [[listen.moved.route]]
 redirect = { status = 308, to = "https://shop.invalid$path" }
 "#;
@@ -117,22 +119,82 @@ fn a_door_and_its_upstream() {
     );
 }
 
-/// An authority that nobody else knows, a certificate of it, and its key, in this folder.
-fn certificates(folder: &Path) {
-    let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("a certificate");
-    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    authority.distinguished_name.push(rcgen::DnType::CommonName, "Keepwarm tests");
-    let issuer_key = rcgen::KeyPair::generate().expect("a key");
-    let issuer_certificate = authority.self_signed(&issuer_key).expect("a certificate");
-    let issuer = rcgen::Issuer::new(authority, issuer_key);
-    let key = rcgen::KeyPair::generate().expect("a key");
-    let leaf = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a certificate");
-    let leaf = leaf.signed_by(&key, &issuer).expect("a certificate");
-    for (file, pem) in
-        [("ca.pem", issuer_certificate.pem()), ("cert.pem", leaf.pem()), ("key.pem", key.serialize_pem())]
-    {
-        std::fs::write(folder.join(file), pem).expect("a file");
+/// A door over TLS to an nginx whose certificate an authority of its own has signed.
+#[test]
+fn a_door_to_an_encrypted_upstream() {
+    let nginx = Nginx::start();
+    let config = format!(
+        "[upstream.site]\nurl = \"https://localhost:{}\"\nca = \"@DIR@/ca.pem\"\nbind = \"127.0.0.1:0\"\n",
+        nginx.port
+    );
+    let server = Server::spawn(&config, |command| {
+        let folder = command.get_current_dir().expect("a folder of its own");
+        std::fs::write(folder.join("ca.pem"), &nginx.ca).expect("a file");
+    })
+    .listening();
+    assert_eq!(is_well(&server)[1], "upstream.site nginx");
+}
+
+/// An nginx behind TLS; ends with the test.
+struct Nginx {
+    process: Child,
+    folder: PathBuf,
+    port: u16,
+    /// The certificate of its authority.
+    ca: String,
+}
+
+impl Nginx {
+    #[track_caller]
+    fn start() -> Self {
+        let port = tools::free_port();
+        let folder = std::env::temp_dir().join(format!("keepwarm-check-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let ca = certificates(&folder);
+        let config = format!(
+            "daemon off; master_process off; pid nginx.pid; error_log stderr crit;
+             events {{ worker_connections 64; }}
+             http {{
+               access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
+               server {{
+                 listen 127.0.0.1:{port} ssl; ssl_certificate cert.pem; ssl_certificate_key key.pem;
+                 location / {{ return 200 \"hello\"; }}
+               }}
+             }}"
+        );
+        std::fs::write(folder.join("nginx.conf"), config).expect("a file");
+        let process = Command::new("nginx")
+            .args(["-p", &format!("{}/", folder.display()), "-c", "nginx.conf", "-e", "stderr"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("nginx");
+        let nginx = Self { process, folder, port, ca };
+        process::wait_until("nginx listens", BOUND, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        nginx
     }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A certificate for `localhost` and its key, in this folder; gives the certificate of the authority that signed it.
+fn certificates(folder: &Path) -> String {
+    let mut authority = CertificateParams::new(Vec::new()).expect("a certificate");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(DnType::CommonName, "an authority of a test");
+    let authority =
+        CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key")).expect("an authority");
+    let key = KeyPair::generate().expect("a key");
+    let leaf = CertificateParams::new(vec!["localhost".to_owned()]).expect("a certificate");
+    let leaf = leaf.signed_by(&key, &authority).expect("a certificate");
+    std::fs::write(folder.join("cert.pem"), leaf.pem()).expect("a file");
+    std::fs::write(folder.join("key.pem"), key.serialize_pem()).expect("a file");
+    authority.pem()
 }
 
 #[test]

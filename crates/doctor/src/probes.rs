@@ -8,6 +8,8 @@ mod health;
 mod informational;
 mod ladder;
 mod persistence;
+#[cfg(test)]
+mod scripted;
 mod writes;
 
 use crate::finding::Finding;

@@ -152,7 +152,10 @@ async fn visit(
             target: target.clone(),
             settings: settings.clone(),
             addresses,
-            server: first.head.as_ref().map_or(Server::Unknown, Server::recognise),
+            server: settings
+                .server
+                .or_else(|| first.head.as_ref().map(Server::recognise))
+                .unwrap_or(Server::Unknown),
             first,
             budget: Arc::clone(budget),
             trust,

@@ -8,6 +8,7 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::budget::CONNECTIONS;
 use crate::probes::Probe;
+use crate::server::Server;
 
 /// How a target is examined. The defaults are polite, and harm no server.
 #[derive(Debug, Clone)]
@@ -32,6 +33,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// Requests a second, at most.
     pub rate: u32,
+    /// Which server it is, where that is known: it need not say its name.
+    pub server: Option<Server>,
     /// Whether redirects are followed, and what they lead to is examined.
     pub follow: bool,
     /// Whether malformed messages may be sent.
@@ -55,6 +58,7 @@ impl Default for Settings {
             authorities: Vec::new(),
             timeout: Duration::from_secs(5),
             rate: crate::budget::REQUESTS_PER_SECOND,
+            server: None,
             follow: true,
             intrusive: false,
             slow: false,

@@ -10,6 +10,7 @@ mod tls;
 
 pub use answer::{Answer, Informational, Outcome, Seen};
 pub use ask::Ask;
+pub(crate) use certificate::span;
 pub use certificate::{Certificate, Distrust, distrust};
 pub use failure::Failure;
 pub use line::{Line, LineTimes, Read};

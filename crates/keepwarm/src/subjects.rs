@@ -21,6 +21,8 @@ pub(crate) struct Subject {
     pub(crate) host: Option<String>,
     /// The file of authorities that are believed, besides the system's.
     pub(crate) ca: Option<String>,
+    /// Whether Keepwarm itself answers there, whatever stands in `Server`.
+    pub(crate) is_ours: bool,
     /// Why it cannot be examined.
     pub(crate) skipped: Option<String>,
 }
@@ -62,12 +64,13 @@ fn listener(listen: &Listen, address: &str) -> Subject {
         PathPattern::Exact(path) | PathPattern::Prefix(path) if !takes("/") => path,
         _ => "/",
     };
-    Subject { label, ..at(address, host.as_deref(), path) }
+    Subject { label, is_ours: true, ..at(address, host.as_deref(), path) }
 }
 
 /// As a process of this machine, by the door's own address.
 fn door(upstream: &Upstream, address: &str) -> Subject {
-    Subject { label: format!("upstream.{} door", upstream.name), ..at(address, None, health_path(upstream)) }
+    let label = format!("upstream.{} door", upstream.name);
+    Subject { label, is_ours: true, ..at(address, None, health_path(upstream)) }
 }
 
 /// As Keepwarm calls it.
@@ -111,7 +114,7 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
         Ca::Only(file) | Ca::Also(file) => Some(file.path.display().to_string()),
     });
     let url = format!("{scheme}://{}:{port}{path}", bracketed(&called));
-    Subject { label, url, connect, host: Some(host), ca, skipped: None }
+    Subject { label, url, connect, host: Some(host), ca, is_ours: false, skipped: None }
 }
 
 /// What listens at `http://ADDRESS` or `unix:PATH`, as a client of this machine reaches it.
@@ -170,6 +173,7 @@ impl Subject {
             "connect": self.connect,
             "host": self.host,
             "ca": self.ca,
+            "is_ours": self.is_ours,
             "skipped": self.skipped,
         })
     }
@@ -183,6 +187,7 @@ impl Subject {
             connect: text("connect"),
             host: text("host"),
             ca: text("ca"),
+            is_ours: value.get("is_ours") == Some(&Value::Bool(true)),
             skipped: text("skipped"),
         })
     }

@@ -29,8 +29,10 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Its length, without framing.
     pub body_len: u64,
-    /// The trailers.
+    /// The trailers, without those that have no business in a trailer section.
     pub trailers: Fields,
+    /// The trailer section as it came, behind the line of the last chunk where both came together.
+    pub trailer_block: Vec<u8>,
     /// Every read that brought bytes.
     pub seen: Vec<Seen>,
     /// How it ended.
@@ -137,6 +139,11 @@ impl Line {
     /// Reads the answer to the request begun last, until it is complete, for so long at most. After [`Outcome::Silence`] it can be called again for the
     /// rest of the same answer.
     pub async fn answer(&mut self, within: Duration) -> Answer {
+        self.answer_until(within, |_| false).await
+    }
+
+    /// The same, but stops as soon as what has come is enough, and then says [`Outcome::Silence`] as well: the rest is read by calling again.
+    pub async fn answer_until(&mut self, within: Duration, enough: impl Fn(&Answer) -> bool) -> Answer {
         let begun = Instant::now();
         let mut answer = Answer {
             informational: Vec::new(),
@@ -145,6 +152,7 @@ impl Line {
             body: Vec::new(),
             body_len: 0,
             trailers: Fields::new(),
+            trailer_block: Vec::new(),
             seen: Vec::new(),
             outcome: Outcome::Complete,
             took: Duration::ZERO,
@@ -159,7 +167,7 @@ impl Line {
             }
             // Where bytes never stop, a read never waits, and its limit is never looked at.
             let left = within.saturating_sub(begun.elapsed());
-            if left.is_zero() {
+            if left.is_zero() || enough(&answer) {
                 break Outcome::Silence;
             }
             match self.read(left).await {
@@ -212,6 +220,9 @@ impl Line {
                 Event::Trailers => answer.trailers = self.decoder.trailers().clone(),
                 Event::NeedMore | Event::End => {}
             }
+            if matches!(decoded.event, Event::Trailers | Event::End) && decoded.consumed > 0 {
+                answer.trailer_block = input.get(..decoded.consumed).unwrap_or_default().to_vec();
+            }
             used += decoded.consumed;
             match decoded.event {
                 Event::End => break Some(Outcome::Complete),
@@ -242,6 +253,7 @@ impl Answer {
             body: Vec::new(),
             body_len: 0,
             trailers: Fields::new(),
+            trailer_block: Vec::new(),
             seen: vec![Seen { at: Duration::from_millis(1), bytes: 100 }],
             outcome: Outcome::Complete,
             took: Duration::from_millis(1),

@@ -3,7 +3,7 @@
 use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 
-use keepwarm_doctor::{Settings, Target};
+use keepwarm_doctor::{Server, Settings, Target};
 
 use super::Subject;
 use crate::cli::Check;
@@ -50,6 +50,7 @@ fn subject(one: &subjects::Subject, settings: &Settings) -> Result<Subject, Stri
     let mut settings = settings.clone();
     // A listener that redirects is what is meant, not where it leads to.
     settings.follow = false;
+    settings.server = one.is_ours.then_some(Server::Keepwarm);
     if let Some(host) = &one.host {
         settings.headers.insert(0, ("Host".to_owned(), host.clone()));
     }
