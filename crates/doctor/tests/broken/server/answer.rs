@@ -174,7 +174,7 @@ impl Answer {
                 [size.as_bytes(), &self.body, b"\r\n0\r\n", self.trailers, b"\r\n"].concat()
             }
         };
-        if self.flaw == Flaw::BytesBehindAnswer {
+        if self.flaw == Flaw::BytesBehindAnswer && !content.is_empty() {
             content.extend(b"\r\n");
         }
         content

@@ -22,7 +22,7 @@ pub(crate) struct Server {
     stopped: Arc<AtomicBool>,
     authority: Option<CertificateDer<'static>>,
     /// A listener whose queue is full, and what fills it: who connects to it waits for ever.
-    _deaf: Option<(TcpListener, Vec<TcpStream>)>,
+    deaf: Option<(TcpListener, Vec<TcpStream>)>,
 }
 
 impl Server {
@@ -52,7 +52,7 @@ impl Server {
             encrypted: tls.is_some(),
             stopped: Arc::clone(&stopped),
             authority,
-            _deaf: (flaw == Flaw::DeadIpv6).then(|| deaf(address.port())),
+            deaf: (flaw == Flaw::DeadIpv6).then(|| deaf(address.port())),
         };
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -66,11 +66,12 @@ impl Server {
         server
     }
 
-    /// `http://127.0.0.1:PORT/`, or `https://localhost:PORT/`: the certificate is for that name.
+    /// By its address; by the name `localhost` where that matters, for a certificate or because it has several.
     pub(crate) fn url(&self) -> String {
-        match self.encrypted {
-            true => format!("https://localhost:{}/", self.address.port()),
-            false => format!("http://127.0.0.1:{}/", self.address.port()),
+        match (self.encrypted, &self.deaf) {
+            (true, _) => format!("https://localhost:{}/", self.address.port()),
+            (false, Some(_)) => format!("http://localhost:{}/", self.address.port()),
+            (false, None) => format!("http://{}/", self.address),
         }
     }
 
