@@ -7,6 +7,8 @@ mod framing;
 mod health;
 mod informational;
 mod ladder;
+#[cfg(test)]
+mod mock;
 mod persistence;
 #[cfg(test)]
 mod scripted;
