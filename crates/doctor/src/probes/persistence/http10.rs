@@ -23,9 +23,11 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let plain = closing(patient).await;
     let kept = keeping(patient).await;
     let prompt = at_once(patient);
+    // A refusal stalls as any other answer does when its close does not come: Envoy's comes after a second.
     let refused = |series: &Series| {
         let status = series.last().and_then(Answer::status);
-        status.is_some_and(|status| matches!(status, 426 | 505)) && patient.first.status() != status
+        let closed = matches!(series.then, Then::Closed(after) if after <= prompt);
+        status.is_some_and(|status| matches!(status, 426 | 505)) && patient.first.status() != status && closed
     };
     let mut findings = match &plain {
         Ok(series) if refused(series) => vec![Finding::good(PLAIN, not_spoken(series))],
