@@ -168,16 +168,16 @@ pub(super) async fn series(
 }
 
 /// Asks where a close is due. Twice if it is not closed at once, for the machine may be busy: the quicker counts.
-async fn quickest_close(patient: &Patient, asks: &[Ask]) -> Result<Series, Failure> {
+async fn quickest_close(patient: &Patient, asks: &[Ask], patience: Duration) -> Result<Series, Failure> {
     let waited = |series: &Series| match series.then {
         Then::Closed(after) => after,
         Then::Open(_) => Duration::MAX,
     };
-    let once = series(patient, asks, |_| false, patience(patient)).await?;
+    let once = series(patient, asks, |_| false, patience).await?;
     if waited(&once) <= at_once(patient) || patient.settings.slow {
         return Ok(once);
     }
-    let again = series(patient, asks, |_| false, patience(patient)).await?;
+    let again = series(patient, asks, |_| false, patience).await?;
     Ok(if waited(&again) < waited(&once) { again } else { once })
 }
 

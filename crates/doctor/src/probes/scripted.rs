@@ -97,6 +97,6 @@ pub(super) async fn patient_of(target: &Target, settings: Settings) -> Patient {
     let watcher: Arc<dyn Watcher> = Arc::new(Quiet);
     match reach(target, &settings, &watcher).await {
         Ok(reached) => reached.patient,
-        Err(finding) => panic!("{}", finding.evidence),
+        Err(unreached) => panic!("{}", unreached.finding.evidence),
     }
 }

@@ -74,7 +74,12 @@ fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
     let evidence = format!("{}{with}: {}", series.asked, first.words());
     if series.behind > 0 {
         let evidence = format!("{evidence}, and {} bytes of body behind it", series.behind);
-        return Finding::bad(id, evidence).costs(COST);
+        return match first.head.as_ref().is_some_and(ResponseHead::keeps_connection) {
+            true => Finding::bad(id, evidence).costs(COST),
+            // Nobody reads on where the connection ends.
+            false => Finding::warning(id, format!("{evidence}, where the connection ends"))
+                .costs("bytes that nobody reads; behind a front that keeps connections, an answer misread"),
+        };
     }
     match (&first.outcome, series.answers.get(1).map(|second| &second.outcome)) {
         (Outcome::Complete, Some(Outcome::Malformed(fault))) => {

@@ -43,7 +43,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
 
 /// The connection of a client that says nothing.
 async fn closing(patient: &Patient) -> Result<Series, Failure> {
-    quickest_close(patient, &[patient.ask().http10().without("Connection")]).await
+    quickest_close(patient, &[patient.ask().http10().without("Connection")], patience(patient)).await
 }
 
 /// The connection of a client that asks for `keep-alive`.
