@@ -114,7 +114,8 @@ fn rows(patient: &Patient) -> Vec<Row> {
 /// The other forms of targets, lists, names and versions.
 fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
     let row = |id, what, ask: &Ask, judge| Row { id, what, bytes: Bytes::alone(ask, ask.bytes()), judge };
-    let absolute = ask.clone().target(&patient.target.to_string());
+    let (scheme, path) = (patient.target.scheme.name(), &patient.target.path);
+    let absolute = ask.clone().target(&format!("{scheme}://{}{path}", patient.authority()));
     let asterisk = patient.ask_by("OPTIONS").target("*");
     let unknown = patient.ask_by("KEEPWARM-CHECK");
     let long = ask.clone().field("X-Keepwarm-Check", &"a".repeat(4000));
