@@ -87,6 +87,8 @@ bind = ["127.0.0.2:0", "unix:@DIR@/fixed.sock"]
 [[listen.fixed.route]]
 host = "shop.example"
 respond = { status = 200, body = "hello" }
+[[listen.fixed.route]]
+respond = { status = 200, body = "whoever you mean" }
 [listen.moved]
 bind = "127.0.0.3:0"
 [[listen.moved.route]]
