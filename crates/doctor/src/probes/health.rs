@@ -38,7 +38,7 @@ async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Fin
     let mut finding = Finding::unknown(checker.id(), "");
     for _ in 0..2 {
         let seen = checked(patient, checker).await;
-        finding = rules::check(checker, &seen, usual, patient.target.authority().as_str());
+        finding = rules::check(checker, &seen, usual, patient.authority().as_str());
         if finding.verdict <= Verdict::Unknown {
             break;
         }
