@@ -102,9 +102,6 @@ impl Connection {
         if !unread {
             self.body(request)?;
         }
-        if self.flaw == Flaw::HalfCloseIsGone && self.half_closed() {
-            return Err(End::Gone);
-        }
         if matches!(self.flaw, Flaw::Boots) && request.path() == "/" || self.flaw == Flaw::BootsForAnything {
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -250,13 +247,6 @@ impl Connection {
             Wire::Plain(stream) => stream.write_all(bytes),
             Wire::Encrypted(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
-    }
-
-    /// Whether the client has said that it will say no more.
-    fn half_closed(&self) -> bool {
-        let socket = self.socket();
-        let _ = socket.set_read_timeout(Some(Duration::from_millis(5)));
-        matches!(socket.peek(&mut [0]), Ok(0))
     }
 
     fn socket(&self) -> &TcpStream {

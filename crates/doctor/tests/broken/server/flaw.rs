@@ -87,8 +87,6 @@ pub(crate) enum Flaw {
     WantsHostOf10,
     /// Answers no `OPTIONS`, which is what HAProxy's check sends.
     OptionsStalls,
-    /// Takes a client that has said everything for one that is gone.
-    HalfCloseIsGone,
 
     /// Sends trailers that no trailer may hold.
     ForbiddenTrailers,
