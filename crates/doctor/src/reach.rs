@@ -40,6 +40,7 @@ pub(crate) struct Reached {
 }
 
 /// Why there is nothing to examine.
+#[derive(Debug)]
 pub(crate) struct Unreached {
     pub(crate) finding: Finding,
     /// Connections opened and requests sent.

@@ -80,7 +80,8 @@ fn expiry(leaf: &Certificate, now: i64) -> Finding {
 fn size(chain: &[Certificate]) -> Finding {
     const ID: &str = "connect.chain";
     let whole: usize = chain.iter().map(|certificate| certificate.bytes).sum();
-    let evidence = format!("{} certificates, {}", chain.len(), bytes(whole as u64));
+    let many = if chain.len() == 1 { "certificate" } else { "certificates" };
+    let evidence = format!("{} {many}, {}", chain.len(), bytes(whole as u64));
     let root = chain.iter().skip(1).find(|certificate| certificate.is_self_signed);
     let stray = chain.iter().skip(1).find(|certificate| {
         !certificate.is_self_signed && !chain.iter().any(|other| other.issuer == certificate.subject)

@@ -1,6 +1,6 @@
 //! Calls on new connections, calls on a kept one, and the difference.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use keepwarm_http1::Version;
 use rustix::time::{ClockId, clock_gettime};
@@ -9,7 +9,7 @@ use super::{bytes, median};
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::report::time;
-use crate::wire::{Answer, Ask, Failure, Line, client_config};
+use crate::wire::{Answer, Ask, Failure, Line, Outcome, client_config};
 
 const ID: &str = "connect.reuse";
 
@@ -127,16 +127,14 @@ async fn again(
     }
     let patience = patient.settings.timeout.min(Duration::from_secs(2) + first.took * 4);
     for _ in 0..samples {
-        let asked = Instant::now();
         let answer = patient.exchange_within(line, &patient.ask(), patience).await;
         if !answer.is_complete() {
             if !kept.is_empty() {
                 break;
             }
             return match answer.outcome {
-                crate::wire::Outcome::Closed | crate::wire::Outcome::Reset if answer.head.is_none() => {
-                    let after = time(asked.elapsed());
-                    Reuse::Never(format!("closed without a word: the second request got nothing ({after})"))
+                Outcome::Closed | Outcome::Reset if answer.head.is_none() => {
+                    Reuse::Never("closed without a word: the second request got nothing".to_owned())
                 }
                 _ => Reuse::Unclear(format!("a second request on the connection: {}", answer.words())),
             };

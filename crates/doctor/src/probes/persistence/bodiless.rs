@@ -2,7 +2,7 @@
 
 use keepwarm_http1::ResponseHead;
 
-use super::{Series, patience, series};
+use super::{Series, light, patience, series};
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::wire::{Answer, Ask, Outcome};
@@ -55,7 +55,7 @@ fn condition(first: &Answer) -> Option<(&'static str, String)> {
 async fn asked(patient: &Patient, ask: Ask) -> Result<Series, String> {
     let mut series = series(
         patient,
-        &[ask, patient.ask()],
+        &[ask, light(patient)],
         ResponseHead::keeps_connection,
         patience(patient).min(super::PATIENCE),
     )
@@ -69,12 +69,17 @@ async fn asked(patient: &Patient, ask: Ask) -> Result<Series, String> {
 }
 
 /// It ends with its head, and nothing comes behind it.
-fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
+pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
     let Some(first) = series.answers.first() else { return Finding::unknown(id, series.asked.clone()) };
     let evidence = format!("{}{with}: {}", series.asked, first.words());
     if series.behind > 0 {
         let evidence = format!("{evidence}, and {} bytes of body behind it", series.behind);
-        return Finding::bad(id, evidence).costs(COST);
+        return match first.head.as_ref().is_some_and(ResponseHead::keeps_connection) {
+            true => Finding::bad(id, evidence).costs(COST),
+            // Nobody reads on where the connection ends.
+            false => Finding::warning(id, format!("{evidence}, where the connection ends"))
+                .costs("bytes that nobody reads; behind a front that keeps connections, an answer misread"),
+        };
     }
     match (&first.outcome, series.answers.get(1).map(|second| &second.outcome)) {
         (Outcome::Complete, Some(Outcome::Malformed(fault))) => {

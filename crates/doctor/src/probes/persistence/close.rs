@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Series, Then, at_once, quickest_close};
+use super::{Series, Then, at_once, light, patience, quickest_close};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::report::time;
@@ -14,7 +14,8 @@ pub(super) const ID: &str = "persistence.close";
 /// The word in capitals.
 const CASE: &str = "persistence.close_in_capitals";
 
-/// The word in a list.
+/// The word in a list. Ordinary servers do not hear it there (Puma 5, WEBrick, gunicorn's threads), and hardly any client sends it so (Perl's LWP does): asked
+/// only under `--intrusive`, where strictness is looked at.
 const LIST: &str = "persistence.close_in_a_list";
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
@@ -23,11 +24,11 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
         // How the word is written does not matter where it is not heard.
         return vec![plain];
     }
-    vec![
-        plain,
-        asked(patient, CASE, "CLOSE", Finding::bad).await,
-        asked(patient, LIST, "x-keepwarm-check, close", Finding::warning).await,
-    ]
+    let mut findings = vec![plain, asked(patient, CASE, "CLOSE", Finding::bad).await];
+    if patient.settings.intrusive {
+        findings.push(asked(patient, LIST, "x-keepwarm-check, close", Finding::warning).await);
+    }
+    findings
 }
 
 async fn asked(
@@ -36,8 +37,10 @@ async fn asked(
     value: &str,
     otherwise: fn(&'static str, String) -> Finding,
 ) -> Finding {
-    let ask = patient.ask().field("Connection", value);
-    match quickest_close(patient, &[ask]).await {
+    let ask = light(patient).field("Connection", value);
+    // Where the close is prompt as a rule, one that does not come is known soon.
+    let patience = if id == ID { patience(patient) } else { 2 * at_once(patient) };
+    match quickest_close(patient, &[ask], patience).await {
         Ok(series) => judge(id, value, &series, at_once(patient), otherwise),
         Err(failure) => Finding::unknown(id, failure.to_string()),
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keepwarm_http1::ResponseHead;
+use keepwarm_http1::{ResponseHead, Version};
 
 use super::{Series, Then, patience, series};
 use crate::finding::{Finding, Verdict};
@@ -79,7 +79,7 @@ async fn cheapest(patient: &Patient, first: Duration) -> Duration {
 }
 
 /// Is a connection good for more than one request, and what does it cost if not?
-fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Finding {
+pub(super) fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Finding {
     let times: Vec<String> = series.answers.iter().map(Answer::words).collect();
     let evidence = format!("{}: {}", series.asked, times.join("; then on the same connection "));
     let Some(last) = series.last() else { return Finding::unknown(REUSE, evidence) };
@@ -96,8 +96,11 @@ fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Finding {
 
 /// Each call pays for a connection.
 fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: bool) -> Finding {
+    let old = series.last().and_then(|answer| answer.head.as_ref());
+    let old = old.is_some_and(|head| head.version == Version::Http10);
     let why = match series.last().and_then(|answer| answer.field("connection")) {
         Some(value) => format!("Connection: {value}"),
+        None if old => "an answer of HTTP/1.0, without keep-alive".to_owned(),
         None => "an answer whose length is not told".to_owned(),
     };
     let count = match series.answers.len() {
@@ -114,7 +117,7 @@ fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: boo
 }
 
 /// Is done what was said: a connection that was to be kept is not closed behind an answer, and one that was to end ends?
-fn announced(series: &Series) -> Finding {
+pub(super) fn announced(series: &Series) -> Finding {
     let Some(last) = series.last() else { return Finding::unknown(ANNOUNCED, series.asked.clone()) };
     let evidence = format!("{}: {}", series.asked, last.words());
     let connection = last
