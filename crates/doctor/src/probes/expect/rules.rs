@@ -170,7 +170,8 @@ pub(super) fn http10(asked: &Asked, without: Option<&Asked>) -> Finding {
         _ if without.is_some_and(|without| without.hundreds > 0) => {
             Finding::unknown(HTTP10, format!("{}: 100, but so without the expectation", asked.asked))
         }
-        _ => Finding::bad(HTTP10, format!("{}: 100, which HTTP/1.0 does not know", asked.asked))
+        // Few clients of HTTP/1.0 expect anything, though a proxy may pass the field on: no stall, but wrong.
+        _ => Finding::warning(HTTP10, format!("{}: 100, which HTTP/1.0 does not know", asked.asked))
             .costs("a client of HTTP/1.0 takes the 100 for the answer"),
     }
 }

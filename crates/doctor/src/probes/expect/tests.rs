@@ -101,7 +101,7 @@ fn the_rest_of_the_verdicts() {
     let http10 = |with: &Asked, without: Option<&Asked>| rules::http10(with, without).verdict;
     assert_eq!(http10(&asked(Some(405), 2), None), Verdict::Good);
     assert_eq!(http10(&asked(None, 2), None), Verdict::Unknown);
-    assert_eq!(http10(&hundred(Some(200)), Some(&asked(Some(200), 2))), Verdict::Bad);
+    assert_eq!(http10(&hundred(Some(200)), Some(&asked(Some(200), 2))), Verdict::Warning);
     assert_eq!(http10(&hundred(Some(200)), Some(&hundred(Some(200)))), Verdict::Unknown);
 
     let gone = Asked { silent: false, ..asked(None, 2) };
@@ -187,7 +187,7 @@ async fn what_servers_do_about_the_expectation_is_found() {
     };
     let all = [
         (Habit::Answers, vec![]),
-        (Habit::AnswersOld, vec![("expect.http10", Verdict::Bad)]),
+        (Habit::AnswersOld, vec![("expect.http10", Verdict::Warning)]),
         (Habit::AnswersTwice, vec![("expect.once", Verdict::Warning)]),
         (Habit::Ignores, vec![("expect.continue", Verdict::Bad)]),
         (Habit::Decides, vec![]),
