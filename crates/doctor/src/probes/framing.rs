@@ -14,15 +14,47 @@ mod malformed;
 mod tests;
 mod unusual;
 
+use std::time::{Duration, Instant};
+
 use crate::finding::Finding;
 use crate::patient::Patient;
+use crate::probes::persistence::light;
+use crate::wire::{Answer, Ask};
 
 pub(super) use fixes::fix;
 
+/// When this much time is used up, because the page is slow, the rest is not asked.
+const ENOUGH: Duration = Duration::from_secs(5);
+
+/// The same where malformed messages are sent, too: who asks for that has time.
+const ENOUGH_INTRUSIVE: Duration = Duration::from_secs(30);
+
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let mut findings = unusual::examine(patient).await;
+    let enough = if patient.settings.intrusive { ENOUGH_INTRUSIVE } else { ENOUGH };
+    let page = page(patient, Instant::now() + enough).await;
+    let mut findings = unusual::examine(&page).await;
     if patient.settings.intrusive {
-        findings.extend(malformed::examine(patient).await);
+        findings.extend(malformed::examine(&page).await);
     }
     findings
+}
+
+/// What everything here is a variant of, and is compared with.
+struct Page<'p> {
+    patient: &'p Patient,
+    /// The ordinary request.
+    ask: Ask,
+    /// The status of the answer to it.
+    ordinary: Option<u16>,
+    /// After this no more is asked.
+    until: Instant,
+}
+
+async fn page(patient: &Patient, until: Instant) -> Page<'_> {
+    let ask = light(patient);
+    let ordinary = match ask.method() == patient.settings.method {
+        true => patient.first.status(),
+        false => patient.once(&ask).await.ok().and_then(|(_, answer)| Answer::status(&answer)),
+    };
+    Page { patient, ask, ordinary, until }
 }

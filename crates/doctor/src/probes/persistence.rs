@@ -32,7 +32,7 @@ pub(super) use fixes::fix;
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// For so long a close that was due is waited for.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The same with `--slow`: longer than the idle time-out of every server known.
 pub(super) const SLOW_PATIENCE: Duration = Duration::from_secs(130);
@@ -41,7 +41,10 @@ pub(super) const SLOW_PATIENCE: Duration = Duration::from_secs(130);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// When this much time is used up (the page is slow, or everything stalls), the rest is not asked.
-const ENOUGH: Duration = Duration::from_secs(12);
+const ENOUGH: Duration = Duration::from_secs(10);
+
+/// Bytes: a page longer than this is not fetched where its head does as well.
+const LARGE: u64 = 256 * 1024;
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let begun = Instant::now();
@@ -82,7 +85,16 @@ enum Step {
     Idle,
 }
 
-fn not_asked(patient: &Patient) -> String {
+/// The ordinary request; of a large page only its head, where all that counts is that there is an answer.
+pub(super) fn light(patient: &Patient) -> Ask {
+    match patient.first.body_len > LARGE {
+        true => patient.ask_by("HEAD"),
+        false => patient.ask(),
+    }
+}
+
+/// Why something was not asked.
+pub(super) fn not_asked(patient: &Patient) -> String {
     format!(
         "not asked: an ordinary answer takes {}, and the time for this probe is used up",
         time(patient.first.took)
@@ -174,11 +186,16 @@ async fn quickest_close(patient: &Patient, asks: &[Ask], patience: Duration) -> 
         Then::Open(_) => Duration::MAX,
     };
     let once = series(patient, asks, |_| false, patience).await?;
-    if waited(&once) <= at_once(patient) || patient.settings.slow {
+    if waited(&once) <= at_once(patient) || patient.settings.slow || refuses_version(&once) {
         return Ok(once);
     }
     let again = series(patient, asks, |_| false, patience).await?;
     Ok(if waited(&again) < waited(&once) { again } else { once })
+}
+
+/// Whether the version is what the answer refuses.
+fn refuses_version(series: &Series) -> bool {
+    matches!(series.last().and_then(Answer::status), Some(426 | 505))
 }
 
 /// An answer that did not end: what that says of the connection.

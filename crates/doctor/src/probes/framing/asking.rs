@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keepwarm_http1::ResponseHead;
 
-use crate::patient::Patient;
+use super::Page;
 use crate::probes::persistence::within;
 use crate::wire::{Answer, Ask, Failure, Line, Outcome, Read};
 
@@ -21,8 +21,19 @@ pub(super) struct Bytes {
     pub(super) parts: Vec<Vec<u8>>,
     /// Whether it begins with an answer to `HEAD`.
     pub(super) method: String,
-    /// Whether the first answer tells everything, so that none behind it is waited for.
-    pub(super) alone: bool,
+    /// What is done behind the first answer.
+    pub(super) then: Then,
+}
+
+/// What is done behind an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It tells everything.
+    Leave,
+    /// Whatever follows by itself is looked at.
+    Watch,
+    /// That, and whether an ordinary request is answered.
+    AskAgain,
 }
 
 /// What came back.
@@ -55,12 +66,11 @@ pub(super) enum Taken {
 
 impl Bytes {
     pub(super) fn of(ask: &Ask, bytes: Vec<u8>) -> Self {
-        Self { parts: vec![bytes], method: ask.method().to_owned(), alone: false }
+        Self { parts: vec![bytes], method: ask.method().to_owned(), then: Then::AskAgain }
     }
 
-    /// The same, where the first answer tells everything.
-    pub(super) fn alone(ask: &Ask, bytes: Vec<u8>) -> Self {
-        Self { alone: true, ..Self::of(ask, bytes) }
+    pub(super) fn then(self, then: Then) -> Self {
+        Self { then, ..self }
     }
 }
 
@@ -75,7 +85,8 @@ pub(super) fn with_lines(ask: &Ask, lines: &str, body: &[u8]) -> Bytes {
 }
 
 /// Sends, and reads what comes: the first answer, a second one if it comes, else the answer to one more request.
-pub(super) async fn send(patient: &Patient, bytes: &Bytes) -> Result<Seen, Failure> {
+pub(super) async fn send(page: &Page<'_>, bytes: &Bytes) -> Result<Seen, Failure> {
+    let patient = page.patient;
     let mut line = patient.line().await?;
     let mut seen = Seen { answers: Vec::new(), ended: false, behind: 0, next: None };
     patient.budget.request().await;
@@ -96,12 +107,12 @@ pub(super) async fn send(patient: &Patient, bytes: &Bytes) -> Result<Seen, Failu
         seen.ended = true;
         return Ok(seen);
     }
-    if bytes.alone {
+    if bytes.then == Then::Leave {
         return Ok(seen);
     }
-    let soon = SOON + patient.first.took * 2;
-    let (then, second) = follows(&mut line, &patient.ask(), soon).await;
+    let (then, second) = follows(&mut line, &page.ask, SOON, patient.first.took * 2).await;
     match then {
+        Read::Silence if bytes.then == Then::Watch => return Ok(seen),
         Read::Silence => {}
         Read::Bytes(count) => {
             seen.behind = count;
@@ -114,16 +125,17 @@ pub(super) async fn send(patient: &Patient, bytes: &Bytes) -> Result<Seen, Failu
             return Ok(seen);
         }
     }
-    seen.next = Some(patient.exchange_within(&mut line, &patient.ask(), within(patient)).await);
+    seen.next = Some(patient.exchange_within(&mut line, &page.ask, within(patient)).await);
     // An answer to what was hidden, which came late.
-    if let (Read::Bytes(_), Some(late)) = follows(&mut line, &patient.ask(), soon).await {
+    let took = patient.first.took * 2;
+    if let (Read::Bytes(_), Some(late)) = follows(&mut line, &page.ask, SOON + took, took).await {
         seen.answers.push(late);
     }
     Ok(seen)
 }
 
-/// What comes behind an answer: nothing, bytes (and the answer that they are, if they are one), or the close.
-async fn follows(line: &mut Line, ask: &Ask, soon: Duration) -> (Read, Option<Answer>) {
+/// What comes behind an answer, and begins soon: nothing, bytes (and the answer that they are, if they are one), or the close.
+async fn follows(line: &mut Line, ask: &Ask, soon: Duration, more: Duration) -> (Read, Option<Answer>) {
     if line.left_over().is_empty() {
         match line.read(soon).await {
             Read::Bytes(_) => {}
@@ -132,7 +144,7 @@ async fn follows(line: &mut Line, ask: &Ask, soon: Duration) -> (Read, Option<An
     }
     let behind = line.left_over().len();
     line.begin(ask);
-    let answer = line.answer(soon).await;
+    let answer = line.answer(SOON + more).await;
     match answer.head.is_some() {
         true => (Read::Bytes(0), Some(answer)),
         false => (Read::Bytes(behind), None),

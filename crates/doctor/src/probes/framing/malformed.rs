@@ -1,8 +1,12 @@
 //! What is malformed, with `--intrusive`: each message on a connection of its own, and whatever hides in it is the ordinary request for the same page.
 
-use super::asking::{Bytes, Seen, Taken, UNASKED, send, with_lines};
+use std::time::Instant;
+
+use super::Page;
+use super::asking::{Bytes, Seen, Taken, Then, UNASKED, send, with_lines};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
+use crate::probes::persistence::not_asked;
 use crate::wire::{Answer, Ask};
 
 /// A malformed message.
@@ -50,13 +54,17 @@ const SMUGGLES: &str =
 
 const MISROUTES: &str = "what chooses by one host, and what answers for the other, can be played against each other (caches, access rules)";
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let ordinary = patient.first.status();
+pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
-    for row in rows(&patient.ask(), patient) {
-        let finding = match send(patient, &row.bytes).await {
-            Ok(seen) => judge(&row, &seen, ordinary),
-            Err(failure) => Finding::unknown(row.id, format!("{}: {failure}", row.what)),
+    for row in rows(&page.ask, page.patient) {
+        let asking = match Instant::now() > page.until {
+            true => None,
+            false => Some(send(page, &row.bytes).await),
+        };
+        let finding = match asking {
+            None => Finding::unknown(row.id, not_asked(page.patient)),
+            Some(Ok(seen)) => judge(&row, &seen, page.ordinary),
+            Some(Err(failure)) => Finding::unknown(row.id, format!("{}: {failure}", row.what)),
         };
         // Of the variants of one thing the worst counts.
         match findings.iter_mut().find(|known| known.id == finding.id) {
@@ -186,7 +194,7 @@ fn lines(ask: &Ask) -> Vec<Row> {
         Row {
             id: "framing.bare_lf",
             what: "a head whose lines end with LF alone".to_owned(),
-            bytes: Bytes::of(ask, bare),
+            bytes: Bytes::of(ask, bare).then(Then::Leave),
             rule: Rule::LaxHead,
         },
     ]
@@ -194,7 +202,12 @@ fn lines(ask: &Ask) -> Vec<Row> {
 
 /// Faults that move no boundary.
 fn heads(ask: &Ask, patient: &Patient) -> Vec<Row> {
-    let row = |id, what: &str, bytes, rule| Row { id, what: what.to_owned(), bytes, rule };
+    let row = |id, what: &str, bytes: Bytes, rule| Row {
+        id,
+        what: what.to_owned(),
+        bytes: bytes.then(Then::Leave),
+        rule,
+    };
     let whole = |ask: &Ask| Bytes::of(ask, ask.bytes());
     let other_version =
         String::from_utf8_lossy(&ask.bytes()).replacen("HTTP/1.1\r\n", "HTTP/9.9\r\n", 1).into_bytes();

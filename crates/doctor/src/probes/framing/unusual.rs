@@ -1,8 +1,12 @@
 //! What is valid, and seldom sent: every server must take it, or say why not.
 
-use super::asking::{Bytes, Seen, Taken, UNASKED, send, taken, with_lines};
+use std::time::Instant;
+
+use super::Page;
+use super::asking::{Bytes, Seen, Taken, Then, UNASKED, send, taken, with_lines};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
+use crate::probes::persistence::not_asked;
 use crate::wire::Ask;
 
 /// Names of fields have no case (RFC 9110 §5.1).
@@ -20,17 +24,21 @@ struct Row {
     judge: fn(&Row, &Seen, Option<u16>) -> Finding,
 }
 
-pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for row in rows(patient) {
-        let once = asked(patient, &row).await;
+    for row in rows(page) {
+        if Instant::now() > page.until {
+            findings.push(Finding::unknown(row.id, not_asked(page.patient)));
+            continue;
+        }
+        let once = asked(page, &row).await;
         findings.push(match once.verdict {
             // What is wrong is wrong again; a worker that was just replaced is not.
-            Verdict::Bad => asked(patient, &row).await,
+            Verdict::Bad => asked(page, &row).await,
             _ => once,
         });
     }
-    if let Some(finding) = unread_names(patient).await {
+    if let Some(finding) = unread_names(page).await {
         findings.retain(|known| known.id != finding.id);
         findings.push(finding);
     }
@@ -38,14 +46,15 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
 }
 
 /// Whether `Connection: close` is heard as it is usually written, and not in small letters.
-async fn unread_names(patient: &Patient) -> Option<Finding> {
-    let ask = patient.ask().field("Connection", "close");
+async fn unread_names(page: &Page<'_>) -> Option<Finding> {
+    let ask = page.ask.clone().field("Connection", "close");
     for _ in 0..2 {
-        let small = send(patient, &Bytes::of(&ask, in_small_letters(&ask))).await.ok()?;
-        if small.ended || small.first(patient.first.status()) != Taken::Well {
+        // Not only still open: good for another request.
+        let small = send(page, &Bytes::of(&ask, in_small_letters(&ask))).await.ok()?;
+        if !small.is_in_step(page.ordinary) {
             return None;
         }
-        if !send(patient, &Bytes::of(&ask, ask.bytes())).await.ok()?.ended {
+        if !send(page, &Bytes::of(&ask, ask.bytes()).then(Then::Watch)).await.ok()?.ended {
             return None;
         }
     }
@@ -57,13 +66,13 @@ async fn unread_names(patient: &Patient) -> Option<Finding> {
     )
 }
 
-async fn asked(patient: &Patient, row: &Row) -> Finding {
-    match send(patient, &row.bytes).await {
+async fn asked(page: &Page<'_>, row: &Row) -> Finding {
+    match send(page, &row.bytes).await {
         Ok(seen) => {
-            let finding = (row.judge)(row, &seen, patient.first.status());
+            let finding = (row.judge)(row, &seen, page.ordinary);
             match finding.verdict == Verdict::Warning
                 && STRICT.contains(&row.id)
-                && !patient.settings.intrusive
+                && !page.patient.settings.intrusive
             {
                 true => Finding::good(row.id, finding.evidence),
                 false => finding,
@@ -73,13 +82,13 @@ async fn asked(patient: &Patient, row: &Row) -> Finding {
     }
 }
 
-fn rows(patient: &Patient) -> Vec<Row> {
-    let ask = patient.ask();
+fn rows(page: &Page<'_>) -> Vec<Row> {
+    let ask = page.ask.clone();
     let mut rows = vec![
         Row {
             id: "framing.behind_answer",
             what: "an ordinary request",
-            bytes: Bytes::of(&ask, ask.bytes()),
+            bytes: Bytes::of(&ask, ask.bytes()).then(Then::Watch),
             judge: nothing_behind,
         },
         Row {
@@ -91,7 +100,7 @@ fn rows(patient: &Patient) -> Vec<Row> {
         Row {
             id: NAMES,
             what: "all names of fields in small letters",
-            bytes: Bytes::alone(&ask, in_small_letters(&ask)),
+            bytes: Bytes::of(&ask, in_small_letters(&ask)).then(Then::Leave),
             judge: must_be_taken,
         },
         Row {
@@ -107,20 +116,25 @@ fn rows(patient: &Patient) -> Vec<Row> {
             judge: body_is_body,
         },
     ];
-    rows.extend(forms(patient, &ask));
+    rows.extend(forms(page.patient, &ask));
     rows
 }
 
 /// The other forms of targets, lists, names and versions.
 fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
-    let row = |id, what, ask: &Ask, judge| Row { id, what, bytes: Bytes::alone(ask, ask.bytes()), judge };
+    let row = |id, what, ask: &Ask, judge| Row {
+        id,
+        what,
+        bytes: Bytes::of(ask, ask.bytes()).then(Then::Leave),
+        judge,
+    };
     let (scheme, path) = (patient.target.scheme.name(), &patient.target.path);
     let absolute = ask.clone().target(&format!("{scheme}://{}{path}", patient.authority()));
     let asterisk = patient.ask_by("OPTIONS").target("*");
     let unknown = patient.ask_by("KEEPWARM-CHECK");
     let long = ask.clone().field("X-Keepwarm-Check", &"a".repeat(4000));
     let list = ask.clone().field("Accept", ", */*,,").field("Accept-Encoding", ",identity, ,");
-    let line = Bytes::alone(ask, [b"\r\n".as_slice(), &ask.bytes()].concat());
+    let line = Bytes::of(ask, [b"\r\n".as_slice(), &ask.bytes()].concat()).then(Then::Leave);
     let mut rows = vec![
         row("framing.absolute_form", "a target with scheme and host", &absolute, should_be_taken),
         row("framing.asterisk", "OPTIONS *", &asterisk, should_be_answered),
@@ -146,7 +160,7 @@ fn halves(ask: &Ask) -> Bytes {
     let bytes = ask.bytes();
     // In the middle of a field's name.
     let (first, second) = bytes.split_at(ask.line().len().saturating_add(4).min(bytes.len()));
-    Bytes { parts: vec![first.to_vec(), second.to_vec()], method: ask.method().to_owned(), alone: true }
+    Bytes { parts: vec![first.to_vec(), second.to_vec()], method: ask.method().to_owned(), then: Then::Leave }
 }
 
 fn in_small_letters(ask: &Ask) -> Vec<u8> {

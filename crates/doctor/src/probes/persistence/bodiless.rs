@@ -2,7 +2,7 @@
 
 use keepwarm_http1::ResponseHead;
 
-use super::{Series, patience, series};
+use super::{Series, light, patience, series};
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::wire::{Answer, Ask, Outcome};
@@ -55,7 +55,7 @@ fn condition(first: &Answer) -> Option<(&'static str, String)> {
 async fn asked(patient: &Patient, ask: Ask) -> Result<Series, String> {
     let mut series = series(
         patient,
-        &[ask, patient.ask()],
+        &[ask, light(patient)],
         ResponseHead::keeps_connection,
         patience(patient).min(super::PATIENCE),
     )
@@ -69,7 +69,7 @@ async fn asked(patient: &Patient, ask: Ask) -> Result<Series, String> {
 }
 
 /// It ends with its head, and nothing comes behind it.
-fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
+pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
     let Some(first) = series.answers.first() else { return Finding::unknown(id, series.asked.clone()) };
     let evidence = format!("{}{with}: {}", series.asked, first.words());
     if series.behind > 0 {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Series, Then, at_once, patience, quickest_close};
+use super::{Series, Then, at_once, light, patience, quickest_close};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::report::time;
@@ -37,7 +37,7 @@ async fn asked(
     value: &str,
     otherwise: fn(&'static str, String) -> Finding,
 ) -> Finding {
-    let ask = patient.ask().field("Connection", value);
+    let ask = light(patient).field("Connection", value);
     // Where the close is prompt as a rule, one that does not come is known soon.
     let patience = if id == ID { patience(patient) } else { 2 * at_once(patient) };
     match quickest_close(patient, &[ask], patience).await {

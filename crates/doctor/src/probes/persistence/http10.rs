@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use keepwarm_http1::{ResponseBody, ResponseHead, Version};
 
-use super::{Series, Then, at_once, ends_by_close, patience, quickest_close, series};
+use super::{Series, Then, at_once, ends_by_close, patience, quickest_close, refuses_version, series};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::report::time;
@@ -23,10 +23,8 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let plain = closing(patient).await;
     let kept = keeping(patient).await;
     let prompt = at_once(patient);
-    let refused = |series: &Series| {
-        let status = series.last().and_then(Answer::status);
-        status.is_some_and(|status| matches!(status, 426 | 505)) && patient.first.status() != status
-    };
+    let refused =
+        |series: &Series| refuses_version(series) && !matches!(patient.first.status(), Some(426 | 505));
     let mut findings = match &plain {
         Ok(series) if refused(series) => vec![Finding::good(PLAIN, not_spoken(series))],
         Ok(series) => vec![without_keep_alive(series, prompt)],
@@ -52,18 +50,24 @@ async fn keeping(patient: &Patient) -> Result<Series, Failure> {
     let asks = [ask.clone(), ask];
     let once = series(patient, &asks, granted, patience(patient)).await?;
     match with_keep_alive(&once, at_once(patient)).verdict {
-        Verdict::Bad if !patient.settings.slow => series(patient, &asks, granted, patience(patient)).await,
+        Verdict::Bad if !patient.settings.slow && !refuses_version(&once) => {
+            series(patient, &asks, granted, patience(patient)).await
+        }
         _ => Ok(once),
     }
 }
 
 fn not_spoken(series: &Series) -> String {
     let words = series.last().map(Answer::words).unwrap_or_default();
-    format!("{}: {words}; HTTP/1.0 is not spoken here", series.asked)
+    let then = match series.then {
+        Then::Closed(after) => format!("closed {} later", time(after)),
+        Then::Open(after) => format!("still open {} later", time(after)),
+    };
+    format!("{}: {words}, {then}; HTTP/1.0 is not spoken here", series.asked)
 }
 
 /// A client of HTTP/1.0 that says nothing is closed on.
-fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
+pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
     let Some(answer) = series.last() else { return Finding::unknown(PLAIN, series.asked.clone()) };
     let evidence = format!("{}: {}", series.asked, answer.words());
     let stalls = |how: String, cost: String| {
@@ -102,7 +106,7 @@ fn said(answer: &Answer) -> String {
 }
 
 /// A client of HTTP/1.0 that asks for `keep-alive` reads in the answer whether it got it, and waits for the close if not.
-fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
+pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
     let Some(first) = series.answers.first() else { return Finding::unknown(KEPT, series.asked.clone()) };
     let Some(head) = first.head.as_ref().filter(|_| first.is_complete()) else {
         return Finding::unknown(KEPT, format!("{} with keep-alive: {}", series.asked, first.words()));

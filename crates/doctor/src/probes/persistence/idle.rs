@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{LOOK, SLOW_PATIENCE, Series, Then, series};
+use super::{LOOK, SLOW_PATIENCE, Series, Then, light, series};
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::report::time;
@@ -23,7 +23,7 @@ const SLACK: Duration = Duration::from_secs(1);
 pub(super) async fn examine(patient: &Patient, promised: Option<u64>) -> Finding {
     let watched = if patient.settings.slow { SLOW_PATIENCE } else { WATCHED };
     // The promise stands in any answer; this one's own counts first.
-    match series(patient, &[patient.ask()], |_| false, watched).await {
+    match series(patient, &[light(patient)], |_| false, watched).await {
         Ok(series) => {
             let own = series.last().and_then(|answer| answer.head.as_ref()?.keep_alive_timeout());
             judge(&series, own.or(promised))

@@ -79,7 +79,7 @@ async fn cheapest(patient: &Patient, first: Duration) -> Duration {
 }
 
 /// Is a connection good for more than one request, and what does it cost if not?
-fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Finding {
+pub(super) fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Finding {
     let times: Vec<String> = series.answers.iter().map(Answer::words).collect();
     let evidence = format!("{}: {}", series.asked, times.join("; then on the same connection "));
     let Some(last) = series.last() else { return Finding::unknown(REUSE, evidence) };
@@ -114,7 +114,7 @@ fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: boo
 }
 
 /// Is done what was said: a connection that was to be kept is not closed behind an answer, and one that was to end ends?
-fn announced(series: &Series) -> Finding {
+pub(super) fn announced(series: &Series) -> Finding {
     let Some(last) = series.last() else { return Finding::unknown(ANNOUNCED, series.asked.clone()) };
     let evidence = format!("{}: {}", series.asked, last.words());
     let connection = last

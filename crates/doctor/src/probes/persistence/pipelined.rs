@@ -1,7 +1,7 @@
 //! Two requests sent at once: RFC 9112 §9.3.2 wants both answered, in order. Clients do that seldom on purpose; proxies and one-shot scripts do, and whoever reads
 //! more than one request from its socket and drops what it does not look at loses requests of others, too.
 
-use super::within;
+use super::{light, within};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::wire::{Answer, Outcome};
@@ -21,7 +21,7 @@ async fn asked(patient: &Patient) -> Finding {
         Ok(line) => line,
         Err(failure) => return Finding::unknown(ID, failure.to_string()),
     };
-    let ask = patient.ask();
+    let ask = light(patient);
     patient.budget.request().await;
     patient.budget.request().await;
     line.begin(&ask);

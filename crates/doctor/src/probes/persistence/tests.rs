@@ -15,6 +15,7 @@ pub(crate) fn series_of(answers: &[(u16, &[(&str, &str)])], then: Then) -> Serie
         let mut answer = Answer::for_tests(status, fields);
         if let Some(head) = &mut answer.head {
             head.wants.close = head.fields.has_token("connection", "close");
+            head.wants.keep_alive = head.fields.has_token("connection", "keep-alive");
         }
         answer
     };
@@ -146,7 +147,8 @@ fn answer(request: &str, fault: Fault) -> (Vec<u8>, bool) {
 
 async fn examined(fault: Fault) -> Examination {
     let target = start(fault).await;
-    let settings = Settings { probes: vec![Probe::Persistence], rate: 1000, ..Settings::default() };
+    let timeout = Duration::from_secs(1);
+    let settings = Settings { probes: vec![Probe::Persistence], rate: 1000, timeout, ..Settings::default() };
     crate::examine(&target, &settings, Arc::new(Quiet)).await
 }
 
@@ -195,5 +197,93 @@ async fn a_close_that_is_announced_and_does_not_come_is_found() {
     let bad = blamed(&examination, Verdict::Bad);
     for id in ["persistence.http10", "persistence.announced", "persistence.close"] {
         assert!(bad.contains(&id), "{id}: {examination:#?}");
+    }
+}
+
+/// Series, what was done after them, and the verdict that the rule gives.
+type Row<'a> = (&'a [(u16, &'a [(&'a str, &'a str)])], Then, Verdict);
+
+const SOON: Then = Then::Closed(Duration::from_millis(3));
+const LATE: Then = Then::Closed(Duration::from_secs(5));
+const NEVER: Then = Then::Open(PATIENCE);
+
+#[test]
+fn a_client_of_http10_waits_for_the_close() {
+    let rows: &[Row<'_>] = &[
+        (&[(200, &[("Content-Length", "4")])], SOON, Verdict::Good),
+        (&[(200, &[("Content-Length", "4")])], LATE, Verdict::Bad),
+        (&[(200, &[("Content-Length", "4")])], NEVER, Verdict::Bad),
+        (&[(404, &[("Connection", "close")])], NEVER, Verdict::Bad),
+        (&[(200, &[("Connection", "keep-alive")])], NEVER, Verdict::Bad),
+    ];
+    for (answers, then, verdict) in rows {
+        let finding = http10::without_keep_alive(&series_of(answers, *then), AT_ONCE);
+        assert_eq!(finding.verdict, *verdict, "{answers:?} {then:?}: {finding:?}");
+    }
+}
+
+#[test]
+fn a_client_of_http10_with_keep_alive_goes_by_what_it_is_told() {
+    let granted: &[(&str, &str)] = &[("Connection", "keep-alive"), ("Content-Length", "4")];
+    let rows: &[Row<'_>] = &[
+        (&[(200, granted), (200, granted)], NEVER, Verdict::Good),
+        (&[(200, granted), (200, granted)], SOON, Verdict::Good),
+        (&[(200, granted)], SOON, Verdict::Bad),
+        (&[(200, &[("Content-Length", "4")])], SOON, Verdict::Good),
+        (&[(200, &[("Content-Length", "4")])], NEVER, Verdict::Bad),
+        (&[(200, &[("Connection", "close")])], SOON, Verdict::Good),
+        (&[(200, &[("Connection", "close")])], LATE, Verdict::Bad),
+    ];
+    for (answers, then, verdict) in rows {
+        let finding = http10::with_keep_alive(&series_of(answers, *then), AT_ONCE);
+        assert_eq!(finding.verdict, *verdict, "{answers:?} {then:?}: {finding:?}");
+    }
+}
+
+#[test]
+fn what_is_announced_is_done() {
+    let plain: &[(&str, &str)] = &[("Content-Length", "4")];
+    let last: &[(&str, &str)] = &[("Content-Length", "4"), ("Connection", "close")];
+    let rows: &[Row<'_>] = &[
+        (&[(200, plain), (200, plain), (200, plain)], NEVER, Verdict::Good),
+        (&[(200, plain)], SOON, Verdict::Bad),
+        (&[(200, plain), (200, plain)], SOON, Verdict::Bad),
+        (&[(200, last)], SOON, Verdict::Good),
+        (&[(200, last)], NEVER, Verdict::Bad),
+        (&[(200, plain), (200, last)], SOON, Verdict::Good),
+    ];
+    for (answers, then, verdict) in rows {
+        let finding = kept::announced(&series_of(answers, *then));
+        assert_eq!(finding.verdict, *verdict, "{answers:?} {then:?}: {finding:?}");
+    }
+}
+
+#[test]
+fn a_connection_for_every_call_is_told_by_what_it_costs() {
+    let last: &[(&str, &str)] = &[("Content-Length", "4"), ("Connection", "close")];
+    let series = series_of(&[(200, last)], SOON);
+    for (opening, encrypted, verdict) in [
+        (Duration::from_micros(90), false, Verdict::Good),
+        (Duration::from_millis(20), false, Verdict::Warning),
+        (Duration::from_micros(900), true, Verdict::Warning),
+    ] {
+        let finding = kept::reuse(&series, opening, encrypted);
+        assert_eq!(finding.verdict, verdict, "{finding:?}");
+        assert!(finding.cost.is_some_and(|cost| cost.contains(&time(opening))));
+    }
+}
+
+#[test]
+fn what_is_behind_an_answer_without_a_body_is_bad_where_the_connection_lives_on() {
+    let plain: &[(&str, &str)] = &[("Content-Length", "4")];
+    let last: &[(&str, &str)] = &[("Content-Length", "4"), ("Connection", "close")];
+    for (fields, behind, verdict) in [
+        (plain, 0, Verdict::Good),
+        (plain, 4, Verdict::Bad),
+        (last, 4, Verdict::Warning),
+        (last, 0, Verdict::Good),
+    ] {
+        let series = Series { behind, ..series_of(&[(200, fields)], SOON) };
+        assert_eq!(bodiless::judge(bodiless::HEAD, "", &series).verdict, verdict);
     }
 }
