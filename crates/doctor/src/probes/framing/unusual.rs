@@ -269,12 +269,14 @@ fn body_is_body(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
             Finding::warning(row.id, evidence).costs("who sends it waits until it gives up")
         }
         (_, None) => match &seen.next {
-            Some(next) if taken(next, ordinary) != Taken::Well => {
-                Finding::bad(row.id, format!("{evidence}; the ordinary request behind it: {}", next.words()))
-                    .costs(smuggles)
-            }
             Some(next) => {
-                Finding::good(row.id, format!("{evidence}; the request behind it: {}", next.words()))
+                let evidence = format!("{evidence}; the ordinary request behind it: {}", next.words());
+                match taken(next, ordinary) {
+                    // A close that was not announced loses a request, and lets none in.
+                    Taken::Well | Taken::Dropped => Finding::good(row.id, evidence),
+                    Taken::Otherwise(_) => Finding::unknown(row.id, evidence),
+                    Taken::Refused(_) | Taken::Nothing => Finding::bad(row.id, evidence).costs(smuggles),
+                }
             }
             None => Finding::good(row.id, evidence),
         },
