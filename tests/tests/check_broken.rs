@@ -54,7 +54,7 @@ fn the_one_thing_that_is_wrong_is_found_with_evidence_cost_and_fix() {
         (Flaw::NeverCloses, "persistence", "persistence.http10"),
         (Flaw::IgnoresExpect, "expect", "expect.continue"),
         (Flaw::LineByLine, "writes", "writes.head"),
-        (Flaw::Boots, "boot", "boot.warm"),
+        (Flaw::Boots, "boot", "boot.every"),
         (Flaw::NoReuse, "connect", "connect.reuse"),
     ] {
         let server = Server::start(flaw);
