@@ -151,8 +151,9 @@ impl Seen {
 }
 
 impl Kind {
+    /// What three of four take at least: the very least may be owed to an interruption of our own between sending and looking.
     fn least(&self) -> Duration {
-        self.times.first().copied().unwrap_or_default()
+        self.at(1)
     }
 
     fn at(&self, quarters: usize) -> Duration {
@@ -171,7 +172,10 @@ impl Kind {
     }
 
     fn words(&self) -> String {
-        let (low, high) = (time(self.at(1)), time(self.at(3)));
-        format!("{} → {} in {} ({low} to {high})", self.asked, self.status, time(self.median()))
+        let words = format!("{} → {} in {}", self.asked, self.status, time(self.median()));
+        match self.question {
+            Question::Page => format!("{words} ({} to {})", time(self.at(1)), time(self.at(3))),
+            _ => words,
+        }
     }
 }
