@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
-use rustix::net::{RecvFlags, Shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -236,7 +236,11 @@ pub(crate) fn look(fd: &impl AsFd) -> Idleness {
     }
 }
 
-/// SIGPIPE is ignored by the binary (Rust's runtime does so at start), so `writev` to a closed peer is EPIPE.
+/// What a socket takes now. SIGPIPE is ignored by the binary (Rust's runtime does so at start), so `writev` to a closed peer is EPIPE.
 fn send(fd: &impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(rustix::io::writev(fd, slices)?)
+    match slices {
+        // What `writev` does besides is for files.
+        [one] => Ok(rustix::net::send(fd, one, SendFlags::NOSIGNAL)?),
+        _ => Ok(rustix::io::writev(fd, slices)?),
+    }
 }
