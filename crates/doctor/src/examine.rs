@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::finding::{Finding, Verdict};
 use crate::probes::Probe;
 use crate::reach::{Reached, Unreached, reach};
+use crate::report::time;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
@@ -29,6 +30,8 @@ pub struct Quiet;
 /// What was found, by probe.
 #[derive(Debug, Clone)]
 pub struct Examination {
+    /// What the caller calls it, besides its URL: nothing, unless they say.
+    pub label: Option<String>,
     /// The URL that was asked for.
     pub asked: Target,
     /// The URL that was examined: where redirects led.
@@ -37,6 +40,8 @@ pub struct Examination {
     pub server: Server,
     /// By probe, in the order they ran. If the server was not reached, a single one, `reach`.
     pub examined: Vec<Examined>,
+    /// Whether there was a server to examine.
+    pub reached: bool,
     /// Connections opened and requests sent.
     pub spent: (u64, u64),
     /// How long it took.
@@ -57,10 +62,10 @@ pub struct Examined {
 }
 
 impl Examination {
-    /// The worst verdict of all.
+    /// The worst verdict of all. What could not be told does not spoil what is good.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        self.examined.iter().map(Examined::verdict).max().unwrap_or(Verdict::Unknown)
+        worst(self.examined.iter().map(Examined::verdict))
     }
 }
 
@@ -68,9 +73,7 @@ impl Examined {
     /// The worst of its findings'. What could not be told does not spoil what is good.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let told = self.findings.iter().map(|finding| finding.verdict);
-        let worst = told.clone().filter(|verdict| *verdict != Verdict::Unknown).max();
-        worst.or_else(|| told.max()).unwrap_or(Verdict::Unknown)
+        worst(self.findings.iter().map(|finding| finding.verdict))
     }
 
     /// The finding that decides the verdict: the first of the worst.
@@ -78,6 +81,10 @@ impl Examined {
     pub fn chief(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.verdict == self.verdict())
     }
+}
+
+fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    verdicts.filter(|verdict| *verdict != Verdict::Unknown).max().unwrap_or(Verdict::Unknown)
 }
 
 /// Examines a target.
@@ -92,7 +99,9 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
     for &probe in &settings.probes {
         watcher.begins(probe);
         let began = Instant::now();
-        let mut findings = probe.examine(&patient).await;
+        let within = longest(settings);
+        let examining = tokio::time::timeout(within, probe.examine(&patient));
+        let mut findings = examining.await.unwrap_or_else(|_| vec![unfinished(within)]);
         for finding in &mut findings {
             if finding.verdict > Verdict::Unknown && finding.fix.is_none() {
                 finding.fix = probe.fix(finding.id, patient.server).map(str::to_owned);
@@ -103,9 +112,11 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
         examined.push(one);
     }
     Examination {
+        label: None,
         asked: target.clone(),
         target: patient.target.clone(),
         server: patient.server,
+        reached: true,
         examined,
         spent: patient.budget.spent(),
         took: begun.elapsed(),
@@ -114,9 +125,11 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
 
 fn unreached(target: &Target, Unreached { finding, spent }: Unreached, took: Duration) -> Examination {
     Examination {
+        label: None,
         asked: target.clone(),
         target: target.clone(),
         server: Server::Unknown,
+        reached: false,
         examined: vec![reach_examined(finding, took)],
         spent,
         took,
@@ -128,6 +141,16 @@ fn reach_examined(finding: Finding, took: Duration) -> Examined {
     let probe = finding.id.split('.').next().and_then(Probe::named);
     let (id, title) = probe.map_or(("reach", "can it be reached"), |probe| (probe.id(), probe.title()));
     Examined { id, title, findings: vec![finding], took }
+}
+
+/// For so long a probe may go on. Each bounds its own waits; this is for a server that uses up every one of them.
+fn longest(settings: &Settings) -> Duration {
+    let waits = if settings.slow { Duration::from_secs(900) } else { Duration::ZERO };
+    waits + Duration::from_secs(20) + settings.timeout * 8
+}
+
+fn unfinished(within: Duration) -> Finding {
+    Finding::unknown("probe.unfinished", format!("the probe was given up after {}", time(within)))
 }
 
 impl Watcher for Quiet {

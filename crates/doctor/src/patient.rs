@@ -78,6 +78,13 @@ impl Patient {
         }
     }
 
+    /// What stands in `Host` of an ordinary request: the target's, unless another was given.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let given = self.settings.headers.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        given.map_or_else(|| self.target.authority(), |(_, host)| host.clone())
+    }
+
     /// The ordinary request: the method and the path that were chosen, HTTP/1.1, kept.
     #[must_use]
     pub fn ask(&self) -> Ask {
@@ -147,8 +154,8 @@ pub(crate) fn ask(target: &Target, settings: &Settings, method: &str) -> Ask {
         ("User-Agent".to_owned(), concat!("keepwarm-check/", env!("CARGO_PKG_VERSION")).to_owned()),
         ("Accept".to_owned(), "*/*".to_owned()),
     ];
-    settings
-        .headers
-        .iter()
-        .fold(Ask::new(method, &target.path, fields), |ask, (name, value)| ask.field(name, value))
+    let ask = Ask::new(method, &target.path, fields);
+    // A POST without a body is no ordinary one.
+    let ask = if method == "POST" { ask.body(&settings.body) } else { ask };
+    settings.headers.iter().fold(ask, |ask, (name, value)| ask.field(name, value))
 }

@@ -40,6 +40,7 @@ pub(crate) struct Reached {
 }
 
 /// Why there is nothing to examine.
+#[derive(Debug)]
 pub(crate) struct Unreached {
     pub(crate) finding: Finding,
     /// Connections opened and requests sent.
@@ -89,7 +90,8 @@ async fn follow(
             return Err(redirect::after(&way, finding));
         }
         let patient = visit.patient;
-        match redirect::of(&now, &patient.first) {
+        let redirect = if settings.follow { redirect::of(&now, &patient.first) } else { Redirect::None };
+        match redirect {
             Redirect::None => {
                 let remark = redirect::led(target, way.len(), &now);
                 return Ok(Reached { patient, remark });
@@ -151,7 +153,10 @@ async fn visit(
             target: target.clone(),
             settings: settings.clone(),
             addresses,
-            server: first.head.as_ref().map_or(Server::Unknown, Server::recognise),
+            server: settings
+                .server
+                .or_else(|| first.head.as_ref().map(Server::recognise))
+                .unwrap_or(Server::Unknown),
             first,
             budget: Arc::clone(budget),
             trust,

@@ -44,10 +44,10 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
 /// A check; one that is not good is made again before anything is said. Nothing if the server answers nobody now.
 async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Option<Finding> {
     let mut seen = checked(patient, checker).await;
-    let mut finding = rules::check(checker, &seen, usual, &patient.target.authority());
+    let mut finding = rules::check(checker, &seen, usual, patient.authority().as_str());
     if finding.verdict > Verdict::Unknown {
         seen = checked(patient, checker).await;
-        finding = rules::check(checker, &seen, usual, &patient.target.authority());
+        finding = rules::check(checker, &seen, usual, patient.authority().as_str());
     }
     let unanswered = finding.verdict == Verdict::Bad && seen.status.is_none();
     match unanswered && !still_answers(patient).await {

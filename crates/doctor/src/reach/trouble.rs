@@ -25,7 +25,9 @@ pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
     let fix = match failure {
         Failure::Resolve { .. } => "Check the name, or pass --resolve HOST:PORT:ADDRESS.",
         Failure::Refused(_) => "Start the server, or check the port.",
-        Failure::Network(_) | Failure::TimedOut("connecting" | "resolving the name", _) => {
+        Failure::NoRoute(_)
+        | Failure::Network(_)
+        | Failure::TimedOut("connecting" | "resolving the name", _) => {
             "Check that this machine may reach that address (firewall, route), or raise --timeout."
         }
         // From here on there was a connection, and no TLS.

@@ -165,12 +165,9 @@ impl Line {
             if received > LONGEST || answer.informational.len() > INFORMATIONAL {
                 break Outcome::Endless;
             }
-            if enough(&answer) {
-                break Outcome::Silence;
-            }
             // Where bytes never stop, a read never waits, and its limit is never looked at.
             let left = within.saturating_sub(begun.elapsed());
-            if left.is_zero() {
+            if left.is_zero() || enough(&answer) {
                 break Outcome::Silence;
             }
             match self.read(left).await {

@@ -118,7 +118,7 @@ fn unsigned(error: &rustls::Error, leaf: &Certificate, others: &[CertificateDer<
     match error {
         _ if leaf.is_self_signed => Distrust::SelfSigned(leaf.subject.clone()),
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            let last = others.iter().filter_map(|der| Certificate::parse(der)).last();
+            let last = others.iter().filter_map(|der| Certificate::parse(der)).next_back();
             match last.as_ref().unwrap_or(leaf) {
                 root if root.is_self_signed => Distrust::UnknownRoot(root.subject.clone()),
                 end => Distrust::UnknownIssuer(end.issuer.clone()),

@@ -18,6 +18,8 @@ pub enum Failure {
     },
     /// Nobody listens there.
     Refused(Peer),
+    /// This machine has no way to addresses of that kind.
+    NoRoute(Peer),
     /// Nothing came back for so long, while connecting or encrypting.
     TimedOut(&'static str, Duration),
     /// The network says no, or another error of the system.
@@ -44,6 +46,9 @@ impl Failure {
     pub fn of_connect(peer: &Peer, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => Self::Refused(peer.clone()),
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => {
+                Self::NoRoute(peer.clone())
+            }
             _ => Self::Network(format!("connecting to {peer}: {error}")),
         }
     }
@@ -54,6 +59,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Resolve { host, why } => write!(f, "the name {host} could not be resolved: {why}"),
             Self::Refused(peer) => write!(f, "nobody listens at {peer} (connection refused)"),
+            Self::NoRoute(peer) => write!(f, "this machine has no route to {peer}"),
             Self::TimedOut(what, after) => {
                 write!(f, "{what}: nothing came back within {:.1} s", after.as_secs_f64())
             }

@@ -39,6 +39,7 @@ pub struct Line {
     pub handshake: Option<Handshake>,
     /// How long sending may take.
     patience: Duration,
+    acks: Acks,
     number: u64,
     watcher: Arc<dyn Watcher>,
     /// The place among the connections that may be open.
@@ -52,6 +53,18 @@ pub struct LineTimes {
     pub connect: Duration,
     /// The TLS handshake, where there is one.
     pub tls: Duration,
+}
+
+/// How what comes is acknowledged, on this side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Acks {
+    /// As the system likes: at once on a new connection, delayed on one that asks and is answered in turns.
+    #[default]
+    AsUsual,
+    /// Delayed, in the hope of bytes to send it with: what every client does on a kept connection (RFC 9293 §3.8.6.3).
+    Late,
+    /// At once, as soon as the bytes are read.
+    AtOnce,
 }
 
 /// What a read gave.
@@ -101,6 +114,7 @@ impl Line {
             times: LineTimes { connect, tls: handshake.as_ref().map_or(Duration::ZERO, |it| it.took) },
             handshake,
             patience: within,
+            acks: Acks::AsUsual,
             number,
             watcher,
             _permit: permit,
@@ -139,6 +153,9 @@ impl Line {
     /// The connection is gone, or the server does not read.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<Instant, Failure> {
         self.tell('>', bytes);
+        if self.acks == Acks::Late {
+            self.socket.acknowledge(self.acks);
+        }
         let sending = async {
             match &mut self.tls {
                 None => send_plain(&self.socket, bytes).await,
@@ -146,10 +163,15 @@ impl Line {
             }
         };
         match tokio::time::timeout(self.patience, sending).await {
-            Ok(Ok(())) => Ok(Instant::now()),
-            Ok(Err(error)) => Err(Failure::Lost(error.to_string())),
-            Err(_) => Err(Failure::TimedOut("sending", self.patience)),
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(Failure::Lost(error.to_string())),
+            Err(_) => return Err(Failure::TimedOut("sending", self.patience)),
         }
+        if self.acks == Acks::AtOnce {
+            // Sending puts the socket back into its usual ways.
+            self.socket.acknowledge(self.acks);
+        }
+        Ok(Instant::now())
     }
 
     /// Waits for bytes, for so long at most.
@@ -169,11 +191,22 @@ impl Line {
             Err(_) => Read::Silence,
         };
         match &read {
-            Read::Bytes(_) => self.tell('<', self.inbox.get(before..).unwrap_or_default()),
+            Read::Bytes(_) => {
+                if self.acks == Acks::AtOnce {
+                    self.socket.acknowledge(self.acks);
+                }
+                self.tell('<', self.inbox.get(before..).unwrap_or_default());
+            }
             Read::Silence => {}
             other => self.watcher.wire(self.number, &format!("* {other:?}")),
         }
         read
+    }
+
+    /// Chooses how what comes is acknowledged from now on, where the system lets it be chosen.
+    pub fn acknowledge(&mut self, acks: Acks) {
+        self.acks = acks;
+        self.socket.acknowledge(acks);
     }
 
     /// Says that nothing more will be sent (a half-close), with TLS by its goodbye, too.

@@ -10,6 +10,8 @@ use keepwarm_net::{TcpFacts, tcp_facts};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use tokio::net::{TcpStream, UnixStream};
 
+use super::Acks;
+
 /// Where a connection leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
@@ -92,6 +94,20 @@ impl Socket {
     /// Says that no more will be sent.
     pub(crate) fn shut_down_writing(&self) -> io::Result<()> {
         shutdown(self.as_fd(), Shutdown::Write).map_err(io::Error::from)
+    }
+
+    /// Chooses how what comes is acknowledged. With `AtOnce` an acknowledgement that waits leaves now.
+    pub(crate) fn acknowledge(&self, acks: Acks) {
+        let at_once = match acks {
+            Acks::AsUsual => return,
+            Acks::Late => false,
+            Acks::AtOnce => true,
+        };
+        // Where it cannot be chosen, things go as usual.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::net::sockopt::set_tcp_quickack(self, at_once);
+        #[cfg(not(target_os = "linux"))]
+        let _ = at_once;
     }
 
     pub(crate) fn facts(&self) -> Option<TcpFacts> {

@@ -127,7 +127,7 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
         0 => None,
         1 => Some(Finding::good(ONCE, evidence("one 100"))),
         many => Some(
-            Finding::warning(ONCE, evidence(&format!("{many} times 100")))
+            Finding::bad(ONCE, evidence(&format!("{many} times 100")))
                 .costs("a client that skips only one takes the second for the answer"),
         ),
     }
@@ -180,8 +180,8 @@ pub(super) fn http10(asked: &Asked, without: Option<&Asked>) -> Finding {
         _ if without.is_some_and(|without| without.hundreds > 0) => {
             Finding::unknown(HTTP10, format!("{}: 100, but so without the expectation", asked.asked))
         }
-        // Few clients of HTTP/1.0 expect anything, though a proxy may pass the field on: no stall, but wrong.
-        _ => Finding::warning(HTTP10, format!("{}: 100, which HTTP/1.0 does not know", asked.asked))
+        // Few clients of HTTP/1.0 expect anything, but a proxy may pass the field on: then the 100 is its answer (RFC 9110 §15.2).
+        _ => Finding::bad(HTTP10, format!("{}: 100, which HTTP/1.0 does not know", asked.asked))
             .costs("a client of HTTP/1.0 takes the 100 for the answer"),
     }
 }

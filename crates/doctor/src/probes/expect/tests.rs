@@ -105,7 +105,7 @@ fn the_rest_of_the_verdicts() {
     let http10 = |with: &Asked, without: Option<&Asked>| rules::http10(with, without).verdict;
     assert_eq!(http10(&asked(Some(405), 2), None), Verdict::Good);
     assert_eq!(http10(&asked(None, 2), None), Verdict::Unknown);
-    assert_eq!(http10(&hundred(Some(200)), Some(&asked(Some(200), 2))), Verdict::Warning);
+    assert_eq!(http10(&hundred(Some(200)), Some(&asked(Some(200), 2))), Verdict::Bad);
     assert_eq!(http10(&hundred(Some(200)), Some(&hundred(Some(200)))), Verdict::Unknown);
 
     let gone = Asked { silent: false, ..asked(None, 2) };
@@ -120,7 +120,7 @@ fn the_rest_of_the_verdicts() {
     }
     assert_eq!(rules::other(&gone, &ours).verdict, Verdict::Warning);
     for (hundreds, verdict) in
-        [(0, None), (1, Some(Verdict::Good)), (2, Some(Verdict::Warning)), (3, Some(Verdict::Warning))]
+        [(0, None), (1, Some(Verdict::Good)), (2, Some(Verdict::Bad)), (3, Some(Verdict::Bad))]
     {
         let once = rules::once(&held(First::Continue(MS), hundreds, None));
         assert_eq!(once.map(|finding| finding.verdict), verdict);
@@ -191,8 +191,8 @@ async fn what_servers_do_about_the_expectation_is_found() {
     };
     let all = [
         (Habit::Answers, vec![]),
-        (Habit::AnswersOld, vec![("expect.http10", Verdict::Warning)]),
-        (Habit::AnswersTwice, vec![("expect.once", Verdict::Warning)]),
+        (Habit::AnswersOld, vec![("expect.http10", Verdict::Bad)]),
+        (Habit::AnswersTwice, vec![("expect.once", Verdict::Bad)]),
         (Habit::Ignores, vec![("expect.continue", Verdict::Bad)]),
         (Habit::Decides, vec![]),
         (Habit::DecidesAndMisreads, vec![("expect.unread", Verdict::Bad)]),

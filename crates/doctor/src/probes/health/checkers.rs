@@ -98,11 +98,11 @@ impl Checker {
     pub(super) fn host(self, patient: &Patient) -> Option<String> {
         match self {
             Self::HaProxyDefault => None,
-            Self::HaProxy => Some(patient.target.authority()),
+            Self::HaProxy => Some(patient.authority()),
             Self::Nginx | Self::Envoy => Some(GROUP.to_owned()),
             Self::Kubernetes => {
                 let address = patient.addresses.first().map(ToString::to_string);
-                Some(address.unwrap_or_else(|| patient.target.authority()))
+                Some(address.unwrap_or_else(|| patient.authority()))
             }
         }
     }

@@ -55,6 +55,11 @@ pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str
             format!("{evidence}: not healthy, {words}; such a check is to be told what to ask"),
         ),
         Reason::Busy => Finding::unknown(id, format!("{evidence}: asked too often")),
+        // RFC 9112 §3.2 wants a Host of HTTP/1.1 alone: a valid request is called a bad one.
+        Reason::None if status == 400 && seen.host.is_none() => {
+            Finding::bad(id, format!("{evidence}: not healthy, though a browser gets {}", usual.status))
+                .costs(DOWN)
+        }
         Reason::None => {
             Finding::warning(id, format!("{evidence}: not healthy, though a browser gets {}", usual.status))
                 .costs(DOWN)

@@ -33,7 +33,7 @@ fn a_check_that_would_take_out_a_healthy_server_is_told() {
         (HaProxyDefault, Some(405), None, usual(200, 2), good),
         (HaProxyDefault, Some(501), None, usual(200, 2), good),
         (HaProxyDefault, Some(404), None, usual(200, 2), good),
-        (HaProxyDefault, Some(400), None, usual(200, 2), warning),
+        (HaProxyDefault, Some(400), None, usual(200, 2), bad),
         (HaProxyDefault, Some(426), None, usual(200, 2), warning),
         (HaProxyDefault, Some(500), None, usual(200, 2), warning),
         (HaProxyDefault, Some(404), None, usual(404, 2), unknown),
@@ -133,6 +133,6 @@ async fn what_checks_meet_is_found() {
     assert_eq!(well, []);
     assert_eq!(pieces, [("health.one_read", Verdict::Warning)]);
     assert_eq!(lines, []);
-    assert_eq!(hostless, [("health.haproxy_default", Verdict::Warning)]);
+    assert_eq!(hostless, [("health.haproxy_default", Verdict::Bad)]);
     assert_eq!(silent, [("health.kubernetes", Verdict::Bad)]);
 }
