@@ -69,8 +69,15 @@ fn before_classic_php() {
 
 #[test]
 fn before_a_server_of_its_own() {
-    let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
-                  [app.app]\ncommand = [\"node\", \"@APPS@/node_app.js\"]\nworkers = 1\nenv = { COUNT_FILE = \"@DIR@/count\" }\n";
+    let config = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "app"
+[app.app]
+command = ["node", "-e", "require('http').createServer((request, response) => response.end('hello')).listen(process.env.PORT)"]
+workers = 1
+"#;
     is_well(&Server::start(config).warm("/pong"));
 }
 
@@ -87,6 +94,8 @@ bind = ["127.0.0.2:0", "unix:@DIR@/fixed.sock"]
 [[listen.fixed.route]]
 host = "shop.example"
 respond = { status = 200, body = "hello" }
+[[listen.fixed.route]]
+respond = { status = 200, body = "whoever you mean" }
 [listen.moved]
 bind = "127.0.0.3:0"
 [[listen.moved.route]]
@@ -157,7 +166,7 @@ impl Nginx {
              http {{
                access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
                server {{
-                 listen 127.0.0.1:{port} ssl; ssl_certificate cert.pem; ssl_certificate_key key.pem;
+                 listen 127.0.0.1:{port} ssl; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate cert.pem; ssl_certificate_key key.pem;
                  location / {{ return 200 \"hello\"; }}
                }}
              }}"

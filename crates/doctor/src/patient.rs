@@ -98,6 +98,13 @@ impl Patient {
         }
     }
 
+    /// What stands in `Host` of an ordinary request: the target's, unless another was given.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let given = self.settings.headers.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        given.map_or_else(|| self.target.authority(), |(_, host)| host.clone())
+    }
+
     /// The ordinary request: the method and the path that were chosen, HTTP/1.1, kept.
     #[must_use]
     pub fn ask(&self) -> Ask {

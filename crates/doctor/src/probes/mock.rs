@@ -1,4 +1,4 @@
-//! Servers for the tests of probes: each answers as it is told, write by write.
+//! Servers for the tests of probes whose matter is when, and in how many writes, an answer comes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::examine::{Quiet, Watcher};
-use crate::patient::Patient;
-use crate::reach::reach;
-use crate::settings::Settings;
 use crate::target::Target;
 
 /// What a server does with a request.
@@ -58,15 +54,6 @@ where
         }
     });
     Target::parse(&format!("http://127.0.0.1:{port}/page")).expect("a URL")
-}
-
-/// The patient behind a target.
-pub(super) async fn patient(target: &Target, settings: &Settings) -> Patient {
-    let watcher: Arc<dyn Watcher> = Arc::new(Quiet);
-    match reach(target, settings, &watcher).await {
-        Ok(reached) => reached.patient,
-        Err(finding) => panic!("{finding:?}"),
-    }
 }
 
 async fn connection(mut stream: TcpStream, reply: &(dyn Fn(&str) -> Reply + Send + Sync)) {

@@ -51,7 +51,7 @@ fn subject(one: &subjects::Subject, settings: &Settings) -> Result<Subject, Stri
     // A listener that redirects is what is meant, not where it leads to.
     settings.follow = false;
     settings.server = one.is_ours.then_some(Server::Keepwarm);
-    if let Some(host) = &one.host {
+    if let Some(host) = one.host.as_ref().filter(|host| **host != target.authority()) {
         settings.headers.insert(0, ("Host".to_owned(), host.clone()));
     }
     if let Some(connect) = &one.connect {

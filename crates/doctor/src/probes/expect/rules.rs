@@ -16,11 +16,18 @@ pub(super) const OTHER: &str = "expect.other";
 /// What `curl` waits, and most clients after it.
 const CLIENT_WAITS: Duration = Duration::from_secs(1);
 
-/// A `100` may come so much later than the answer to the same request without the expectation.
-const LATE: Duration = Duration::from_millis(250);
+/// A `100` may come so much later than the answer to the same request without the expectation: a proxy gives the server behind it a moment.
+const LATE: Duration = Duration::from_millis(500);
 
 /// A request that takes longer than this by itself hides whether the expectation is waited for.
 const SLOW: Duration = Duration::from_millis(800);
+
+const FAILS: &str = "every such POST fails";
+
+/// Whether the request was never answered, however long the client waited.
+pub(super) fn is_failure(finding: &Finding) -> bool {
+    finding.cost.as_deref() == Some(FAILS)
+}
 
 /// Whether the client gets a word before it sends its body.
 pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
@@ -41,7 +48,7 @@ pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
             CONTINUE,
             format!("{asked}: {words}; without the expectation {} after {}", plain.status, time(plain.after)),
         )
-        .costs("every such POST fails"),
+        .costs(FAILS),
     }
 }
 
@@ -50,8 +57,10 @@ fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
         return Finding::unknown(CONTINUE, format!("{asked}: 100 after {}", time(at)));
     };
     let evidence = format!("{asked}: 100 after {}, then, with the body sent, {}", time(at), then.words);
+    let decided = if then.status >= Some(400) { ", decided only then" } else { "" };
+    let evidence = format!("{evidence}{decided}");
     let Some(status) = then.status else {
-        return Finding::bad(CONTINUE, evidence).costs("every such POST fails");
+        return Finding::bad(CONTINUE, evidence).costs(FAILS);
     };
     if let Some(finding) = failed(evidence.clone(), status, then.after, plain) {
         return finding;
@@ -80,7 +89,7 @@ fn nothing(held: &Held, plain: &Plain, waited: Duration, asked: &str) -> Finding
     }
     let cost = match then.status {
         Some(_) => format!("{} on every such POST", time(CLIENT_WAITS)),
-        None => "every such POST fails".to_owned(),
+        None => FAILS.to_owned(),
     };
     Finding::bad(CONTINUE, evidence).costs(cost)
 }
@@ -99,7 +108,7 @@ fn failed(evidence: String, status: u16, after: Duration, plain: &Plain) -> Opti
         )),
         429 | 503 => Finding::unknown(CONTINUE, evidence),
         _ if plain.status >= 400 => Finding::warning(CONTINUE, evidence),
-        _ => Finding::bad(CONTINUE, evidence).costs("every such POST fails"),
+        _ => Finding::bad(CONTINUE, evidence).costs(FAILS),
     })
 }
 
@@ -118,7 +127,7 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
         0 => None,
         1 => Some(Finding::good(ONCE, evidence("one 100"))),
         many => Some(
-            Finding::warning(ONCE, evidence(&format!("{many} times 100")))
+            Finding::bad(ONCE, evidence(&format!("{many} times 100")))
                 .costs("a client that skips only one takes the second for the answer"),
         ),
     }
@@ -127,7 +136,8 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
 /// Whether the body may have been taken for the next request.
 pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
     match unread {
-        Unread::Answered(status) => *status == 400 && usual != Some(400),
+        // No such method, no such version, or no request at all.
+        Unread::Answered(status) => matches!(status, 400 | 405 | 501 | 505) && usual != Some(*status),
         Unread::Garbled(_) => true,
         Unread::Nothing(_) | Unread::Closed => false,
     }
@@ -170,6 +180,7 @@ pub(super) fn http10(asked: &Asked, without: Option<&Asked>) -> Finding {
         _ if without.is_some_and(|without| without.hundreds > 0) => {
             Finding::unknown(HTTP10, format!("{}: 100, but so without the expectation", asked.asked))
         }
+        // Few clients of HTTP/1.0 expect anything, but a proxy may pass the field on: then the 100 is its answer (RFC 9110 §15.2).
         _ => Finding::bad(HTTP10, format!("{}: 100, which HTTP/1.0 does not know", asked.asked))
             .costs("a client of HTTP/1.0 takes the 100 for the answer"),
     }

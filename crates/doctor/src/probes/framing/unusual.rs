@@ -137,7 +137,8 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
         bytes: Bytes::of(ask, ask.bytes()).then(Then::Leave),
         judge,
     };
-    let absolute = ask.clone().target(&patient.target.to_string());
+    let (scheme, path) = (patient.target.scheme.name(), &patient.target.path);
+    let absolute = ask.clone().target(&format!("{scheme}://{}{path}", patient.authority()));
     let asterisk = patient.ask_by("OPTIONS").target("*");
     let unknown = patient.ask_by("KEEPWARM-CHECK");
     let long = ask.clone().field("X-Keepwarm-Check", &"a".repeat(4000));

@@ -3,7 +3,8 @@ use std::time::Duration;
 use super::observe::{Body, Sample, Seen};
 use super::rules;
 use crate::finding::Verdict;
-use crate::probes::mock::{Reply, patient, serve};
+use crate::probes::mock::{Reply, serve};
+use crate::probes::scripted::patient_of;
 use crate::settings::Settings;
 use crate::wire::{Answer, Seen as Bytes};
 
@@ -172,7 +173,7 @@ async fn verdicts(
     reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
 ) -> Vec<(&'static str, Verdict)> {
     let target = serve(nagle, reply).await;
-    let patient = patient(&target, &Settings::default()).await;
+    let patient = patient_of(&target, Settings { rate: 200, ..Settings::default() }).await;
     let found = super::examine(&patient).await;
     found.iter().filter(|one| one.verdict != Verdict::Unknown).map(|one| (one.id, one.verdict)).collect()
 }
