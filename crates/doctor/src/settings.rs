@@ -98,7 +98,7 @@ impl Settings {
             text.push_str(&format!(", and POST to {path}"));
         }
         if self.intrusive {
-            text.push_str("; malformed messages and other methods that change nothing, too");
+            text.push_str("; malformed messages and unusual methods, too");
         }
         if self.slow {
             text.push_str("; waits for minutes until idle connections are closed");
