@@ -23,8 +23,11 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let plain = closing(patient).await;
     let kept = keeping(patient).await;
     let prompt = at_once(patient);
-    let refused =
-        |series: &Series| refuses_version(series) && !matches!(patient.first.status(), Some(426 | 505));
+    // A refusal stalls as any other answer does when its close does not come: Envoy's comes after a second.
+    let refused = |series: &Series| {
+        let closed = matches!(series.then, Then::Closed(after) if after <= prompt);
+        refuses_version(series) && closed && !matches!(patient.first.status(), Some(426 | 505))
+    };
     let mut findings = match &plain {
         Ok(series) if refused(series) => vec![Finding::good(PLAIN, not_spoken(series))],
         Ok(series) => vec![without_keep_alive(series, prompt)],

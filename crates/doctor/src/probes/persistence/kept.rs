@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keepwarm_http1::ResponseHead;
+use keepwarm_http1::{ResponseHead, Version};
 
 use super::{Series, Then, patience, series};
 use crate::finding::{Finding, Verdict};
@@ -103,8 +103,11 @@ pub(super) fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Find
 
 /// Each call pays for a connection.
 fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: bool) -> Finding {
+    let old = series.last().and_then(|answer| answer.head.as_ref());
+    let old = old.is_some_and(|head| head.version == Version::Http10);
     let why = match series.last().and_then(|answer| answer.field("connection")) {
         Some(value) => format!("Connection: {value}"),
+        None if old => "an answer of HTTP/1.0, without keep-alive".to_owned(),
         None => "an answer whose length is not told".to_owned(),
     };
     let count = match series.answers.len() {
