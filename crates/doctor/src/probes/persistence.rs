@@ -13,6 +13,7 @@ mod fixes;
 mod http10;
 mod idle;
 mod kept;
+mod many;
 mod pipelined;
 #[cfg(test)]
 mod tests;
@@ -46,11 +47,33 @@ const ENOUGH: Duration = Duration::from_secs(10);
 /// Bytes: a page longer than this is not fetched where its head does as well.
 const LARGE: u64 = 256 * 1024;
 
+/// What is always looked at, in this order.
+const ALL: [&str; 10] = [
+    http10::PLAIN,
+    http10::KEPT,
+    http10::CHUNKED,
+    kept::REUSE,
+    kept::ANNOUNCED,
+    close::ID,
+    bodiless::HEAD,
+    bodiless::NOT_MODIFIED,
+    pipelined::ID,
+    idle::ID,
+];
+
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let begun = Instant::now();
-    let tired = || begun.elapsed() > ENOUGH && !patient.settings.slow;
-    let mut findings = http10::examine(patient).await;
+    let enough = ENOUGH + turns(patient, 20);
+    let tired = || begun.elapsed() > enough && !patient.settings.slow;
     let kept = kept::examine(patient).await;
+    if let Some(why) = kept.unanswered {
+        // Nothing to compare with. Two in a row, the second with all the time that a step may take: there will be nothing for the other probes either.
+        if kept.silent && is_silent(patient).await {
+            patient.give_up();
+        }
+        return ALL.into_iter().map(|id| Finding::unknown(id, why.clone())).collect();
+    }
+    let mut findings = http10::examine(patient).await;
     findings.extend(kept.findings);
     let rest: [(&[&'static str], _); 4] = [
         (&[close::ID], Step::Close),
@@ -74,7 +97,15 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             Step::Idle => vec![idle::examine(patient, kept.promised).await],
         });
     }
+    if patient.settings.slow {
+        findings.push(many::examine(patient).await);
+    }
     findings
+}
+
+async fn is_silent(patient: &Patient) -> bool {
+    let asked = patient.once(&patient.ask()).await;
+    asked.is_ok_and(|(_, answer)| answer.outcome == Outcome::Silence)
 }
 
 #[derive(Clone, Copy)]
@@ -91,6 +122,11 @@ pub(super) fn light(patient: &Patient) -> Ask {
         true => patient.ask_by("HEAD"),
         false => patient.ask(),
     }
+}
+
+/// What so many requests wait for their turns: with a low `--rate` that is no fault of the server.
+pub(super) fn turns(patient: &Patient, requests: u32) -> Duration {
+    Duration::from_secs(1) * requests / patient.settings.rate.max(1)
 }
 
 /// Why something was not asked.

@@ -24,6 +24,21 @@ struct Row {
     judge: fn(&Row, &Seen, Option<u16>) -> Finding,
 }
 
+/// Whether an answer to the ordinary request comes as ever, and ends where it says: what all else is measured by.
+pub(super) async fn control(page: &Page<'_>) -> Finding {
+    let row = Row {
+        id: "framing.behind_answer",
+        what: "an ordinary request",
+        bytes: Bytes::of(&page.ask, page.ask.bytes()).then(Then::Watch),
+        judge: nothing_behind,
+    };
+    let once = asked(page, &row).await;
+    match once.verdict {
+        Verdict::Good => once,
+        _ => asked(page, &row).await,
+    }
+}
+
 pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for row in rows(page) {
@@ -86,12 +101,6 @@ fn rows(page: &Page<'_>) -> Vec<Row> {
     let ask = page.ask.clone();
     let mut rows = vec![
         Row {
-            id: "framing.behind_answer",
-            what: "an ordinary request",
-            bytes: Bytes::of(&ask, ask.bytes()).then(Then::Watch),
-            judge: nothing_behind,
-        },
-        Row {
             id: "framing.split_head",
             what: "a head in two parts, 80 ms apart",
             bytes: halves(&ask),
@@ -131,14 +140,12 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
     let (scheme, path) = (patient.target.scheme.name(), &patient.target.path);
     let absolute = ask.clone().target(&format!("{scheme}://{}{path}", patient.authority()));
     let asterisk = patient.ask_by("OPTIONS").target("*");
-    let unknown = patient.ask_by("KEEPWARM-CHECK");
     let long = ask.clone().field("X-Keepwarm-Check", &"a".repeat(4000));
     let list = ask.clone().field("Accept", ", */*,,").field("Accept-Encoding", ",identity, ,");
     let line = Bytes::of(ask, [b"\r\n".as_slice(), &ask.bytes()].concat()).then(Then::Leave);
     let mut rows = vec![
         row("framing.absolute_form", "a target with scheme and host", &absolute, should_be_taken),
         row("framing.asterisk", "OPTIONS *", &asterisk, should_be_answered),
-        row("framing.unknown_method", "a method that does not exist", &unknown, should_be_answered),
         row("framing.long_field", "a field of 4,000 bytes", &long, should_be_taken),
         row("framing.empty_members", "lists with empty members", &list, should_be_taken),
         row("framing.no_host", "HTTP/1.1 without Host", &ask.clone().without("Host"), should_be_refused),
@@ -149,6 +156,16 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
             judge: should_be_taken,
         },
     ];
+    // An application that takes all that is no GET for a POST would change something.
+    if patient.settings.intrusive {
+        let unknown = patient.ask_by("KEEPWARM-CHECK");
+        rows.push(row(
+            "framing.unknown_method",
+            "a method that does not exist",
+            &unknown,
+            should_be_answered,
+        ));
+    }
     if let Some(path) = percent_encoded(&patient.target.path) {
         let encoded = ask.clone().target(&path);
         rows.push(row("framing.percent_encoding", "a letter of the path as %XX", &encoded, should_be_taken));
@@ -196,6 +213,10 @@ fn percent_encoded(path: &str) -> Option<String> {
 fn nothing_behind(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     let words = seen.words(UNASKED);
     match (seen.first(ordinary), seen.second(ordinary), seen.behind) {
+        (Taken::Dropped | Taken::Nothing | Taken::Refused(_), None, _) => Finding::unknown(
+            row.id,
+            format!("{}: {words}; there is nothing to compare with, and no more was asked", row.what),
+        ),
         (_, None, 0) => Finding::good(row.id, format!("{}: {words}, and nothing behind it", row.what)),
         (_, None, behind) => {
             Finding::bad(row.id, format!("{}: {words}, and {behind} bytes behind its end", row.what))
