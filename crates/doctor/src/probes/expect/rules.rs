@@ -24,11 +24,6 @@ const SLOW: Duration = Duration::from_millis(800);
 
 const FAILS: &str = "every such POST fails";
 
-/// Whether the request was never answered, however long the client waited.
-pub(super) fn is_failure(finding: &Finding) -> bool {
-    finding.cost.as_deref() == Some(FAILS)
-}
-
 /// Whether the client gets a word before it sends its body.
 pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
     let asked = format!("{}, held back", held.asked);
