@@ -71,7 +71,7 @@ async fn judged(patient: &Patient, held: &ask::Held, plain: &ask::Plain) -> Vec<
             true => ask::unread_without(patient).await,
             false => None,
         };
-        found.push(rules::unread(unread, without.as_ref(), usual));
+        found.push(rules::unread(&held.asked, unread, without.as_ref(), usual));
     }
     found
 }

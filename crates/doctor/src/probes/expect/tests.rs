@@ -100,7 +100,7 @@ fn the_rest_of_the_verdicts() {
         (Unread::Nothing(MS), None, Verdict::Unknown),
         (Unread::Closed, None, Verdict::Warning),
     ] {
-        let finding = rules::unread(&unread, without.as_ref(), usual);
+        let finding = rules::unread("OPTIONS", &unread, without.as_ref(), usual);
         assert_eq!(finding.verdict, verdict, "{unread:?} {without:?}: {finding:?}");
     }
     let hundred = |status| Asked { hundreds: 1, ..asked(status, 2) };
