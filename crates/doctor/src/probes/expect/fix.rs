@@ -11,7 +11,7 @@ pub(in crate::probes) fn fix(finding: &str, server: Server) -> Option<&'static s
             "Say Connection: close on an answer that comes before the body, or read the body and discard it.",
         ),
         HTTP10 => Some(
-            "Send 100 only to HTTP/1.1 (RFC 9110 §15.2), which Puma and Unicorn leave to others; behind a proxy that speaks HTTP/1.0 to the server, have the proxy remove Expect.",
+            "Send 100 only to HTTP/1.1 (RFC 9110 §15.2); where the server does not look at the version (Puma), have a proxy in front remove Expect.",
         ),
         EMPTY => Some("Ignore the expectation of a request without a body (RFC 9110 §10.1.1)."),
         OTHER => Some("Answer 417 to an expectation that is not known, or ignore it."),
