@@ -12,6 +12,10 @@ pub(super) const FIRST: &str = "boot.first";
 /// What an answer without work takes from a warm worker is below this, in any language.
 const BOOT: Duration = Duration::from_millis(15);
 
+/// Where another answer of the same server takes next to nothing, less is suspicious: it is not the machine or the way.
+const BOOT_BESIDE: Duration = Duration::from_millis(10);
+const NOTHING: Duration = Duration::from_millis(2);
+
 /// Where PHP says that it made the page, less is suspicious: it starts each request with nothing, unless in workers.
 const BOOT_OF_PHP: Duration = Duration::from_millis(3);
 
@@ -34,7 +38,7 @@ pub(super) fn every(seen: &Seen) -> Finding {
         return Finding::unknown(EVERY, why);
     };
     let own = seen.own(page);
-    let least = if seen.php { BOOT_OF_PHP } else { BOOT };
+    let least = seen.suspicious();
     let evidence = seen.words();
     if own < least.max(seen.network / 4) {
         return match page.status {
@@ -44,7 +48,7 @@ pub(super) fn every(seen: &Seen) -> Finding {
                     "{evidence}: refused so fast, perhaps before the application; pass --header to be let in"
                 ),
             ),
-            _ => Finding::good(EVERY, format!("{evidence}: nothing boots")),
+            _ => Finding::good(EVERY, format!("{evidence}: no sign of a boot")),
         };
     }
     if seen.first < page.least() / 2 {
@@ -61,8 +65,11 @@ pub(super) fn every(seen: &Seen) -> Finding {
         return Finding::good(EVERY, words);
     }
     let idle = [Question::Missing, Question::Options].into_iter().filter_map(|question| seen.kind(question));
-    let floor = idle.map(|kind| seen.own(kind)).filter(|own| *own >= least).min();
-    if let Some(floor) = floor {
+    let differ = idle.filter(|kind| !kind.is_same_as(page));
+    let floor = differ.map(|kind| seen.own(kind)).filter(|own| *own >= least).min();
+    let constant = || seen.kinds.iter().all(Kind::is_constant).then(|| seen.floor());
+    // Where every path gives the same page, and none is fast, its constancy has to do.
+    if let Some(floor) = floor.or_else(|| constant().filter(|floor| *floor >= BOOT && seen.kinds.len() > 2)) {
         return boots(seen, page, floor.min(own), evidence);
     }
     only_the_page(seen, page, own, evidence)
@@ -139,6 +146,20 @@ impl Seen {
         self.kinds.iter().find(|kind| kind.question == question)
     }
 
+    /// What no answer is faster than.
+    fn floor(&self) -> Duration {
+        self.kinds.iter().map(|kind| self.own(kind)).min().unwrap_or_default()
+    }
+
+    /// From when on a time is suspicious.
+    fn suspicious(&self) -> Duration {
+        match (self.php, self.floor() < NOTHING) {
+            (true, _) => BOOT_OF_PHP,
+            (false, true) => BOOT_BESIDE,
+            (false, false) => BOOT,
+        }
+    }
+
     /// What an answer takes at least, without the way there and back.
     fn own(&self, kind: &Kind) -> Duration {
         kind.least().saturating_sub(self.network)
@@ -151,9 +172,10 @@ impl Seen {
 }
 
 impl Kind {
-    /// What three of four take at least: the very least may be owed to an interruption of our own between sending and looking.
+    /// What all but one take at least: the very least may be owed to an interruption of our own between sending and looking.
     fn least(&self) -> Duration {
-        self.at(1)
+        let index = usize::from(self.times.len() >= SEVERAL);
+        self.times.get(index).copied().unwrap_or_default()
     }
 
     fn at(&self, quarters: usize) -> Duration {
@@ -165,10 +187,19 @@ impl Kind {
         self.at(2)
     }
 
-    /// Whether the middle half of the times differs by a twentieth at most, and a millisecond, which any machine does.
+    /// Whether the faster half of the times differs by a tenth at most, and a millisecond, which any machine does. What others do on it delays the slower half.
     fn is_constant(&self) -> bool {
-        let spread = self.at(3).saturating_sub(self.at(1));
-        self.times.len() >= SEVERAL && spread <= self.median() / 20 + Duration::from_millis(1)
+        let spread = self.median().saturating_sub(self.at(0));
+        self.times.len() >= SEVERAL && spread <= self.median() / 10 + Duration::from_millis(1)
+    }
+
+    /// Whether it is the same answer, as far as status and length say: one handler for everything.
+    fn is_same_as(&self, page: &Self) -> bool {
+        let close = match (self.length, page.length) {
+            (Some(one), Some(other)) => one.abs_diff(other) <= one.max(other) / 10,
+            _ => true,
+        };
+        self.status == page.status && close
     }
 
     fn words(&self) -> String {
