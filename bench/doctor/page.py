@@ -22,6 +22,8 @@ class Examined:
     peer: object
     version: str
     report: dict
+    # The same for malformed requests.
+    intrusive: dict
     look: object
     compared: list
 
@@ -32,7 +34,7 @@ def worse(report):
 
 
 def write(examined):
-    return HEAD + verdicts(examined) + found(examined) + seen(examined) + malformed(examined)
+    return HEAD + verdicts(examined) + found(examined) + malformed(examined) + seen(examined)
 
 
 def verdicts(examined):

@@ -69,8 +69,15 @@ fn before_classic_php() {
 
 #[test]
 fn before_a_server_of_its_own() {
-    let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
-                  [app.app]\ncommand = [\"node\", \"@APPS@/node_app.js\"]\nworkers = 1\nenv = { COUNT_FILE = \"@DIR@/count\" }\n";
+    let config = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "app"
+[app.app]
+command = ["node", "-e", "require('http').createServer((request, response) => response.end('hello')).listen(process.env.PORT)"]
+workers = 1
+"#;
     is_well(&Server::start(config).warm("/pong"));
 }
 

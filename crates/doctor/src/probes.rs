@@ -17,6 +17,7 @@ mod writes;
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::server::Server;
+use crate::settings::Settings;
 
 /// A probe. Their order is that of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -79,14 +80,21 @@ impl Probe {
         }
     }
 
-    /// About how many requests it sends to a server that is well. A server that is slow, or breaks off, is asked less.
+    /// About how many requests it sends to a server that is well. One that stalls, or is looked at twice, is sent a few more; one that is slow, fewer.
     #[must_use]
-    pub fn requests(self) -> u32 {
+    pub fn requests(self, settings: &Settings) -> u32 {
+        let hops = u32::try_from(settings.via.len()).unwrap_or(u32::MAX);
         match self {
-            Self::Persistence | Self::Framing | Self::Boot => 40,
-            Self::Expect | Self::Writes | Self::Connect => 20,
-            Self::Health | Self::Informational => 10,
-            Self::Ladder => 5,
+            Self::Persistence => 16,
+            Self::Expect => 8,
+            Self::Writes => 20,
+            Self::Boot => 42,
+            Self::Connect => 16,
+            Self::Framing if settings.intrusive => 45,
+            Self::Framing => 18,
+            Self::Health => 12,
+            Self::Informational => hops.saturating_mul(6).saturating_add(6),
+            Self::Ladder => hops.saturating_mul(4),
         }
     }
 

@@ -87,7 +87,8 @@ impl Settings {
     /// What an examination of so many servers will do at most, in a sentence: said before it begins.
     #[must_use]
     pub fn promise(&self, servers: usize) -> String {
-        let requests: u32 = self.probes.iter().map(|probe| probe.requests()).sum::<u32>() + 1;
+        let requests: u32 =
+            self.probes.iter().fold(1_u32, |sum, probe| sum.saturating_add(probe.requests(self)));
         let all = if servers > 1 { "to each server" } else { "in all" };
         let mut text = format!(
             "Opens at most {CONNECTIONS} connections at once and sends at most {} a second, about {requests} {all}; only GET, HEAD and OPTIONS",
@@ -117,12 +118,12 @@ mod tests {
 
     #[test]
     fn what_will_be_done_is_said() {
-        let mut settings = Settings { probes: vec![Probe::Ladder], rate: 1, ..Settings::default() };
+        let mut settings = Settings { probes: vec![Probe::Writes], rate: 1, ..Settings::default() };
         assert_eq!(
             settings.promise(1),
             format!(
                 "Opens at most 8 connections at once and sends at most 1 request a second, about {} in all; only GET, HEAD and OPTIONS.",
-                Probe::Ladder.requests() + 1
+                Probe::Writes.requests(&settings) + 1
             )
         );
         settings.post = Some("/echo".to_owned());

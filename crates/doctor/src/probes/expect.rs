@@ -27,13 +27,19 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
         )];
     };
     let mut findings = held(patient, &plain).await;
+    // Some never recover from what they could not answer: what they do now says nothing about the rest.
+    if worst(&findings) > Verdict::Unknown && !still_answers(patient).await {
+        return findings;
+    }
     findings.push(http10(patient).await);
-    findings.push(empty(patient, &plain).await);
-    findings.push(match ask::other(patient).await {
-        Ok(asked) => rules::other(&asked, &plain),
-        Err(failure) => Finding::unknown(rules::OTHER, failure.to_string()),
-    });
+    findings.push(confirmed(patient, &plain, rules::EMPTY, rules::empty).await);
+    findings.push(confirmed(patient, &plain, rules::OTHER, rules::other).await);
     findings
+}
+
+/// Whether the request without the expectation is answered now.
+async fn still_answers(patient: &Patient) -> bool {
+    ask::plain(patient).await.is_ok_and(|plain| plain.status.is_some())
 }
 
 /// The expectation with the body held back. What is not good is asked again: one slow moment is no verdict.
@@ -55,11 +61,12 @@ async fn held(patient: &Patient, plain: &ask::Plain) -> Vec<Finding> {
             }
             Err(failure) => vec![Finding::unknown(rules::CONTINUE, failure.to_string())],
         };
-        let worst = worst(&found);
+        let (worst, failed) = (worst(&found), found.iter().any(rules::is_failure));
         if best.as_ref().is_none_or(|best| worst < self::worst(best)) {
             best = Some(found);
         }
-        if worst <= Verdict::Unknown {
+        // Nor is a server asked twice for what it never answered: it may hold a worker for that.
+        if worst <= Verdict::Unknown || failed {
             break;
         }
     }
@@ -83,16 +90,29 @@ async fn http10(patient: &Patient) -> Finding {
     rules::http10(&asked, without.as_ref())
 }
 
-async fn empty(patient: &Patient, plain: &ask::Plain) -> Finding {
-    let mut finding = Finding::unknown(rules::EMPTY, "");
+/// What is not good is asked again, and stands only if the request is answered without the expectation.
+async fn confirmed(
+    patient: &Patient,
+    plain: &ask::Plain,
+    id: &'static str,
+    rule: fn(&ask::Asked, &ask::Plain) -> Finding,
+) -> Finding {
+    let mut finding = Finding::unknown(id, "");
     for _ in 0..2 {
-        finding = match ask::empty(patient).await {
-            Ok(asked) => rules::empty(&asked, plain),
-            Err(failure) => Finding::unknown(rules::EMPTY, failure.to_string()),
+        let asked = match id {
+            rules::EMPTY => ask::empty(patient).await,
+            _ => ask::other(patient).await,
+        };
+        finding = match asked {
+            Ok(asked) => rule(&asked, plain),
+            Err(failure) => Finding::unknown(id, failure.to_string()),
         };
         if finding.verdict <= Verdict::Unknown {
-            break;
+            return finding;
         }
     }
-    finding
+    match still_answers(patient).await {
+        true => finding,
+        false => Finding::unknown(id, format!("{}; but now nor without it", finding.evidence)),
+    }
 }

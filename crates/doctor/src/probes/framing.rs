@@ -16,7 +16,7 @@ mod unusual;
 
 use std::time::{Duration, Instant};
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::probes::persistence::light;
 use crate::wire::{Answer, Ask};
@@ -32,7 +32,13 @@ const ENOUGH_INTRUSIVE: Duration = Duration::from_secs(30);
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let enough = if patient.settings.intrusive { ENOUGH_INTRUSIVE } else { ENOUGH };
     let page = page(patient, Instant::now() + enough).await;
-    let mut findings = unusual::examine(&page).await;
+    let control = unusual::control(&page).await;
+    if control.verdict != Verdict::Good {
+        // Every other finding goes by what stands behind an answer.
+        return vec![control];
+    }
+    let mut findings = vec![control];
+    findings.extend(unusual::examine(&page).await);
     if patient.settings.intrusive {
         findings.extend(malformed::examine(&page).await);
     }

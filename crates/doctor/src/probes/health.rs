@@ -27,23 +27,43 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let usual = rules::Usual::of(&patient.first);
     let mut findings = Vec::new();
     for checker in Checker::ALL {
-        findings.push(judged(patient, checker, usual).await);
+        match judged(patient, checker, usual).await {
+            Some(finding) => findings.push(finding),
+            None => {
+                // Something else has happened to it: no more is to be learnt about checks.
+                let words = "an ordinary request is not answered at present, either";
+                findings.push(Finding::unknown(checker.id(), words));
+                return findings;
+            }
+        }
     }
     findings.push(one_read(patient).await);
     findings
 }
 
-/// A check; one that stalls is made again before anything is said.
-async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Finding {
-    let mut finding = Finding::unknown(checker.id(), "");
-    for _ in 0..2 {
-        let seen = checked(patient, checker).await;
-        finding = rules::check(checker, &seen, usual, patient.authority().as_str());
-        if finding.verdict <= Verdict::Unknown {
-            break;
-        }
+/// A check; one that is not good is made again before anything is said. Nothing if the server answers nobody now.
+async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Option<Finding> {
+    let mut seen = checked(patient, checker).await;
+    let mut finding = rules::check(checker, &seen, usual, &patient.authority());
+    if finding.verdict > Verdict::Unknown {
+        seen = checked(patient, checker).await;
+        finding = rules::check(checker, &seen, usual, &patient.authority());
     }
-    finding
+    let unanswered = finding.verdict == Verdict::Bad && seen.status.is_none();
+    match unanswered && !still_answers(patient).await {
+        true => None,
+        false => Some(finding),
+    }
+}
+
+/// Whether an ordinary request is answered now, in the time a check has.
+async fn still_answers(patient: &Patient) -> bool {
+    let Ok(mut line) = patient.line().await else { return false };
+    let ask = patient.ask();
+    patient.budget.request().await;
+    line.begin(&ask);
+    let _ = line.send(&ask.bytes()).await;
+    line.answer_until(PATIENCE, |answer| answer.head.is_some()).await.head.is_some()
 }
 
 async fn checked(patient: &Patient, checker: Checker) -> Seen {

@@ -33,6 +33,9 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
         Err(failure) => return vec![Finding::unknown(rules::EARLY_HINTS, failure.to_string())],
     };
     let mut findings = vec![rules::early_hints(&page), rules::trailers(&page)];
+    if page.silent {
+        return findings;
+    }
     let old = navigating(patient.ask().http10());
     findings.push(match head(patient, &old).await {
         Ok(answer) => rules::http10(&Heard::of(&old, "", &answer)),
@@ -62,7 +65,9 @@ struct Heard {
     last: Option<(u16, Duration)>,
     /// Whether it was `101`, which nobody asked for.
     switched: bool,
-    /// Whether all of it came, in chunks.
+    /// Whether nothing final came, on a connection that stayed open.
+    silent: bool,
+    /// Whether it came in chunks, and all of it.
     chunked: bool,
     whole: bool,
     /// The names in `Trailer`.
@@ -89,6 +94,7 @@ impl Heard {
                 .any(|hint| hint.fields.iter().any(|(name, _)| framing(name))),
             last: answer.status().map(|status| (status, answer.head_at.unwrap_or(answer.took))),
             switched: matches!(&answer.outcome, Outcome::Malformed(fault) if fault.kind == FaultKind::UnaskedUpgrade),
+            silent: head.is_none() && answer.outcome == Outcome::Silence,
             chunked: head.is_some_and(|head| head.body == ResponseBody::Chunked),
             whole: answer.is_complete(),
             announced: announced
@@ -118,7 +124,7 @@ async fn page(patient: &Patient) -> Result<Heard, Failure> {
     Ok(Heard::of(&ask, " as a browser that takes trailers", &answer))
 }
 
-/// As the head of an answer.
+/// Asks on a new connection, as far as the head of the answer.
 async fn head(patient: &Patient, ask: &Ask) -> Result<Answer, Failure> {
     let mut line = patient.line().await?;
     patient.budget.request().await;

@@ -46,11 +46,29 @@ const ENOUGH: Duration = Duration::from_secs(10);
 /// Bytes: a page longer than this is not fetched where its head does as well.
 const LARGE: u64 = 256 * 1024;
 
+/// What is always looked at, in this order.
+const ALL: [&str; 10] = [
+    http10::PLAIN,
+    http10::KEPT,
+    http10::CHUNKED,
+    kept::REUSE,
+    kept::ANNOUNCED,
+    close::ID,
+    bodiless::HEAD,
+    bodiless::NOT_MODIFIED,
+    pipelined::ID,
+    idle::ID,
+];
+
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let begun = Instant::now();
     let tired = || begun.elapsed() > ENOUGH && !patient.settings.slow;
-    let mut findings = http10::examine(patient).await;
     let kept = kept::examine(patient).await;
+    if let Some(why) = kept.unanswered {
+        // Nothing to compare with.
+        return ALL.into_iter().map(|id| Finding::unknown(id, why.clone())).collect();
+    }
+    let mut findings = http10::examine(patient).await;
     findings.extend(kept.findings);
     let rest: [(&[&'static str], _); 4] = [
         (&[close::ID], Step::Close),

@@ -22,6 +22,13 @@ const LATE: Duration = Duration::from_millis(250);
 /// A request that takes longer than this by itself hides whether the expectation is waited for.
 const SLOW: Duration = Duration::from_millis(800);
 
+const FAILS: &str = "every such POST fails";
+
+/// Whether the request was never answered, however long the client waited.
+pub(super) fn is_failure(finding: &Finding) -> bool {
+    finding.cost.as_deref() == Some(FAILS)
+}
+
 /// Whether the client gets a word before it sends its body.
 pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
     let asked = format!("{}, held back", held.asked);
@@ -41,7 +48,7 @@ pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
             CONTINUE,
             format!("{asked}: {words}; without the expectation {} after {}", plain.status, time(plain.after)),
         )
-        .costs("every such POST fails"),
+        .costs(FAILS),
     }
 }
 
@@ -51,7 +58,7 @@ fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
     };
     let evidence = format!("{asked}: 100 after {}, then, with the body sent, {}", time(at), then.words);
     let Some(status) = then.status else {
-        return Finding::bad(CONTINUE, evidence).costs("every such POST fails");
+        return Finding::bad(CONTINUE, evidence).costs(FAILS);
     };
     if let Some(finding) = failed(evidence.clone(), status, then.after, plain) {
         return finding;
@@ -80,7 +87,7 @@ fn nothing(held: &Held, plain: &Plain, waited: Duration, asked: &str) -> Finding
     }
     let cost = match then.status {
         Some(_) => format!("{} on every such POST", time(CLIENT_WAITS)),
-        None => "every such POST fails".to_owned(),
+        None => FAILS.to_owned(),
     };
     Finding::bad(CONTINUE, evidence).costs(cost)
 }
@@ -99,7 +106,7 @@ fn failed(evidence: String, status: u16, after: Duration, plain: &Plain) -> Opti
         )),
         429 | 503 => Finding::unknown(CONTINUE, evidence),
         _ if plain.status >= 400 => Finding::warning(CONTINUE, evidence),
-        _ => Finding::bad(CONTINUE, evidence).costs("every such POST fails"),
+        _ => Finding::bad(CONTINUE, evidence).costs(FAILS),
     })
 }
 

@@ -189,7 +189,8 @@ pub(super) fn taken(answer: &Answer, ordinary: Option<u16>) -> Taken {
     match (&answer.outcome, answer.status()) {
         (Outcome::Complete | Outcome::Endless, status) if status == ordinary => Taken::Well,
         (Outcome::Complete | Outcome::Endless, Some(status)) => match status {
-            400 | 411 | 413 | 414 | 417 | 421 | 426 | 431 | 500..=599 => Taken::Refused(status),
+            // 502, 503 and 504 tell of the moment, 401, 403 and 429 of who asks.
+            400 | 411 | 413 | 414 | 417 | 421 | 426 | 431 | 500 | 501 | 505 => Taken::Refused(status),
             _ => Taken::Otherwise(status),
         },
         (Outcome::Closed | Outcome::Reset, None) => Taken::Dropped,

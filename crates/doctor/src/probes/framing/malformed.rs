@@ -56,6 +56,7 @@ const MISROUTES: &str = "what chooses by one host, and what answers for the othe
 
 pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
+    let goes_on = goes_on_behind_chunks(page).await;
     for row in rows(&page.ask, page.patient) {
         let asking = match Instant::now() > page.until {
             true => None,
@@ -63,7 +64,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
         };
         let finding = match asking {
             None => Finding::unknown(row.id, not_asked(page.patient)),
-            Some(Ok(seen)) => judge(&row, &seen, page.ordinary),
+            Some(Ok(seen)) => judge(&row, &seen, page.ordinary, goes_on),
             Some(Err(failure)) => Finding::unknown(row.id, format!("{}: {failure}", row.what)),
         };
         // Of the variants of one thing the worst counts.
@@ -74,6 +75,18 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether a request behind a body of proper chunks is answered.
+async fn goes_on_behind_chunks(page: &Page<'_>) -> bool {
+    let proper = chunked(&page.ask, "5\r\nhello\r\n0\r\n\r\n");
+    let seen = send(page, &proper).await;
+    seen.is_ok_and(|seen| seen.second(page.ordinary) == Some(Taken::Well))
+}
+
+/// A request with this for its body in chunks, and an ordinary one behind it.
+fn chunked(ask: &Ask, body: &str) -> Bytes {
+    with_lines(ask, "Transfer-Encoding: chunked\r\n", &[body.as_bytes(), &ask.bytes()].concat())
 }
 
 fn rows(ask: &Ask, patient: &Patient) -> Vec<Row> {
@@ -142,7 +155,7 @@ fn chunks(ask: &Ask) -> Vec<Row> {
     let row = |id, what: &str, body: &str, rule| Row {
         id,
         what: format!("a chunk {what}"),
-        bytes: with_lines(ask, "Transfer-Encoding: chunked\r\n", &[body.as_bytes(), &ask.bytes()].concat()),
+        bytes: chunked(ask, body),
         rule,
     };
     vec![
@@ -242,7 +255,7 @@ fn heads(ask: &Ask, patient: &Patient) -> Vec<Row> {
 }
 
 /// What is thought of what came back.
-fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
+fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, goes_on: bool) -> Finding {
     if row.rule == Rule::Trace {
         return trace(row, seen);
     }
@@ -259,7 +272,7 @@ fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     let (verdict, why) = match row.rule {
         Rule::Head => (Verdict::Bad, "taken, which must be refused"),
         Rule::LaxHead => (Verdict::Warning, "taken"),
-        Rule::Body | Rule::LaxBody => in_body(row.rule, seen, second),
+        Rule::Body | Rule::LaxBody => in_body(row.rule, seen, second, goes_on),
         Rule::Boundary | Rule::BoundaryUnlessClosed | Rule::BoundaryUnlessSplit => {
             at_boundary(row.rule, seen, second, ordinary)
         }
@@ -277,11 +290,15 @@ fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
 }
 
 /// The first answer may have been given before the body was looked at: the request behind it tells.
-fn in_body(rule: Rule, seen: &Seen, second: Option<Taken>) -> (Verdict, &'static str) {
+fn in_body(rule: Rule, seen: &Seen, second: Option<Taken>, goes_on: bool) -> (Verdict, &'static str) {
     match second {
         Some(Taken::Well) if rule == Rule::LaxBody => (Verdict::Warning, "taken"),
         Some(Taken::Well) => (Verdict::Bad, "taken, and the request behind it answered"),
         Some(_) => (Verdict::Good, "answered before the body was read, then refused"),
+        None if seen.ended && goes_on => (
+            Verdict::Good,
+            "answered before the body was read, then closed, as behind a proper chunk it is not",
+        ),
         None if seen.ended => (Verdict::Unknown, "answered and closed, perhaps before the body was read"),
         None => (Verdict::Unknown, "answered, and then nothing"),
     }

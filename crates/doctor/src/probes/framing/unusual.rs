@@ -24,6 +24,21 @@ struct Row {
     judge: fn(&Row, &Seen, Option<u16>) -> Finding,
 }
 
+/// Whether an answer to the ordinary request comes as ever, and ends where it says: what all else is measured by.
+pub(super) async fn control(page: &Page<'_>) -> Finding {
+    let row = Row {
+        id: "framing.behind_answer",
+        what: "an ordinary request",
+        bytes: Bytes::of(&page.ask, page.ask.bytes()).then(Then::Watch),
+        judge: nothing_behind,
+    };
+    let once = asked(page, &row).await;
+    match once.verdict {
+        Verdict::Good => once,
+        _ => asked(page, &row).await,
+    }
+}
+
 pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for row in rows(page) {
@@ -85,12 +100,6 @@ async fn asked(page: &Page<'_>, row: &Row) -> Finding {
 fn rows(page: &Page<'_>) -> Vec<Row> {
     let ask = page.ask.clone();
     let mut rows = vec![
-        Row {
-            id: "framing.behind_answer",
-            what: "an ordinary request",
-            bytes: Bytes::of(&ask, ask.bytes()).then(Then::Watch),
-            judge: nothing_behind,
-        },
         Row {
             id: "framing.split_head",
             what: "a head in two parts, 80 ms apart",
@@ -196,6 +205,10 @@ fn percent_encoded(path: &str) -> Option<String> {
 fn nothing_behind(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
     let words = seen.words(UNASKED);
     match (seen.first(ordinary), seen.second(ordinary), seen.behind) {
+        (Taken::Dropped | Taken::Nothing | Taken::Refused(_), None, _) => Finding::unknown(
+            row.id,
+            format!("{}: {words}; there is nothing to compare with, and no more was asked", row.what),
+        ),
         (_, None, 0) => Finding::good(row.id, format!("{}: {words}, and nothing behind it", row.what)),
         (_, None, behind) => {
             Finding::bad(row.id, format!("{}: {words}, and {behind} bytes behind its end", row.what))
@@ -269,12 +282,14 @@ fn body_is_body(row: &Row, seen: &Seen, ordinary: Option<u16>) -> Finding {
             Finding::warning(row.id, evidence).costs("who sends it waits until it gives up")
         }
         (_, None) => match &seen.next {
-            Some(next) if taken(next, ordinary) != Taken::Well => {
-                Finding::bad(row.id, format!("{evidence}; the ordinary request behind it: {}", next.words()))
-                    .costs(smuggles)
-            }
             Some(next) => {
-                Finding::good(row.id, format!("{evidence}; the request behind it: {}", next.words()))
+                let evidence = format!("{evidence}; the ordinary request behind it: {}", next.words());
+                match taken(next, ordinary) {
+                    // A close that was not announced loses a request, and lets none in.
+                    Taken::Well | Taken::Dropped => Finding::good(row.id, evidence),
+                    Taken::Otherwise(_) => Finding::unknown(row.id, evidence),
+                    Taken::Refused(_) | Taken::Nothing => Finding::bad(row.id, evidence).costs(smuggles),
+                }
             }
             None => Finding::good(row.id, evidence),
         },

@@ -1,6 +1,6 @@
 //! What to do, by server.
 
-use super::rules::{EARLY_HINTS, HTTP10, TRAILERS, UPGRADE, VIA_HINTS, VIA_TRAILERS};
+use super::rules::{EARLY_HINTS, HTTP10, LOST_TRAILERS, TRAILERS, UPGRADE, VIA_HINTS, VIA_TRAILERS};
 use crate::server::Server;
 
 pub(in crate::probes) fn fix(finding: &str, server: Server) -> Option<&'static str> {
@@ -27,7 +27,7 @@ pub(in crate::probes) fn fix(finding: &str, server: Server) -> Option<&'static s
             Server::Envoy => "Envoy passes 103 from 1.22 on, and of several 1xx only the first.",
             _ => "Pass every 1xx on, in order (RFC 9110 §15.2), or send the 103 from the outermost server.",
         }),
-        VIA_TRAILERS => Some(match server {
+        LOST_TRAILERS | VIA_TRAILERS => Some(match server {
             Server::Nginx => {
                 "From 1.27.2 on: proxy_pass_trailers on; proxy_http_version 1.1; proxy_set_header Connection te; proxy_set_header TE trailers; for gRPC grpc_pass."
             }

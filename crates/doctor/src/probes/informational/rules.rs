@@ -8,6 +8,7 @@ pub(super) const EARLY_HINTS: &str = "informational.early_hints";
 pub(super) const HTTP10: &str = "informational.http10";
 pub(super) const UPGRADE: &str = "informational.upgrade";
 pub(super) const TRAILERS: &str = "informational.trailers";
+pub(super) const LOST_TRAILERS: &str = "informational.lost_trailers";
 pub(super) const VIA_HINTS: &str = "informational.via_hints";
 pub(super) const VIA_TRAILERS: &str = "informational.via_trailers";
 
@@ -111,7 +112,7 @@ pub(super) fn trailers(page: &Heard) -> Finding {
             let why =
                 if page.chunked { "none came" } else { "an answer that is not chunked has no place for any" };
             Finding::warning(
-                TRAILERS,
+                LOST_TRAILERS,
                 format!("{asked}: {status} announces the trailers {announced}, but {why}"),
             )
             .costs("who waits for them (a digest, a gRPC status) never gets them")

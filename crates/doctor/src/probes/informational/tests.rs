@@ -177,7 +177,7 @@ async fn what_servers_send_is_found() {
         (Habit::RichToAll, vec![hints, trailers, ("informational.http10", Bad), upgrade]),
         (Habit::Upgrades, vec![http10, ("informational.upgrade", Bad)]),
         (Habit::BadTrailer, vec![("informational.trailers", Bad), http10, upgrade]),
-        (Habit::LosesTrailer, vec![("informational.trailers", Warning), http10, upgrade]),
+        (Habit::LosesTrailer, vec![("informational.lost_trailers", Warning), http10, upgrade]),
     ] {
         assert_eq!(told(habit, None).await, expected);
     }

@@ -56,7 +56,7 @@ fn judge(
 ) -> Finding {
     let words = series.last().map(Answer::words).unwrap_or_default();
     let evidence = format!("{} with Connection: {value}: {words}", series.asked);
-    if !series.last().is_some_and(Answer::is_complete) {
+    if series.behind > 0 || !series.last().is_some_and(Answer::is_complete) {
         return Finding::unknown(id, evidence);
     }
     let announced = if series.is_kept() { "" } else { " as its Connection: close announces" };

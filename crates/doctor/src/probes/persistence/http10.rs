@@ -11,13 +11,13 @@ use crate::report::time;
 use crate::wire::{Answer, Failure, Outcome};
 
 /// Without `keep-alive`: the close is what such a client waits for.
-const PLAIN: &str = "persistence.http10";
+pub(super) const PLAIN: &str = "persistence.http10";
 
 /// With it: kept or not, it has to be told.
-const KEPT: &str = "persistence.http10_keep_alive";
+pub(super) const KEPT: &str = "persistence.http10_keep_alive";
 
 /// No chunks for who does not know them.
-const CHUNKED: &str = "persistence.http10_chunked";
+pub(super) const CHUNKED: &str = "persistence.http10_chunked";
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let plain = closing(patient).await;
@@ -77,6 +77,9 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
         Finding::bad(PLAIN, format!("{evidence}{}, {how}", said(answer)))
             .costs(format!("{cost} on every request of a client that speaks HTTP/1.0 without keep-alive"))
     };
+    if series.behind > 0 {
+        return Finding::unknown(PLAIN, behind(&evidence, series));
+    }
     match (&answer.outcome, series.then) {
         (Outcome::Complete, Then::Closed(after)) if after <= prompt => {
             Finding::good(PLAIN, format!("{evidence}, closed {} later", time(after)))
@@ -94,6 +97,11 @@ pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
         ),
         _ => Finding::unknown(PLAIN, evidence),
     }
+}
+
+/// What stands behind an answer hides what becomes of the connection.
+fn behind(evidence: &str, series: &Series) -> String {
+    format!("{evidence}, and {} bytes behind its end", series.behind)
 }
 
 /// What the answer says about the connection.
@@ -115,6 +123,9 @@ pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
         return Finding::unknown(KEPT, format!("{} with keep-alive: {}", series.asked, first.words()));
     };
     let evidence = format!("{} with keep-alive: {}{}", series.asked, first.words(), said(first));
+    if series.behind > 0 {
+        return Finding::unknown(KEPT, behind(&evidence, series));
+    }
     if !granted(head) {
         return not_granted(series, prompt, &evidence);
     }

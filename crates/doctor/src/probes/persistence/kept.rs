@@ -11,10 +11,10 @@ use crate::report::time;
 use crate::wire::{Answer, Failure, Outcome};
 
 /// Whether a connection is kept, and what it costs if not.
-const REUSE: &str = "persistence.reuse";
+pub(super) const REUSE: &str = "persistence.reuse";
 
 /// Whether what the answers say about the connection is what is done.
-const ANNOUNCED: &str = "persistence.announced";
+pub(super) const ANNOUNCED: &str = "persistence.announced";
 
 /// So many requests are sent on one connection.
 const REQUESTS: usize = 3;
@@ -29,6 +29,8 @@ pub(super) struct Kept {
     pub(super) promised: Option<u64>,
     /// A second request gets nothing.
     pub(super) stalls: bool,
+    /// Why the ordinary request itself got no answer, the first one on its connection; nothing as a rule.
+    pub(super) unanswered: Option<String>,
 }
 
 pub(super) async fn examine(patient: &Patient) -> Kept {
@@ -41,6 +43,7 @@ pub(super) async fn examine(patient: &Patient) -> Kept {
                 findings: vec![unknown(REUSE), unknown(ANNOUNCED)],
                 promised: None,
                 stalls: false,
+                unanswered: Some(failure.to_string()),
             };
         }
     };
@@ -60,7 +63,11 @@ pub(super) async fn examine(patient: &Patient) -> Kept {
     }
     let promised = once.answers.iter().filter_map(|answer| answer.head.as_ref()?.keep_alive_timeout()).next();
     let stalls = findings.iter().any(|finding| finding.id == REUSE && is_bad(finding));
-    Kept { findings, promised, stalls }
+    let unanswered = match once.answers.as_slice() {
+        [only] if !only.is_complete() => Some(format!("{}: {}", once.asked, only.words())),
+        _ => None,
+    };
+    Kept { findings, promised, stalls, unanswered }
 }
 
 async fn asked(patient: &Patient, asks: &[crate::wire::Ask]) -> Result<Series, Failure> {

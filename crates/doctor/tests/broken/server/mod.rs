@@ -8,10 +8,9 @@ mod tls;
 
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustls::ServerConfig;
-use rustls::pki_types::CertificateDer;
 
 pub(crate) use flaw::Flaw;
 
@@ -20,7 +19,8 @@ pub(crate) struct Server {
     address: SocketAddr,
     encrypted: bool,
     stopped: Arc<AtomicBool>,
-    authority: Option<CertificateDer<'static>>,
+    most: Arc<AtomicUsize>,
+    authority: Option<String>,
     /// A listener whose queue is full, and what fills it: who connects to it waits for ever.
     deaf: Option<(TcpListener, Vec<TcpStream>)>,
 }
@@ -43,14 +43,16 @@ impl Server {
         Self::serve(flaw, Some(config), Some(authority))
     }
 
-    fn serve(flaw: Flaw, tls: Option<Arc<ServerConfig>>, authority: Option<CertificateDer<'static>>) -> Self {
+    fn serve(flaw: Flaw, tls: Option<Arc<ServerConfig>>, authority: Option<String>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let stopped = Arc::new(AtomicBool::new(false));
+        let (open, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let server = Self {
             address,
             encrypted: tls.is_some(),
             stopped: Arc::clone(&stopped),
+            most: Arc::clone(&most),
             authority,
             deaf: (flaw == Flaw::DeadIpv6).then(|| deaf(address.port())),
         };
@@ -60,7 +62,12 @@ impl Server {
                     break;
                 }
                 let (Ok(stream), tls) = (stream, tls.clone()) else { continue };
-                std::thread::spawn(move || connection::serve(stream, tls, flaw));
+                most.fetch_max(open.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                let open = Arc::clone(&open);
+                std::thread::spawn(move || {
+                    connection::serve(stream, tls, flaw);
+                    open.fetch_sub(1, Ordering::Relaxed);
+                });
             }
         });
         server
@@ -79,9 +86,14 @@ impl Server {
         self.address.port()
     }
 
-    /// The certificate of the authority which signed the server's.
-    pub(crate) fn authority(&self) -> Option<&CertificateDer<'static>> {
-        self.authority.as_ref()
+    /// How many connections were open at once, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// The certificate of the authority which signed the server's, in PEM.
+    pub(crate) fn authority(&self) -> Option<&str> {
+        self.authority.as_deref()
     }
 }
 

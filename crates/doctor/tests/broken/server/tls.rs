@@ -9,8 +9,8 @@ use rustls::server::NoServerSessionStorage;
 
 use super::Flaw;
 
-/// The settings of a server for `localhost`, and the certificate of the authority that signed its, in DER.
-pub(super) fn server(flaw: Flaw) -> (Arc<ServerConfig>, CertificateDer<'static>) {
+/// The settings of a server for `localhost`, and the certificate of the authority that signed its, in PEM.
+pub(super) fn server(flaw: Flaw) -> (Arc<ServerConfig>, String) {
     let authority = authority();
     let name = if flaw == Flaw::OtherName { "elsewhere.example" } else { "localhost" };
     let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
@@ -44,7 +44,7 @@ pub(super) fn server(flaw: Flaw) -> (Arc<ServerConfig>, CertificateDer<'static>)
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
-    (Arc::new(config), authority.der().clone())
+    (Arc::new(config), authority.pem())
 }
 
 fn authority() -> CertifiedIssuer<'static, KeyPair> {
