@@ -16,8 +16,8 @@ pub(super) const OTHER: &str = "expect.other";
 /// What `curl` waits, and most clients after it.
 const CLIENT_WAITS: Duration = Duration::from_secs(1);
 
-/// A `100` may come so much later than the answer to the same request without the expectation.
-const LATE: Duration = Duration::from_millis(250);
+/// A `100` may come so much later than the answer to the same request without the expectation: a proxy gives the server behind it a moment.
+const LATE: Duration = Duration::from_millis(500);
 
 /// A request that takes longer than this by itself hides whether the expectation is waited for.
 const SLOW: Duration = Duration::from_millis(800);
@@ -57,6 +57,8 @@ fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
         return Finding::unknown(CONTINUE, format!("{asked}: 100 after {}", time(at)));
     };
     let evidence = format!("{asked}: 100 after {}, then, with the body sent, {}", time(at), then.words);
+    let decided = if then.status >= Some(400) { ", decided only then" } else { "" };
+    let evidence = format!("{evidence}{decided}");
     let Some(status) = then.status else {
         return Finding::bad(CONTINUE, evidence).costs(FAILS);
     };
@@ -134,7 +136,8 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
 /// Whether the body may have been taken for the next request.
 pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
     match unread {
-        Unread::Answered(status) => *status == 400 && usual != Some(400),
+        // No such method, no such version, or no request at all.
+        Unread::Answered(status) => matches!(status, 400 | 405 | 501 | 505) && usual != Some(*status),
         Unread::Garbled(_) => true,
         Unread::Nothing(_) | Unread::Closed => false,
     }

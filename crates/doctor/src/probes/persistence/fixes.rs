@@ -29,6 +29,7 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         "persistence.pipelined" => {
             "Keep the bytes that were read behind a request: they are the next one (RFC 9112 §9.3.2). Or announce by Connection: close that the answer is the last."
         }
+        "persistence.requests" => requests(server),
         "persistence.idle" => idle(server),
         _ => return None,
     })
@@ -83,6 +84,21 @@ fn reuse(server: Server) -> &'static str {
         Server::Uvicorn => "Set --timeout-keep-alive above 0, and do not send Connection: close.",
         _ => {
             "Let the server keep connections: give every answer a length (or chunks), and do not send Connection: close. Until then let callers go through something that keeps them."
+        }
+    }
+}
+
+fn requests(server: Server) -> &'static str {
+    match server {
+        Server::Nginx => "Set keepalive_requests to 1000 (the default since 1.19.10) or more.",
+        Server::Apache => "Set MaxKeepAliveRequests to 1000, or 0 for no limit.",
+        Server::Envoy => "Raise common_http_protocol_options.max_requests_per_connection.",
+        Server::Gunicorn | Server::Uvicorn => {
+            "Look at --max-requests (--limit-max-requests): a worker that ends closes its connections; give it --max-requests-jitter, and a server in front that retries."
+        }
+        Server::Node => "Set server.maxRequestsPerSocket to 0.",
+        _ => {
+            "Say Connection: close with the last answer that a connection is to carry, and let it carry a hundred at least."
         }
     }
 }
