@@ -52,7 +52,7 @@ class Look:
 
 MALFORMED = {
     "both lengths": "GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
-    "two lengths": "GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello!",
+    "two lengths": "GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello!",
     "bare LF": "GET / HTTP/1.1\nHost: {host}\nConnection: close\n\n",
     "blank before the colon": "GET / HTTP/1.1\r\nHost: {host}\r\nX-Name : value\r\nConnection: close\r\n\r\n",
     "folded line": "GET / HTTP/1.1\r\nHost: {host}\r\nX-Name: one\r\n two\r\nConnection: close\r\n\r\n",

@@ -140,7 +140,8 @@ fn only_safe_methods_unless_a_path_is_named() {
         check(&arguments);
     }
     let safe = ["GET", "HEAD", "OPTIONS"];
-    for request in origin.requests() {
+    // An empty line before a request is none.
+    for request in origin.requests().iter().filter(|request| !request.head.trim().is_empty()) {
         assert!(safe.contains(&request.method()), "{}", request.head);
     }
     let before = origin.requests().len();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::finding::{Finding, Verdict};
+use crate::patient::Patient;
 use crate::probes::Probe;
 use crate::reach::{Reached, Unreached, reach};
 use crate::report::time;
@@ -111,6 +112,9 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
         watcher.ended(&one);
         examined.push(one);
     }
+    if patient.is_gone() {
+        examined.insert(0, reach_examined(gone(&patient), begun.elapsed()));
+    }
     Examination {
         label: None,
         asked: target.clone(),
@@ -141,6 +145,20 @@ fn reach_examined(finding: Finding, took: Duration) -> Examined {
     let probe = finding.id.split('.').next().and_then(Probe::named);
     let (id, title) = probe.map_or(("reach", "can it be reached"), |probe| (probe.id(), probe.title()));
     Examined { id, title, findings: vec![finding], took }
+}
+
+/// It answered at first, so that there was something to examine.
+fn gone(patient: &Patient) -> Finding {
+    let mut finding = Finding::bad(
+        "reach.gone",
+        format!(
+            "the first request: {}; later requests got nothing within {}, again and again, and were given up",
+            patient.first.words(),
+            time(patient.settings.timeout)
+        ),
+    );
+    finding.fix = Some("Look what the server was doing then: all of its workers may be stuck.".to_owned());
+    finding
 }
 
 /// For so long a probe may go on. Each bounds its own waits; this is for a server that uses up every one of them.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig;
@@ -12,7 +12,7 @@ use crate::examine::Watcher;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Answer, Ask, Failure, Line, Peer, Trust};
+use crate::wire::{Answer, Ask, Failure, Line, Outcome, Peer, Trust};
 
 /// The server under examination, and how to ask it.
 ///
@@ -36,7 +36,15 @@ pub struct Patient {
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) watcher: Arc<dyn Watcher>,
     pub(crate) lines: AtomicU64,
+    /// Requests and connections, one after the other, to which nothing came for as long as a step may take.
+    pub(crate) silences: AtomicU32,
 }
+
+/// After so many silences in a row nobody is there any more. Waiting out every further one would take minutes, and tell nothing.
+const GONE: u32 = 5;
+
+/// So long a server that is gone is waited for on the connections that are there still.
+const LAST: Duration = Duration::from_millis(250);
 
 impl Patient {
     /// A new connection.
@@ -60,6 +68,9 @@ impl Patient {
     /// # Errors
     /// Why there is none.
     pub(crate) async fn line_to(&self, peer: &Peer, tls: Option<Arc<ClientConfig>>) -> Result<Line, Failure> {
+        if self.is_gone() {
+            return Err(Failure::Gone(GONE));
+        }
         let number = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
         let dial = Dial {
             target: &self.target,
@@ -67,7 +78,16 @@ impl Patient {
             budget: &self.budget,
             watcher: &self.watcher,
         };
-        dial.line(peer, tls, number).await
+        let line = dial.line(peer, tls, number).await;
+        if matches!(line, Err(Failure::TimedOut(..))) {
+            self.silences.fetch_add(1, Ordering::Relaxed);
+        }
+        line
+    }
+
+    /// Whether the server, which did answer once, says nothing any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.silences.load(Ordering::Relaxed) >= GONE
     }
 
     fn peer(&self) -> Result<Peer, Failure> {
@@ -108,7 +128,16 @@ impl Patient {
         line.begin(ask);
         // A server may answer, and close, before it has everything: what it said is looked at either way.
         let _ = line.send(&ask.bytes()).await;
-        line.answer(within).await
+        let within = if self.is_gone() { within.min(LAST) } else { within };
+        let answer = line.answer(within).await;
+        match answer.outcome {
+            Outcome::Silence if within >= self.settings.timeout => {
+                self.silences.fetch_add(1, Ordering::Relaxed);
+            }
+            Outcome::Silence => {}
+            _ => self.silences.store(0, Ordering::Relaxed),
+        }
+        answer
     }
 
     /// Asks on a new connection.

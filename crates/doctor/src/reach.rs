@@ -5,7 +5,7 @@ mod trouble;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use rustls::{ALL_VERSIONS, ClientConfig};
@@ -163,6 +163,7 @@ async fn visit(
             tls,
             watcher: Arc::clone(watcher),
             lines: AtomicU64::new(0),
+            silences: AtomicU32::new(0),
         };
         return Ok(Visit { patient, unread });
     }

@@ -98,7 +98,7 @@ impl Settings {
             text.push_str(&format!(", and POST to {path}"));
         }
         if self.intrusive {
-            text.push_str("; malformed messages, too");
+            text.push_str("; malformed messages and unusual methods, too");
         }
         if self.slow {
             text.push_str("; waits for minutes until idle connections are closed");
@@ -133,7 +133,7 @@ mod tests {
         for part in [
             "to each server;",
             "OPTIONS, and POST to /echo;",
-            "; malformed messages, too;",
+            "; malformed messages and",
             "; waits for minutes",
         ] {
             assert!(promise.contains(part), "{promise}");

@@ -251,7 +251,7 @@ impl<C: Codec> Pool<C> {
     }
 
     /// Takes a connection back.
-    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Client<C>, idle: Option<Duration>) {
+    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Box<Client<C>>, idle: Option<Duration>) {
         let (now, thread) = (Instant::now(), thread_index());
         client.rest();
         let mut inner = self.lock();

@@ -13,6 +13,7 @@ mod fixes;
 mod http10;
 mod idle;
 mod kept;
+mod many;
 mod pipelined;
 #[cfg(test)]
 mod tests;
@@ -62,7 +63,8 @@ const ALL: [&str; 10] = [
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let begun = Instant::now();
-    let tired = || begun.elapsed() > ENOUGH && !patient.settings.slow;
+    let enough = ENOUGH + turns(patient, 20);
+    let tired = || begun.elapsed() > enough && !patient.settings.slow;
     let kept = kept::examine(patient).await;
     if let Some(why) = kept.unanswered {
         // Nothing to compare with.
@@ -92,6 +94,9 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             Step::Idle => vec![idle::examine(patient, kept.promised).await],
         });
     }
+    if patient.settings.slow {
+        findings.push(many::examine(patient).await);
+    }
     findings
 }
 
@@ -109,6 +114,11 @@ pub(super) fn light(patient: &Patient) -> Ask {
         true => patient.ask_by("HEAD"),
         false => patient.ask(),
     }
+}
+
+/// What so many requests wait for their turns: with a low `--rate` that is no fault of the server.
+pub(super) fn turns(patient: &Patient, requests: u32) -> Duration {
+    Duration::from_secs(1) * requests / patient.settings.rate.max(1)
 }
 
 /// Why something was not asked.

@@ -26,6 +26,7 @@ pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
         Failure::Resolve { .. } => "Check the name, or pass --resolve HOST:PORT:ADDRESS.",
         Failure::Refused(_) => "Start the server, or check the port.",
         Failure::NoRoute(_)
+        | Failure::Gone(_)
         | Failure::Network(_)
         | Failure::TimedOut("connecting" | "resolving the name", _) => {
             "Check that this machine may reach that address (firewall, route), or raise --timeout."

@@ -56,14 +56,15 @@ fn probe(out: &mut String, examined: &Examined, style: Style, paint: Paint) {
     if told.is_empty() {
         told.extend(examined.chief());
     }
-    told.iter().for_each(|finding| tell(out, finding, paint));
+    told.iter().for_each(|finding| tell(out, finding, style, paint));
     rest(out, examined, &told);
 }
 
-fn tell(out: &mut String, finding: &Finding, paint: Paint) {
+fn tell(out: &mut String, finding: &Finding, style: Style, paint: Paint) {
+    // Of what is good nobody looks the id up, unless they look at everything.
     let evidence = match finding.verdict {
-        Verdict::Good => finding.evidence.clone(),
-        Verdict::Unknown | Verdict::Warning | Verdict::Bad => format!("{}: {}", finding.id, finding.evidence),
+        Verdict::Good if !style.all => finding.evidence.clone(),
+        _ => format!("{}: {}", finding.id, finding.evidence),
     };
     let name = finding.verdict.name();
     Row { label: name, shown: paint.verdict(finding.verdict, name), text: &evidence }.write(out);

@@ -20,6 +20,8 @@ pub enum Failure {
     Refused(Peer),
     /// This machine has no way to addresses of that kind.
     NoRoute(Peer),
+    /// So many times in a row nothing came back, so that it was not tried again.
+    Gone(u32),
     /// Nothing came back for so long, while connecting or encrypting.
     TimedOut(&'static str, Duration),
     /// The network says no, or another error of the system.
@@ -60,6 +62,7 @@ impl fmt::Display for Failure {
             Self::Resolve { host, why } => write!(f, "the name {host} could not be resolved: {why}"),
             Self::Refused(peer) => write!(f, "nobody listens at {peer} (connection refused)"),
             Self::NoRoute(peer) => write!(f, "this machine has no route to {peer}"),
+            Self::Gone(times) => write!(f, "nothing came back {times} times in a row"),
             Self::TimedOut(what, after) => {
                 write!(f, "{what}: nothing came back within {:.1} s", after.as_secs_f64())
             }

@@ -40,6 +40,8 @@ pub struct Line {
     /// How long sending may take.
     patience: Duration,
     acks: Acks,
+    /// Sending learned of a reset, which the system tells only once.
+    was_reset: bool,
     number: u64,
     watcher: Arc<dyn Watcher>,
     /// The place among the connections that may be open.
@@ -115,6 +117,7 @@ impl Line {
             handshake,
             patience: within,
             acks: Acks::AsUsual,
+            was_reset: false,
             number,
             watcher,
             _permit: permit,
@@ -164,7 +167,10 @@ impl Line {
         };
         match tokio::time::timeout(self.patience, sending).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(Failure::Lost(error.to_string())),
+            Ok(Err(error)) => {
+                self.was_reset = error.kind() == io::ErrorKind::ConnectionReset;
+                return Err(Failure::Lost(error.to_string()));
+            }
             Err(_) => return Err(Failure::TimedOut("sending", self.patience)),
         }
         if self.acks == Acks::AtOnce {
@@ -181,6 +187,7 @@ impl Line {
         }
         let before = self.inbox.len();
         let read = match tokio::time::timeout(within, self.fill()).await {
+            Ok(Ok(Read::Closed)) if self.was_reset => Read::Reset,
             Ok(Ok(read)) => read,
             Ok(Err(error)) => match error.kind() {
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Read::Reset,

@@ -21,8 +21,12 @@ pub(super) const ABOUT: &str = "Examines any HTTP server for the known stalls, b
     after_long_help = long_help(),
 )]
 pub(crate) struct Check {
-    /// What to examine, for example https://shop.example/; several are shown side by side
-    #[arg(value_name = "URL", required_unless_present = "own")]
+    /// What to examine; several are shown side by side
+    #[arg(
+        value_name = "URL",
+        required_unless_present = "own",
+        help = "What to examine, for example https://shop.example/; several are shown side by side"
+    )]
     pub(crate) urls: Vec<String>,
     /// Examine the running Keepwarm in place of URLs: its listeners, its doors and its upstreams
     #[arg(long = "self", conflicts_with = "urls")]

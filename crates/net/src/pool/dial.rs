@@ -83,7 +83,7 @@ impl<C: Codec> Future for Seat<'_, C> {
             if let Some(permit) = permit {
                 permit.settle(&times);
             }
-            Lease::new(this.pool, this.endpoint, Client::new(transport), None, Some(times))
+            Lease::new(this.pool, this.endpoint, Box::new(Client::new(transport)), None, Some(times))
         })))
     }
 }
@@ -131,7 +131,7 @@ impl<C: Codec> Dialling<C> {
                 if let Some(shelf) = pool.lock().shelves.get_mut(&endpoint) {
                     shelf.warmth.handle_success();
                 }
-                pool.put_back(&endpoint, Client::new(transport), None);
+                pool.put_back(&endpoint, Box::new(Client::new(transport)), None);
             }
             Err(error) => {
                 tracing::debug!(%endpoint, %error, "a connection that was to be kept could not be made");
@@ -172,7 +172,7 @@ pub(super) fn keep<C: Codec>(
     drop(inner);
     let permit = Permit { pool: Arc::clone(pool), endpoint: endpoint.clone(), spare: true, used: false };
     permit.settle(times);
-    pool.put_back(endpoint, Client::new(transport), None);
+    pool.put_back(endpoint, Box::new(Client::new(transport)), None);
 }
 
 impl<C: Codec> Permit<C> {

@@ -25,6 +25,12 @@ const FREE: Duration = Duration::from_millis(5);
 /// What a warm worker takes for a page that does nothing (the article's 0.48 ms), where nothing better is known.
 const WARM: Duration = Duration::from_micros(480);
 
+/// No machine is so busy that every one of several answers waits so long for its turn.
+const CERTAIN: Duration = Duration::from_millis(40);
+
+/// A boot takes about as long each time; where the median is so many times the least, what is measured is a busy machine.
+const NOISY: f64 = 1.8;
+
 /// Answers that say something about constancy.
 const SEVERAL: usize = 4;
 
@@ -88,6 +94,11 @@ fn boots(seen: &Seen, page: &Kind, floor: Duration, evidence: String) -> Finding
         "{evidence}: no answer of the application takes less than {}, whatever it is asked, as if it booted each time",
         time(floor)
     );
+    if floor < CERTAIN && page.median() > page.least().mul_f64(NOISY) {
+        let words =
+            format!("{words}; but the times differ so much that a busy machine may be all there is to it");
+        return Finding::unknown(EVERY, words);
+    }
     let found = match (&seen.hop, floor < BOOT) {
         // The floor may be the way from the cache to the application.
         (Some(hop), _) => Finding::warning(EVERY, format!("{words} (or is far behind what says {hop})")),

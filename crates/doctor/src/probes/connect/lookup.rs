@@ -49,12 +49,13 @@ pub(super) async fn ask(patient: &Patient) -> Option<Lookup> {
     if is_in_hosts(&name) {
         return Some(Lookup::Hosts);
     }
+    let resolver = match resolver() {
+        Ok(resolver) => resolver,
+        Err(why) => return Some(Lookup::Failed(why)),
+    };
     let patience = PATIENCE.min(patient.settings.timeout);
-    let looked = tokio::time::timeout(patience, look(name)).await;
-    Some(
-        looked
-            .unwrap_or_else(|_| Lookup::Failed(format!("no name server answered within {}", time(patience)))),
-    )
+    let late = |_| Lookup::Failed(format!("no whole answer within {}", time(patience)));
+    Some(tokio::time::timeout(patience, look(&resolver, name)).await.unwrap_or_else(late))
 }
 
 fn is_in_hosts(name: &Name) -> bool {
@@ -66,11 +67,8 @@ fn is_in_hosts(name: &Name) -> bool {
         .any(|kind| hosts.lookup_static_host(&Query::query(name.clone(), kind)).is_some())
 }
 
-async fn look(name: Name) -> Lookup {
-    let resolver = match resolver() {
-        Ok(resolver) => resolver,
-        Err(why) => return Lookup::Failed(why),
-    };
+/// Both families at once, as the system's resolver does.
+async fn look(resolver: &TokioResolver, name: Name) -> Lookup {
     let begun = Instant::now();
     let (four, six) =
         tokio::join!(resolver.lookup(name.clone(), RecordType::A), resolver.lookup(name, RecordType::AAAA));
@@ -129,6 +127,46 @@ pub(super) fn judge(lookup: &Lookup) -> Finding {
 mod tests {
     use super::*;
     use crate::Verdict;
+
+    /// A name server that answers A with one address and AAAA with none.
+    async fn name_server(ttl: u32) -> std::net::SocketAddr {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut question = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut question).await {
+                // The head, and the one question, which ends with a zero, its type and its class.
+                let end = 12 + question[12..length].iter().position(|&byte| byte == 0).unwrap() + 5;
+                let is_a = question[end - 3] == 1;
+                let mut answer = question[..end].to_vec();
+                answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]);
+                if is_a {
+                    answer.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1]);
+                    answer.extend_from_slice(&ttl.to_be_bytes());
+                    answer.extend_from_slice(&[0, 4, 192, 0, 2, 1]);
+                }
+                socket.send_to(&answer, from).await.unwrap();
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn the_time_to_live_is_that_of_the_name_server() {
+        use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ProtocolConfig, ResolverConfig};
+        for seconds in [300, 0] {
+            let server = name_server(seconds).await;
+            let mut connection = ConnectionConfig::new(ProtocolConfig::Udp);
+            connection.port = server.port();
+            let servers = vec![NameServerConfig::new(server.ip(), true, vec![connection])];
+            let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+            let provider = TokioRuntimeProvider::default();
+            let resolver = TokioResolver::builder_with_config(config, provider).build().unwrap();
+            let looked = look(&resolver, Name::from_utf8("shop.example.").unwrap()).await;
+            let Lookup::Found { four: 1, six: 0, ttl, .. } = looked else { panic!("{looked:?}") };
+            assert_eq!(ttl.as_secs(), u64::from(seconds));
+        }
+    }
 
     #[test]
     fn only_a_name_that_may_never_be_remembered_costs() {

@@ -16,18 +16,13 @@ pub(super) const OTHER: &str = "expect.other";
 /// What `curl` waits, and most clients after it.
 const CLIENT_WAITS: Duration = Duration::from_secs(1);
 
-/// A `100` may come so much later than the answer to the same request without the expectation.
-const LATE: Duration = Duration::from_millis(250);
+/// A `100` may come so much later than the answer to the same request without the expectation: a proxy gives the server behind it a moment.
+const LATE: Duration = Duration::from_millis(500);
 
 /// A request that takes longer than this by itself hides whether the expectation is waited for.
 const SLOW: Duration = Duration::from_millis(800);
 
 const FAILS: &str = "every such POST fails";
-
-/// Whether the request was never answered, however long the client waited.
-pub(super) fn is_failure(finding: &Finding) -> bool {
-    finding.cost.as_deref() == Some(FAILS)
-}
 
 /// Whether the client gets a word before it sends its body.
 pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
@@ -57,6 +52,8 @@ fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
         return Finding::unknown(CONTINUE, format!("{asked}: 100 after {}", time(at)));
     };
     let evidence = format!("{asked}: 100 after {}, then, with the body sent, {}", time(at), then.words);
+    let decided = if then.status >= Some(400) { ", decided only then" } else { "" };
+    let evidence = format!("{evidence}{decided}");
     let Some(status) = then.status else {
         return Finding::bad(CONTINUE, evidence).costs(FAILS);
     };
@@ -134,7 +131,8 @@ pub(super) fn once(held: &Held) -> Option<Finding> {
 /// Whether the body may have been taken for the next request.
 pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
     match unread {
-        Unread::Answered(status) => *status == 400 && usual != Some(400),
+        // No such method, no such version, or no request at all.
+        Unread::Answered(status) => matches!(status, 400 | 405 | 501 | 505) && usual != Some(*status),
         Unread::Garbled(_) => true,
         Unread::Nothing(_) | Unread::Closed => false,
     }
@@ -143,13 +141,15 @@ pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
 /// A server that answers before the body, and does not say that it closes, must read the body past (RFC 9110 §10.1.1).
 ///
 /// `without` is what becomes of a body without the expectation, where that matters.
-pub(super) fn unread(unread: &Unread, without: Option<&Unread>, usual: Option<u16>) -> Finding {
-    let begun = "answered before the body, without Connection: close; then the body and a GET were sent";
+pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usual: Option<u16>) -> Finding {
+    let begun = format!(
+        "{asked}: answered before the body, without Connection: close; then the body and another request were sent"
+    );
     let misread = is_misread(unread, usual);
     if misread && without.is_some_and(|without| is_misread(without, usual)) {
         return Finding::unknown(
             UNREAD,
-            format!("{begun}: the GET fails, but so it does behind a body without the expectation"),
+            format!("{begun}: that fails, but so it does behind a body without the expectation"),
         );
     }
     match unread {

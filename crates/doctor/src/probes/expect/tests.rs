@@ -1,9 +1,12 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::ask::{Asked, First, Held, Plain, Unread};
 use super::*;
 use crate::probes::scripted::{self, Peer, field};
 use crate::server::Server;
+use crate::settings::Settings;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -46,7 +49,9 @@ fn a_client_gets_a_word_before_its_body() {
     for (name, first, then, without, verdict, cost) in [
         ("100 at once", hundred(2), answered(), plain(200, 5), good, None),
         ("100 as slow as the app", hundred(600), answered(), plain(200, 500), good, None),
-        ("100 late", hundred(400), answered(), plain(200, 5), warning, Some("400 ms on every such POST")),
+        ("100 once another server kept silent", hundred(256), answered(), plain(200, 5), good, None),
+        ("100 late", hundred(600), answered(), plain(200, 5), warning, Some("600 ms on every such POST")),
+        ("100, and 405 all the same", hundred(2), Some(asked(Some(405), 2)), plain(405, 5), good, None),
         ("100 past the second", hundred(1100), answered(), plain(200, 5), bad, second),
         ("100 and no end", hundred(2), Some(asked(None, 2000)), plain(200, 5), bad, fails),
         ("100 and an error", hundred(2), Some(asked(Some(500), 2)), plain(200, 5), bad, fails),
@@ -88,13 +93,14 @@ fn the_rest_of_the_verdicts() {
         (answered(200), None, Verdict::Good),
         (answered(503), None, Verdict::Good),
         (answered(400), None, Verdict::Bad),
+        (answered(501), None, Verdict::Bad),
         (answered(400), Some(answered(200)), Verdict::Bad),
         (answered(400), Some(answered(400)), Verdict::Unknown),
         (Unread::Garbled("x".to_owned()), None, Verdict::Bad),
         (Unread::Nothing(MS), None, Verdict::Unknown),
         (Unread::Closed, None, Verdict::Warning),
     ] {
-        let finding = rules::unread(&unread, without.as_ref(), usual);
+        let finding = rules::unread("OPTIONS", &unread, without.as_ref(), usual);
         assert_eq!(finding.verdict, verdict, "{unread:?} {without:?}: {finding:?}");
     }
     let hundred = |status| Asked { hundreds: 1, ..asked(status, 2) };
@@ -210,6 +216,40 @@ async fn what_servers_do_about_the_expectation_is_found() {
 }
 
 #[tokio::test]
+async fn a_path_that_may_be_posted_to_is() {
+    let target = scripted::serve(|mut peer: Peer| async move {
+        loop {
+            let head = peer.head().await?;
+            match head.lines().next()? {
+                "GET /page HTTP/1.1" => peer.ok().await,
+                "POST /orders HTTP/1.1" | "POST /orders HTTP/1.0" => {
+                    if head.contains("100-continue") {
+                        peer.say("HTTP/1.1 403 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+                        return None;
+                    }
+                    let body = peer.body(&head).await?;
+                    let status = if body == b"<order/>" { 200 } else { 422 };
+                    peer.say(&format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n")).await;
+                }
+                _ => return None,
+            }
+        }
+    })
+    .await;
+    let settings = Settings {
+        post: Some("/orders".to_owned()),
+        body: b"<order/>".to_vec(),
+        rate: 1000,
+        ..Settings::default()
+    };
+    let findings = examine(&scripted::patient_of(&target, settings).await).await;
+    let first = findings.first().expect("a finding");
+    assert_eq!((first.id, first.verdict), ("expect.continue", Verdict::Bad), "{findings:#?}");
+    assert!(first.evidence.starts_with("POST /orders HTTP/1.1 with a body of 8 bytes"), "{first:?}");
+    assert!(first.evidence.ends_with("without the expectation 200"), "{first:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_answers_no_options_at_all_is_not_judged() {
     let patient = scripted::patient(|mut peer| async move {
         while peer.head().await?.starts_with("GET") {
@@ -221,4 +261,29 @@ async fn a_server_that_answers_no_options_at_all_is_not_judged() {
     let findings = examine(&patient).await;
     assert_eq!(findings.len(), 1);
     assert_eq!(findings.first().map(|finding| finding.verdict), Some(Verdict::Unknown));
+}
+
+#[tokio::test]
+async fn a_reset_now_and_then_is_no_verdict() {
+    let resets = Arc::new(AtomicBool::new(false));
+    let patient = scripted::patient(move |mut peer: Peer| {
+        let resets = Arc::clone(&resets);
+        async move {
+            loop {
+                let head = peer.head().await?;
+                let expects = field(&head, "expect") == Some("100-continue");
+                if expects && !resets.swap(true, Ordering::Relaxed) {
+                    return None;
+                }
+                if expects && head.contains("HTTP/1.1") {
+                    peer.say("HTTP/1.1 100 Continue\r\n\r\n").await;
+                }
+                peer.body(&head).await?;
+                peer.ok().await;
+            }
+        }
+    })
+    .await;
+    let findings = examine(&patient).await;
+    assert_eq!(worst(&findings), Verdict::Good, "{findings:#?}");
 }
