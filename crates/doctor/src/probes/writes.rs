@@ -63,6 +63,9 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
             Server::Nginx => {
                 "Say tcp_nopush on beside sendfile on; for an application behind nginx leave proxy_buffering (fastcgi_buffering) on."
             }
+            Server::WsgiRef => {
+                "Set wbufsize = -1 in the class of the request handler (wsgiref writes each part of the head by itself), or serve by gunicorn or another server made for production."
+            }
             Server::PhpBuiltIn => "Set output_buffering = 4096 in php.ini, so that echo is gathered.",
             _ => {
                 "Join the parts of a small body before they are returned, or buffer the output in the server."
