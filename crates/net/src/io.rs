@@ -2,7 +2,7 @@
 //!
 //! Reading waits for readiness, writing is tried first: a socket that has just been accepted usually has its
 //! request already, and one that is written to usually takes it. So a short connection costs `accept`, `recv`,
-//! `writev` and `close`, and is registered with the reactor only when it has to be waited for.
+//! `send` and `close`, and is registered with the reactor only when it has to be waited for.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -137,7 +137,7 @@ impl Io {
         self.writable = None;
     }
 
-    /// One `writev`, now.
+    /// One system call, now.
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         send(self.fd(), slices)
     }

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 /// Bytes on their way out. Heads (informational ones, then the final one) come before the body, so two buffers are
-/// enough for one `writev` without moving either.
+/// enough for one system call without moving either.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     pub(crate) head: Vec<u8>,

@@ -59,10 +59,6 @@ struct Inner<C> {
 }
 
 /// What a look at the shelf came to.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "every request takes a lease: a box would be an allocation for each"
-)]
 enum Found<'p, C: Codec> {
     Lease(Lease<C>),
     Seat(Seat<'p, C>),
