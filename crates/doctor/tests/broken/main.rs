@@ -179,6 +179,8 @@ async fn one(case: Case) -> Option<String> {
     let server = Server::start(case.flaw);
     let target = Target::parse(&server.url()).expect("a target");
     let examination = examine(&target, &settings(&server, case), Arc::new(Quiet)).await;
+    let most = server.most_at_once();
+    assert!(!case.flaw.is_none() || most <= CONNECTIONS, "{most} connections at once");
     fault(case, &examination)
         .map(|why| format!("{:?}, {:?}: {why}\n{}", case.flaw, case.way, told(&examination)))
 }

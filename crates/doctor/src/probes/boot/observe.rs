@@ -99,6 +99,9 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
         let mut silent = Vec::new();
         for (question, ask) in &asks {
             let Some(answer) = answer(patient, &mut open, ask, &mut seen).await else {
+                if *question == Question::Page {
+                    return seen.sorted();
+                }
                 silent.push(*question);
                 continue;
             };
@@ -107,8 +110,14 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
         // What is not answered once is not waited for again.
         asks.retain(|(question, _)| !silent.contains(question));
     }
-    seen.kinds.iter_mut().for_each(|kind| kind.times.sort_unstable());
-    seen
+    seen.sorted()
+}
+
+impl Seen {
+    fn sorted(mut self) -> Self {
+        self.kinds.iter_mut().for_each(|kind| kind.times.sort_unstable());
+        self
+    }
 }
 
 fn asks(patient: &Patient) -> Vec<(Question, Ask)> {

@@ -34,6 +34,9 @@ const NOISY: f64 = 1.8;
 /// Answers that say something about constancy.
 const SEVERAL: usize = 4;
 
+/// What times differ by on any machine.
+const JITTER: Duration = Duration::from_millis(1);
+
 /// A first answer this much later than those after it was a start.
 const COLD: Duration = Duration::from_millis(500);
 
@@ -62,6 +65,11 @@ pub(super) fn every(seen: &Seen) -> Finding {
             format!("{evidence}; the very first answer took {}: later ones are held back", time(seen.first));
         return Finding::unknown(EVERY, words);
     }
+    if seen.kind(Question::Head).is_some_and(|head| seen.own(head) < FREE.min(least)) {
+        // As where a proxy waits for a body whose sender waits for an acknowledgement.
+        let words = format!("{evidence}: the head alone is fast, and a boot would delay it, too");
+        return Finding::unknown(EVERY, words);
+    }
     let by_app = |kind: &&Kind| kind.question != Question::Page && kind.by_app && seen.own(kind) < FREE;
     if let Some(fast) = seen.kinds.iter().find(by_app) {
         let words = format!(
@@ -73,9 +81,8 @@ pub(super) fn every(seen: &Seen) -> Finding {
     let idle = [Question::Missing, Question::Options].into_iter().filter_map(|question| seen.kind(question));
     let differ = idle.filter(|kind| !kind.is_same_as(page));
     let floor = differ.map(|kind| seen.own(kind)).filter(|own| *own >= least).min();
-    let constant = || seen.kinds.iter().all(Kind::is_constant).then(|| seen.floor());
     // Where every path gives the same page, and none is fast, its constancy has to do.
-    if let Some(floor) = floor.or_else(|| constant().filter(|floor| *floor >= BOOT && seen.kinds.len() > 2)) {
+    if let Some(floor) = floor.or_else(|| seen.constant_floor()) {
         return boots(seen, page, floor.min(own), evidence);
     }
     only_the_page(seen, page, own, evidence)
@@ -162,6 +169,15 @@ impl Seen {
         self.kinds.iter().map(|kind| self.own(kind)).min().unwrap_or_default()
     }
 
+    /// The same, where the fastest quarter of all answers to at least three questions takes the same time.
+    fn constant_floor(&self) -> Option<Duration> {
+        let mut all: Vec<Duration> = self.kinds.iter().flat_map(|kind| &kind.times).copied().collect();
+        all.sort_unstable();
+        let (least, quarter) = (*all.first()?, *all.get(all.len() / 4)?);
+        let constant = quarter - least <= quarter / 10 + JITTER;
+        (constant && self.kinds.len() >= 3 && self.floor() >= BOOT).then(|| self.floor())
+    }
+
     /// From when on a time is suspicious.
     fn suspicious(&self) -> Duration {
         match (self.php, self.floor() < NOTHING) {
@@ -201,7 +217,7 @@ impl Kind {
     /// Whether the faster half of the times differs by a tenth at most, and a millisecond, which any machine does. What others do on it delays the slower half.
     fn is_constant(&self) -> bool {
         let spread = self.median().saturating_sub(self.at(0));
-        self.times.len() >= SEVERAL && spread <= self.median() / 10 + Duration::from_millis(1)
+        self.times.len() >= SEVERAL && spread <= self.median() / 10 + JITTER
     }
 
     /// Whether it is the same answer, as far as status and length say: one handler for everything.

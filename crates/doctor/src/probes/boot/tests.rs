@@ -53,6 +53,11 @@ fn what_every_answer_pays_is_a_boot_and_a_slow_page_is_not() {
     let cases: Vec<(&str, Seen, Verdict)> = vec![
         ("all fast", seen(FAST, FAST, FAST), Verdict::Good),
         ("every answer pays", seen(STEADY, STEADY, STEADY), Verdict::Bad),
+        (
+            "a proxy waits for bodies",
+            with(seen(STEADY, STEADY, FAST), |seen| seen.kinds[3].times = tenths(FAST)),
+            Verdict::Unknown,
+        ),
         ("OPTIONS is answered in front", seen(STEADY, STEADY, FAST), Verdict::Bad),
         ("errors are answered in front", seen(STEADY, FAST, STEADY), Verdict::Bad),
         ("a boot and work", seen(&[3503, 3702, 3853, 3404], STEADY, FAST), Verdict::Bad),

@@ -103,7 +103,7 @@ where
                 let parts = answer(&head)?;
                 for part in parts {
                     peer.say(part).await;
-                    tokio::time::sleep(MS * 20).await;
+                    tokio::time::sleep(MS * 40).await;
                 }
             }
         }

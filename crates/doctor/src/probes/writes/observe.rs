@@ -103,10 +103,16 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
     let (ask, head) = subject(patient).await;
     let mut seen = Seen { asked: ask.line(), ..Seen::default() };
     for _ in 0..FRESH {
-        match patient.line().await {
-            Ok(mut line) => seen.fresh.extend(sample(patient, &mut line, &ask, true).await.map(|(it, _)| it)),
-            Err(failure) => seen.failure = Some(failure.to_string()),
-        }
+        let one = match patient.line().await {
+            Ok(mut line) => sample(patient, &mut line, &ask, true).await,
+            Err(failure) => {
+                seen.failure = Some(failure.to_string());
+                None
+            }
+        };
+        // A server that no longer answers is not waited for again.
+        let Some((one, _)) = one else { return seen };
+        seen.fresh.push(one);
         if begun.elapsed() > ENOUGH {
             break;
         }
