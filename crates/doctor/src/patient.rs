@@ -90,6 +90,11 @@ impl Patient {
         self.silences.load(Ordering::Relaxed) >= GONE
     }
 
+    /// A probe has found out that ordinary requests get nothing any more.
+    pub(crate) fn give_up(&self) {
+        self.silences.store(GONE, Ordering::Relaxed);
+    }
+
     fn peer(&self) -> Result<Peer, Failure> {
         match (&self.target.socket, self.addresses.first()) {
             (Some(path), _) => Ok(Peer::Unix(path.clone())),

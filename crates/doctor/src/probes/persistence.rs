@@ -67,7 +67,10 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let tired = || begun.elapsed() > enough && !patient.settings.slow;
     let kept = kept::examine(patient).await;
     if let Some(why) = kept.unanswered {
-        // Nothing to compare with.
+        // Nothing to compare with. Two in a row, the second with all the time that a step may take: there will be nothing for the other probes either.
+        if kept.silent && is_silent(patient).await {
+            patient.give_up();
+        }
         return ALL.into_iter().map(|id| Finding::unknown(id, why.clone())).collect();
     }
     let mut findings = http10::examine(patient).await;
@@ -98,6 +101,11 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
         findings.push(many::examine(patient).await);
     }
     findings
+}
+
+async fn is_silent(patient: &Patient) -> bool {
+    let asked = patient.once(&patient.ask()).await;
+    asked.is_ok_and(|(_, answer)| answer.outcome == Outcome::Silence)
 }
 
 #[derive(Clone, Copy)]

@@ -28,7 +28,7 @@ pub(super) fn head(seen: &Seen) -> Finding {
         return Finding::unknown(HEAD, nothing(seen));
     };
     let needed = one.head.div_ceil(ROOM);
-    if let Some(counted) = counted.filter(|&counted| counted as usize > needed) {
+    if let Some(counted) = counted.filter(|&counted| counted as usize > excused(one.head)) {
         let evidence = format!(
             "HEAD: the head alone, {} lines and about {} bytes, came in {counted} segments; {needed} would do",
             one.lines, one.head
@@ -50,9 +50,14 @@ pub(super) fn head(seen: &Seen) -> Finding {
     }
 }
 
+/// Segments that a head may take on a path that carries only the least (RFC 9293 §3.7.1).
+fn excused(head: usize) -> usize {
+    head.div_ceil(SMALL)
+}
+
 /// From reads. A segment is read whole, so a read that ends within a head is the end of a segment. Two of them, lest a lost packet was the cause.
 fn torn(seen: &Seen, all: &[&Sample]) -> Option<Finding> {
-    let torn: Vec<&&Sample> = all.iter().filter(|one| one.head_reads > one.head.div_ceil(ROOM)).collect();
+    let torn: Vec<&&Sample> = all.iter().filter(|one| one.head_reads > excused(one.head)).collect();
     let most = torn.iter().max_by_key(|one| one.head_reads).filter(|_| torn.len() >= 2)?;
     let evidence = format!(
         "{}: in {} of {} answers the head, {} lines and about {} bytes, came in up to {} reads, so in as many segments or more",
@@ -72,7 +77,7 @@ fn inferred(seen: &Seen) -> Option<Finding> {
     let one = seen.fresh.first().filter(|one| matches!(one.body, Body::Length | Body::Close))?;
     let needed = one.head.div_ceil(ROOM);
     let body = one.bytes.saturating_sub(one.head);
-    let whole = one.largest == body && count > needed + 1;
+    let whole = one.largest == body && count > excused(one.head) + 1;
     let by_line = body < SMALL && one.lines >= 4 && count > one.lines;
     let how = match (whole, by_line) {
         (true, _) => "of which the body was one",

@@ -49,6 +49,18 @@ fn a_head_in_pieces_is_bad() {
             vec![],
             Verdict::Good,
         ),
+        (
+            "large, by lines",
+            vec![with(|one| (one.head, one.segments) = (4000, Some(30))); 3],
+            vec![],
+            Verdict::Bad,
+        ),
+        (
+            "on a path of small segments",
+            vec![with(|one| (one.head, one.segments) = (1000, Some(2))); 3],
+            vec![],
+            Verdict::Good,
+        ),
         ("torn reads", vec![], vec![with(|one| one.head_reads = 3); 2], Verdict::Bad),
         ("one torn read", vec![], vec![with(|one| one.head_reads = 2), sample(1), sample(1)], Verdict::Good),
         (
