@@ -41,7 +41,7 @@ pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
                 }
                 None => match failure {
                     Failure::Tls(_) => {
-                        "Mend the protocol: TLS 1.2 or 1.3 is needed, and HTTP/1.1 where ALPN is used; with OpenSSL, look with openssl s_client -connect HOST:PORT."
+                        "Mend the protocol: TLS 1.2 or 1.3 is needed (older ones are not spoken here, nor by browsers), and HTTP/1.1 where ALPN is used; openssl s_client -connect HOST:PORT shows more."
                     }
                     Failure::Lost(_) => "Look into the server's log: it takes connections and drops them.",
                     _ => {
@@ -75,7 +75,7 @@ async fn untrusted(dial: &Dial<'_>, failure: &Failure) -> Finding {
             evidence = format!("{target}: the certificate cannot be believed: {}", reasons.join("; "));
         }
     }
-    let fix = "Install a certificate for this name, with its intermediates (nginx: the whole chain in ssl_certificate), and renew it in time; --insecure examines the rest all the same.";
+    let fix = "Install a certificate for this name, with its intermediates (nginx: the whole chain in ssl_certificate), and renew it in time; --ca FILE believes a private authority, --insecure examines the rest all the same.";
     fixed(Finding::bad("reach.certificate", evidence), fix)
 }
 
@@ -143,6 +143,12 @@ async fn speaks_tls(patient: &Patient, asked: &str, unread: &[u8]) -> Option<Fin
 fn judge(asked: &str, answer: &Answer, unread: &[u8]) -> Finding {
     let evidence = format!("{asked}: {}", said(answer, unread));
     let Some(head) = &answer.head else {
+        if is_http2(unread) {
+            return fixed(
+                Finding::bad("reach.answer", format!("{evidence}: SETTINGS of HTTP/2")),
+                "The server speaks HTTP/2 alone on this port, which only those understand who know it beforehand: let it speak HTTP/1.1 as well, or examine what stands in front of it.",
+            );
+        }
         let is_http = unread.starts_with(b"HTTP/1.") && matches!(answer.outcome, Outcome::Malformed(_));
         let id = if is_http { "framing.answer" } else { "reach.answer" };
         return fixed(
@@ -194,6 +200,11 @@ fn said(answer: &Answer, unread: &[u8]) -> String {
         _ => format!(", beginning with \"{}\"", unread.escape_ascii()),
     };
     format!("{}{shown}", answer.words())
+}
+
+/// A frame of type SETTINGS, for the whole connection, and short: with it a server of HTTP/2 begins (RFC 9113 §3.4).
+fn is_http2(unread: &[u8]) -> bool {
+    matches!(unread, [0, 0, _, 4, 0, 0, 0, 0, 0, ..])
 }
 
 /// Whether bytes kept coming until the end of our patience.

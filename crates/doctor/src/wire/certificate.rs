@@ -174,7 +174,7 @@ impl fmt::Display for Distrust {
             Self::SelfSigned(subject) => write!(f, "it is signed by nobody but itself ({subject})"),
             Self::UnknownIssuer(issuer) => write!(
                 f,
-                "its issuer ({issuer}) was not sent along, and is no authority that is believed here: an intermediate certificate is missing"
+                "its issuer ({issuer}) was not sent along, and is no authority that is believed here: an intermediate certificate is missing, or the authority is a private one"
             ),
             Self::UnknownRoot(root) => {
                 write!(f, "its root ({root}) is no authority that is believed here")
