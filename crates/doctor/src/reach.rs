@@ -17,7 +17,7 @@ use crate::patient::{Dial, Patient, ask};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Answer, Failure, Peer, Trust, authorities, client_config};
+use crate::wire::{Answer, Authorities, Failure, Peer, Trust, client_config};
 use redirect::Redirect;
 
 /// Redirects that are followed, at most: what `curl` follows by default is 50, what any sound site needs is two.
@@ -128,7 +128,7 @@ async fn visit(
                 insecure: settings.insecure,
                 versions: ALL_VERSIONS,
                 alpn: vec![b"http/1.1".to_vec()],
-                authorities: authorities(&settings.authorities),
+                authorities: Arc::new(Authorities::of_system(&settings.authorities)),
             };
             let config = client_config(&trust)?;
             (Some(trust), Some(config))

@@ -192,6 +192,19 @@ async fn a_certificate_that_cannot_be_believed() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_believed_by_itself() {
+    // As `openssl req -x509` makes them: of an authority, signed by nobody else, and shown by the server itself.
+    let key = KeyPair::generate().unwrap();
+    let mut params = leaf("shop.example", 2099);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let own = params.self_signed(&key).unwrap().der().clone();
+    let settings = Settings { authorities: vec![own.clone()], timeout: Duration::from_secs(2), ..settings() };
+    let it = examine(serve_tls(vec![own], &key, GOOD).await, &settings).await;
+    found(&it, "connect.certificate", Verdict::Good, "for shop.example");
+    nothing_bad_but(&it, "none");
+}
+
+#[tokio::test]
 async fn http_on_the_port_of_https() {
     // What is no request is answered, or waited for, or closed upon.
     for manner in ["answers", "waits", "closes"] {
