@@ -105,6 +105,10 @@ async fn follow(
                 if !now.is_same_server(&next) {
                     redirect::keep_secrets(&mut settings);
                 }
+                if now.host != next.host {
+                    // What may be done to one site may not be done to another.
+                    settings.post = None;
+                }
                 way.push(std::mem::replace(&mut now, next));
             }
         }

@@ -32,8 +32,8 @@ pub(super) use fixes::fix;
 /// A close that was due comes at once; what takes longer than this waits for something.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
-/// For so long a close that was due is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// For so long a close that was due is waited for: a bit longer than Envoy's delay, which is a second.
+const PATIENCE: Duration = Duration::from_millis(1200);
 
 /// The same with `--slow`: longer than the idle time-out of every server known.
 pub(super) const SLOW_PATIENCE: Duration = Duration::from_secs(130);
