@@ -152,6 +152,35 @@ fn only_safe_methods_unless_a_path_is_named() {
 }
 
 #[test]
+fn no_redirect_leads_a_post_elsewhere() {
+    // By path: what POST may ask is that path alone.
+    let origin = Origin::start(|request, stream| {
+        let location = if request.target() == "/echo" { "Location: /other\r\n" } else { "" };
+        let _ = write!(stream, "HTTP/1.1 307 Temporary Redirect\r\n{location}Content-Length: 0\r\n\r\n");
+        After::Keep
+    });
+    let url = format!("http://{}/", origin.address());
+    let output = check(&[&url, "--only", "ladder", "--method", "POST", "--post", "/echo"]);
+    assert_eq!(output.status.code(), Some(0), "{}", out(&output));
+    assert!(origin.requests().iter().all(|request| request.target() == "/echo"));
+
+    // By site: it may not be asked at another.
+    let origin = Origin::start(|request, stream| {
+        let port = stream.local_addr().expect("connected").port();
+        let elsewhere =
+            format!("HTTP/1.1 301 Moved\r\nLocation: http://localhost:{port}/\r\nContent-Length: 0\r\n\r\n");
+        let here = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned();
+        let is_first = request.field("host").is_some_and(|host| host.starts_with("127."));
+        let _ = stream.write_all(if is_first { elsewhere } else { here }.as_bytes());
+        After::Keep
+    });
+    let url = format!("http://{}/", origin.address());
+    check(&[&url, "--only", "expect", "--post", "/echo"]);
+    let asked: Vec<_> = origin.requests();
+    assert!(asked.len() > 2 && asked.iter().all(|request| request.method() != "POST"), "{asked:?}");
+}
+
+#[test]
 fn what_is_wrong_on_the_command_line_is_said() {
     let url = "http://127.0.0.1:1/";
     for (arguments, parts) in [

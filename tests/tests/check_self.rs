@@ -207,6 +207,31 @@ fn certificates(folder: &Path) -> String {
 }
 
 #[test]
+fn what_cannot_be_examined_is_named() {
+    let config = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+respond = { status = 200, body = "hello" }
+[listen.proxy]
+bind = "127.0.0.2:0"
+forward_proxy = { allow = ["*"] }
+[upstream.new]
+url = "http://127.0.0.1:1"
+protocol = "http2"
+[upstream.found]
+url = "http://found.invalid"
+dns = { srv = "_http._tcp.found.invalid" }
+"#;
+    let output = check_self(&Server::start(config), &["--only", "ladder"]);
+    let err = String::from_utf8_lossy(&output.stderr);
+    for part in ["listen.proxy (", "forward proxy", "upstream.new (", "HTTP/2", "upstream.found (", "SRV"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{err}");
+}
+
+#[test]
 fn what_is_meant_is_found_and_shown() {
     let server = Server::start(WSGI).warm("/pong");
     let output = check_self(&server, &["--only", "persistence,ladder"]);

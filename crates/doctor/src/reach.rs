@@ -17,7 +17,7 @@ use crate::patient::{Dial, Patient, ask};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Answer, Failure, Peer, Trust, authorities, client_config};
+use crate::wire::{Answer, Authorities, Failure, Peer, Trust, client_config};
 use redirect::Redirect;
 
 /// Redirects that are followed, at most: what `curl` follows by default is 50, what any sound site needs is two.
@@ -105,6 +105,10 @@ async fn follow(
                 if !now.is_same_server(&next) {
                     redirect::keep_secrets(&mut settings);
                 }
+                if now.host != next.host {
+                    // What may be done to one site may not be done to another.
+                    settings.post = None;
+                }
                 way.push(std::mem::replace(&mut now, next));
             }
         }
@@ -124,7 +128,7 @@ async fn visit(
                 insecure: settings.insecure,
                 versions: ALL_VERSIONS,
                 alpn: vec![b"http/1.1".to_vec()],
-                authorities: authorities(&settings.authorities),
+                authorities: Arc::new(Authorities::of_system(&settings.authorities)),
             };
             let config = client_config(&trust)?;
             (Some(trust), Some(config))

@@ -7,6 +7,7 @@ mod failure;
 mod line;
 mod socket;
 mod tls;
+mod trust;
 
 pub use answer::{Answer, Informational, Outcome, Seen};
 pub use ask::Ask;
@@ -15,4 +16,5 @@ pub use certificate::{Certificate, Distrust, distrust};
 pub use failure::Failure;
 pub use line::{Acks, Line, LineTimes, Read};
 pub use socket::Peer;
-pub use tls::{Handshake, Trust, authorities, client_config};
+pub use tls::Handshake;
+pub use trust::{Authorities, Trust, client_config};

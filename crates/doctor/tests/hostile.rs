@@ -1,7 +1,12 @@
 //! Servers that reset, hang, flood, answer garbage, redirect in circles, or fail at TLS. Whatever comes back, an examination with every probe ends soon, and says what was
 //! seen.
 
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by them")]
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by them"
+)]
 
 #[path = "hostile/server.rs"]
 mod server;

@@ -49,6 +49,10 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         ("connect.reuse", Server::HaProxy) => {
             "option http-keep-alive in place of httpclose or http-server-close."
         }
+        ("connect.reuse", Server::Uvicorn) => "--timeout-keep-alive above 0 (5 is the default).",
+        ("connect.reuse", Server::Envoy) => {
+            "No max_requests_per_connection: 1 in common_http_protocol_options, and an idle_timeout above 0."
+        }
         ("connect.reuse", Server::Node) => {
             "server.keepAliveTimeout above 0 (5000 is the default), and no Connection: close in the app."
         }
@@ -67,6 +71,8 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         ("connect.tls", Server::HaProxy) => {
             "ssl-default-bind-options ssl-min-ver TLSv1.2, without ssl-max-ver or no-tlsv13."
         }
+        ("connect.tls", Server::Caddy) => "tls { protocols tls1.2 tls1.3 } (the default).",
+        ("connect.tls", Server::Envoy) => "tls_params: { tls_maximum_protocol_version: TLSv1_3 }",
         ("connect.tls", _) => "Switch on TLS 1.3: it saves a round trip on every new connection.",
         ("connect.resumption", Server::Nginx) => {
             "ssl_session_tickets on; and ssl_session_cache shared:TLS:10m; behind a balancer the same ssl_session_ticket_key on every machine."

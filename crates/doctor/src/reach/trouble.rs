@@ -1,6 +1,7 @@
 //! What is wrong when there is nothing to examine: told by evidence, and with a look at what may be meant instead.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::Duration;
 
 use keepwarm_http1::{FaultKind, ResponseHead};
 use rustls::ALL_VERSIONS;
@@ -10,7 +11,7 @@ use crate::finding::Finding;
 use crate::patient::{Dial, Patient};
 use crate::report::time;
 use crate::settings::Settings;
-use crate::wire::{Answer, Ask, Failure, Handshake, Outcome, Trust, authorities, client_config, distrust};
+use crate::wire::{Answer, Ask, Authorities, Failure, Handshake, Outcome, Trust, client_config};
 
 /// How long is waited to learn what a server speaks that did not answer as it was asked.
 const LOOK: Duration = Duration::from_secs(2);
@@ -18,9 +19,6 @@ const LOOK: Duration = Duration::from_secs(2);
 /// There is no connection.
 pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
     let target = dial.target;
-    if matches!(failure, Failure::Certificate(_)) {
-        return untrusted(dial, failure).await;
-    }
     let mut evidence = format!("{target}: {failure}");
     let fix = match failure {
         Failure::Resolve { .. } => "Check the name, or pass --resolve HOST:PORT:ADDRESS.",
@@ -33,56 +31,40 @@ pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
         }
         // From here on there was a connection, and no TLS.
         Failure::NotTls(_) => CLEAR,
-        Failure::Tls(_) | Failure::Lost(_) | Failure::TimedOut(..) | Failure::Certificate(_) => {
-            match speaks_clear(dial).await {
-                Some(line) => {
-                    evidence = format!("{evidence}; asked in clear it answers \"{line}\"");
-                    CLEAR
-                }
-                None => match failure {
-                    Failure::Tls(_) => {
-                        "Mend the protocol: TLS 1.2 or 1.3 is needed, and HTTP/1.1 where ALPN is used; with OpenSSL, look with openssl s_client -connect HOST:PORT."
-                    }
-                    Failure::Lost(_) => "Look into the server's log: it takes connections and drops them.",
-                    _ => {
-                        "Look whether the server hangs: it takes connections and says nothing. Or raise --timeout."
-                    }
-                },
+        Failure::Certificate(_) => CERTIFICATE,
+        Failure::Tls(_) | Failure::Lost(_) | Failure::TimedOut(..) => match speaks_clear(dial).await {
+            Some(line) => {
+                evidence = format!("{evidence}; asked in clear it answers \"{line}\"");
+                CLEAR
             }
-        }
+            None => match failure {
+                Failure::Tls(_) => {
+                    "Mend the protocol: TLS 1.2 or 1.3 is needed (older ones are not spoken here, nor by browsers), and HTTP/1.1 where ALPN is used; openssl s_client -connect HOST:PORT shows more."
+                }
+                Failure::Lost(_) => "Look into the server's log: it takes connections and drops them.",
+                _ => {
+                    "Look whether the server hangs: it takes connections and says nothing. Or raise --timeout."
+                }
+            },
+        },
     };
     let id = match failure {
         Failure::Resolve { .. } => "reach.name",
+        Failure::Certificate(_) => "reach.certificate",
         Failure::NotTls(_) | Failure::Tls(_) => "reach.tls",
         _ => "reach.connection",
     };
     fixed(Finding::bad(id, evidence), fix)
 }
 
-const CLEAR: &str = "Use http:// for this port, or switch TLS on for it (nginx: listen 443 ssl).";
+const CERTIFICATE: &str = "Install a certificate for this name, with its intermediates (nginx: the whole chain in ssl_certificate), and renew it in time; --ca FILE believes a private authority, --insecure examines the rest all the same.";
 
-/// Shakes hands once more, without belief and without asking for anything, to see what is shown.
-async fn untrusted(dial: &Dial<'_>, failure: &Failure) -> Finding {
-    let target = dial.target;
-    let mut evidence = format!("{target}: {failure}");
-    if let Some(handshake) = handshake(dial, dial.settings.timeout).await {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
-        let now = i64::try_from(now).unwrap_or(i64::MAX);
-        let authorities = authorities(&dial.settings.authorities);
-        let reasons = distrust(&handshake.chain, &target.host, &authorities, now);
-        if !reasons.is_empty() {
-            let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-            evidence = format!("{target}: the certificate cannot be believed: {}", reasons.join("; "));
-        }
-    }
-    let fix = "Install a certificate for this name, with its intermediates (nginx: the whole chain in ssl_certificate), and renew it in time; --insecure examines the rest all the same.";
-    fixed(Finding::bad("reach.certificate", evidence), fix)
-}
+const CLEAR: &str = "Use http:// for this port, or switch TLS on for it (nginx: listen 443 ssl).";
 
 /// What a server that is asked for nothing says in a handshake; nothing if there is none.
 async fn handshake(dial: &Dial<'_>, within: Duration) -> Option<Handshake> {
-    let trust =
-        Trust { insecure: true, versions: ALL_VERSIONS, alpn: Vec::new(), authorities: authorities(&[]) };
+    let authorities = Arc::new(Authorities::new(Vec::new()));
+    let trust = Trust { insecure: true, versions: ALL_VERSIONS, alpn: Vec::new(), authorities };
     let config = client_config(&trust).ok()?;
     let settings = Settings { timeout: within.min(dial.settings.timeout), ..dial.settings.clone() };
     let dial = Dial { settings: &settings, ..*dial };
@@ -143,6 +125,12 @@ async fn speaks_tls(patient: &Patient, asked: &str, unread: &[u8]) -> Option<Fin
 fn judge(asked: &str, answer: &Answer, unread: &[u8]) -> Finding {
     let evidence = format!("{asked}: {}", said(answer, unread));
     let Some(head) = &answer.head else {
+        if is_http2(unread) {
+            return fixed(
+                Finding::bad("reach.answer", format!("{evidence}: SETTINGS of HTTP/2")),
+                "The server speaks HTTP/2 alone on this port, which only those understand who know it beforehand: let it speak HTTP/1.1 as well, or examine what stands in front of it.",
+            );
+        }
         let is_http = unread.starts_with(b"HTTP/1.") && matches!(answer.outcome, Outcome::Malformed(_));
         let id = if is_http { "framing.answer" } else { "reach.answer" };
         return fixed(
@@ -194,6 +182,11 @@ fn said(answer: &Answer, unread: &[u8]) -> String {
         _ => format!(", beginning with \"{}\"", unread.escape_ascii()),
     };
     format!("{}{shown}", answer.words())
+}
+
+/// A frame of type SETTINGS, for the whole connection, and short: with it a server of HTTP/2 begins (RFC 9113 §3.4).
+fn is_http2(unread: &[u8]) -> bool {
+    matches!(unread, [0, 0, _, 4, 0, 0, 0, 0, 0, ..])
 }
 
 /// Whether bytes kept coming until the end of our patience.

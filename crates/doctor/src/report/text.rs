@@ -41,7 +41,7 @@ fn heading(examination: &Examination) -> String {
 /// What is examined, and what it says it is.
 pub(super) fn identity(examination: &Examination) -> String {
     let label = examination.label.as_ref().map_or_else(String::new, |label| format!("{label}: "));
-    let server = if examination.reached { examination.server.name() } else { "not reached" };
+    let server = if examination.reached { examination.server.name() } else { "not examined" };
     clean(&format!("{label}{}   {server}", examination.target))
 }
 

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::time::Duration;
 
+use rustls::CertificateError;
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, RootCertStore};
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
+
+use super::Authorities;
 
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,13 +88,13 @@ impl Certificate {
 pub fn distrust(
     chain: &[CertificateDer<'_>],
     host: &str,
-    authorities: &RootCertStore,
+    authorities: &Authorities,
     now: i64,
 ) -> Vec<Distrust> {
     let Some((leaf, others)) = chain.split_first() else {
         return vec![Distrust::Other("no certificate was sent".to_owned())];
     };
-    let (Some(read), Ok(parsed)) = (Certificate::parse(leaf), ParsedCertificate::try_from(leaf)) else {
+    let Some(read) = Certificate::parse(leaf) else {
         return vec![Distrust::Other("what was sent is no certificate".to_owned())];
     };
     let mut reasons = Vec::new();
@@ -101,15 +103,29 @@ pub fn distrust(
     } else if now < read.from {
         reasons.push(Distrust::NotYet(seconds(read.from.saturating_sub(now))));
     }
+    let parsed = match ParsedCertificate::try_from(leaf) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            reasons.push(Distrust::Other(format!(
+                "it cannot be verified, for it is old or malformed ({error})"
+            )));
+            return reasons;
+        }
+    };
     let asked = ServerName::try_from(host);
     if asked.is_err() || asked.is_ok_and(|asked| verify_server_name(&parsed, &asked).is_err()) {
         reasons.push(Distrust::WrongName { asked: host.to_owned(), names: read.names.clone() });
+    }
+    // Whom one believes by name need not be signed by anybody.
+    if authorities.certificates.contains(leaf) {
+        return reasons;
     }
     // Who signed it is asked as of a time at which it counts, so that one reason does not hide the other.
     let then = now.clamp(read.from, read.until.max(read.from));
     let then = UnixTime::since_unix_epoch(seconds(then));
     let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
-    let signed = verify_server_cert_signed_by_trust_anchor(&parsed, authorities, others, then, algorithms);
+    let roots = &authorities.roots;
+    let signed = verify_server_cert_signed_by_trust_anchor(&parsed, roots, others, then, algorithms);
     reasons.extend(signed.err().map(|error| unsigned(&error, &read, others)));
     reasons
 }
@@ -164,7 +180,7 @@ impl fmt::Display for Distrust {
             Self::Expired(ago) => write!(f, "it expired {} ago", span(*ago)),
             Self::NotYet(ahead) => write!(f, "it counts only in {}", span(*ahead)),
             Self::WrongName { asked, names } if names.is_empty() => {
-                write!(f, "it is for no name at all, and {asked} was asked for")
+                write!(f, "it is for no name (no subjectAltName), and {asked} was asked for")
             }
             Self::WrongName { asked, names } => {
                 let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
@@ -174,7 +190,7 @@ impl fmt::Display for Distrust {
             Self::SelfSigned(subject) => write!(f, "it is signed by nobody but itself ({subject})"),
             Self::UnknownIssuer(issuer) => write!(
                 f,
-                "its issuer ({issuer}) was not sent along, and is no authority that is believed here: an intermediate certificate is missing"
+                "its issuer ({issuer}) was not sent along, and is no authority that is believed here: an intermediate certificate is missing, or the authority is a private one"
             ),
             Self::UnknownRoot(root) => {
                 write!(f, "its root ({root}) is no authority that is believed here")
@@ -220,14 +236,14 @@ mod tests {
         let middle = middle_params.signed_by(&middle_key, &root_issuer).unwrap();
         let middle_issuer = Issuer::from_params(&middle_params, &middle_key);
         let key = KeyPair::generate().unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(root.der().clone()).unwrap();
-        let none = RootCertStore::empty();
+        let roots = Authorities::new(vec![root.der().clone()]);
+        let none = Authorities::new(Vec::new());
 
         let good =
             leaf(&["shop.example", "192.0.2.1"], NOW + 30 * DAY).signed_by(&key, &middle_issuer).unwrap();
         let old = leaf(&["shop.example"], NOW - 3 * DAY).signed_by(&key, &middle_issuer).unwrap();
         let own = leaf(&["shop.example"], NOW + DAY).self_signed(&key).unwrap();
+        let itself = Authorities::new(vec![own.der().clone()]);
         let chain = [good.der().clone(), middle.der().clone()];
         let whole = [good.der().clone(), middle.der().clone(), root.der().clone()];
         for (chain, host, roots, words) in [
@@ -240,6 +256,8 @@ mod tests {
             (&[old.der().clone(), middle.der().clone()], "shop.example", &roots, &["expired 3 days ago"]),
             (&[old.der().clone()], "x.example", &roots, &["3 days", "x.example", "CN=Middle"]),
             (&[own.der().clone()], "shop.example", &roots, &["nobody but itself (CN=shop)"]),
+            (&[own.der().clone()], "shop.example", &itself, &[]),
+            (&[own.der().clone()], "x.example", &itself, &["x.example"]),
             (&[], "shop.example", &roots, &["no certificate"]),
             (&[CertificateDer::from(vec![0x30, 0x82, 1])], "shop.example", &roots, &["no certificate"]),
         ] {
@@ -263,7 +281,8 @@ mod tests {
         for at in 0..der.len() {
             let mut broken = der.clone();
             broken[at] ^= 0x55;
-            let _ = distrust(&[CertificateDer::from(broken)], "shop.example", &RootCertStore::empty(), NOW);
+            let _ =
+                distrust(&[CertificateDer::from(broken)], "shop.example", &Authorities::new(Vec::new()), NOW);
         }
     }
 }

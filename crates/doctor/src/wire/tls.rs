@@ -4,30 +4,13 @@ use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, HandshakeKind, ProtocolVersion, RootCertStore,
-    SignatureScheme, SupportedProtocolVersion,
-};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, ProtocolVersion};
 
 use super::line::READ;
 use super::socket::Socket;
+use super::trust::refusal;
 use super::{Failure, Read};
-
-/// Whom to believe, and what to offer.
-#[derive(Debug, Clone)]
-pub struct Trust {
-    /// Whether a certificate that cannot be verified is accepted.
-    pub insecure: bool,
-    /// The versions offered: all that are spoken, or fewer.
-    pub versions: &'static [&'static SupportedProtocolVersion],
-    /// The protocols offered (ALPN), the one preferred first. Empty: ALPN is not used.
-    pub alpn: Vec<Vec<u8>>,
-    /// The authorities that are believed.
-    pub authorities: Arc<RootCertStore>,
-}
 
 /// What a handshake was like.
 #[derive(Debug, Clone)]
@@ -48,39 +31,6 @@ pub struct Handshake {
     pub round_trips: u32,
     /// Bytes that the server sent for it.
     pub received: usize,
-}
-
-/// The settings of connections; those made with one `ClientConfig` share their sessions.
-///
-/// # Errors
-/// The versions and the provider of cryptography do not fit together.
-pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, Failure> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(trust.versions)
-        .map_err(|error| Failure::Tls(error.to_string()))?;
-    let mut config = match trust.insecure {
-        true => builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-            .with_no_client_auth(),
-        false => builder.with_root_certificates(Arc::clone(&trust.authorities)).with_no_client_auth(),
-    };
-    config.alpn_protocols.clone_from(&trust.alpn);
-    Ok(Arc::new(config))
-}
-
-/// The system's authorities, and further ones. Without any every certificate is refused, which says so.
-#[must_use]
-pub fn authorities(further: &[CertificateDer<'static>]) -> Arc<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    for certificate in
-        rustls_native_certs::load_native_certs().certs.into_iter().chain(further.iter().cloned())
-    {
-        // One that rustls cannot read helps nobody, and hurts nobody.
-        let _ = roots.add(certificate);
-    }
-    Arc::new(roots)
 }
 
 /// A session on a connection.
@@ -136,7 +86,7 @@ impl Session {
             // The alert that says why.
             let _ = self.flush(socket).await;
             return Err(match error {
-                rustls::Error::InvalidCertificate(why) => Failure::Certificate(why.to_string()),
+                rustls::Error::InvalidCertificate(why) => Failure::Certificate(refusal(&why)),
                 other => Failure::Tls(other.to_string()),
             });
         }
@@ -253,43 +203,4 @@ fn is_tls(socket: &Socket) -> Result<(), Failure> {
 
 fn lost(error: io::Error) -> Failure {
     Failure::Lost(error.to_string())
-}
-
-/// Accepts every certificate: `--insecure`, and nothing else.
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -4,7 +4,9 @@ use keepwarm_doctor::Verdict;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::server::{ANSWER, check, every_probe_spoke, found, hold, request, serve, settings, together};
+use crate::server::{
+    ANSWER, check, every_probe_spoke, found, hasty, hold, request, serve, settings, together,
+};
 
 fn reset(stream: TcpStream) -> std::io::Result<()> {
     stream.set_zero_linger()
@@ -96,6 +98,7 @@ async fn it_answers_garbage() {
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "framing.answer", "chunked"),
         (b"<html>hello</html>\r\n\r\n", "reach.answer", "<html>"),
         (b"220 mail.example ESMTP\r\n", "reach.answer", "ESMTP"),
+        (b"\0\0\0\x04\0\0\0\0\0", "reach.answer", "SETTINGS of HTTP/2"),
         (&[0xff; 64], "reach.answer", "\\xff"),
     ];
     let ways = [(0, false), (0, true), (1, false)];
@@ -116,6 +119,52 @@ async fn it_answers_garbage() {
             (0, true) => assert_eq!(it.verdict(), Verdict::Bad, "{it:#?}"),
             _ => every_probe_spoke(&it),
         }
+    }))
+    .await;
+}
+
+/// The next of a row of numbers that look random, and are the same each time (Knuth's MMIX).
+fn next(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) as usize
+}
+
+/// A good answer with a few bytes changed, taken out or put in.
+fn mutated(state: &mut u64) -> Vec<u8> {
+    const LIKELY: &[u8] = b"\r\n :;,0159aZ\0\xff";
+    let mut answer = ANSWER.to_vec();
+    for _ in 0..1 + next(state) % 3 {
+        let at = next(state) % answer.len();
+        let byte = LIKELY[next(state) % LIKELY.len()];
+        match next(state) % 3 {
+            0 => answer[at] = byte,
+            1 => drop(answer.remove(at)),
+            _ => answer.insert(at, byte),
+        }
+    }
+    answer
+}
+
+#[tokio::test]
+async fn it_answers_almost_right() {
+    let mut state = 6;
+    let answers: Vec<Vec<u8>> = std::iter::repeat_with(|| mutated(&mut state)).take(24).collect();
+    together(answers.into_iter().enumerate().map(|(index, answer)| async move {
+        let shown = answer.escape_ascii().to_string();
+        // Every third one behaves well first, so that all probes meet it.
+        let well = usize::from(index % 3 == 0);
+        let address = serve(well, move |mut stream| {
+            let answer = answer.clone();
+            async move {
+                loop {
+                    request(&mut stream).await?;
+                    stream.write_all(&answer).await?;
+                }
+            }
+        })
+        .await;
+        let it = check(&format!("http://{address}/"), &hasty()).await;
+        assert!(it.examined.iter().any(|examined| !examined.findings.is_empty()), "{shown}");
     }))
     .await;
 }

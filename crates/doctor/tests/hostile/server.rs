@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 /// How long a step may take in these tests.
-pub(crate) const STEP: Duration = Duration::from_millis(400);
+const STEP: Duration = Duration::from_secs(1);
 
 /// An examination that takes longer than this is called endless: nothing here is about speed, and other suites run beside.
 const ENDLESS: Duration = Duration::from_secs(60);
@@ -164,6 +164,11 @@ pub(crate) fn settings() -> Settings {
     Settings { timeout: STEP, rate: 1000, ..Settings::default() }
 }
 
+/// For servers that hang: each step of theirs is waited out.
+pub(crate) fn hasty() -> Settings {
+    Settings { timeout: Duration::from_millis(600), ..settings() }
+}
+
 /// Examines with every probe.
 pub(crate) async fn check(url: &str, settings: &Settings) -> Examination {
     let target = Target::parse(url).expect("a URL");
@@ -197,7 +202,7 @@ pub(crate) fn found<'a>(it: &'a Examination, id: &str, verdict: Verdict, words: 
 pub(crate) fn every_probe_spoke(it: &Examination) {
     for probe in keepwarm_doctor::Probe::ALL {
         let spoke = it.examined.iter().any(|examined| examined.id == probe.id());
-        assert!(spoke, "{} is missing", probe.id());
+        assert!(spoke, "{} is missing in {it:#?}", probe.id());
     }
     assert!(it.examined.iter().all(|examined| examined.findings.iter().all(|one| !one.evidence.is_empty())));
 }

@@ -192,6 +192,19 @@ async fn a_certificate_that_cannot_be_believed() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_believed_by_itself() {
+    // As `openssl req -x509` makes them: of an authority, signed by nobody else, and shown by the server itself.
+    let key = KeyPair::generate().unwrap();
+    let mut params = leaf("shop.example", 2099);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let own = params.self_signed(&key).unwrap().der().clone();
+    let settings = Settings { authorities: vec![own.clone()], timeout: Duration::from_secs(2), ..settings() };
+    let it = examine(serve_tls(vec![own], &key, GOOD).await, &settings).await;
+    found(&it, "connect.certificate", Verdict::Good, "for shop.example");
+    nothing_bad_but(&it, "none");
+}
+
+#[tokio::test]
 async fn http_on_the_port_of_https() {
     // What is no request is answered, or waited for, or closed upon.
     for manner in ["answers", "waits", "closes"] {
@@ -233,14 +246,15 @@ async fn https_on_the_port_of_http() {
 
 #[tokio::test]
 async fn a_handshake_that_goes_nowhere() {
-    for (bytes, holds, id, words) in [
-        (&b""[..], true, "reach.connection", "the TLS handshake: nothing came back within 0.4 s"),
+    let cases = [
+        (&b""[..], true, "reach.connection", "the TLS handshake: nothing came back within 1.0 s"),
         (b"", false, "reach.connection", "during the TLS handshake"),
         (b"SSH-2.0-OpenSSH\r\n", true, "reach.tls", "begins with \"SSH-2.0-OpenSSH\""),
         (b"\x15\x03\x03\x00\x02\x02\x28", true, "reach.tls", "HandshakeFailure"),
         (b"\x16\x03\x03\x40\x00\x02\xff\xff\xff", true, "reach.", ""),
         (b"\x16\x03\x03\xff\xff", true, "reach.tls", ""),
-    ] {
+    ];
+    together(cases.map(|(bytes, holds, id, words)| async move {
         let address = serve(0, move |mut stream| async move {
             stream.write_all(bytes).await?;
             if holds {
@@ -257,7 +271,8 @@ async fn a_handshake_that_goes_nowhere() {
         let reset = !holds && finding.evidence.contains("reset by peer");
         assert!(finding.id.starts_with(id), "{bytes:?}: {finding:?}");
         assert!(finding.evidence.contains(words) || reset, "{bytes:?}: {finding:?}");
-    }
+    }))
+    .await;
 }
 
 /// Passes so many bytes of the server's on, and closes or resets.

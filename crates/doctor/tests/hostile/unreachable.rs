@@ -1,9 +1,12 @@
 //! Nothing to connect to.
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use keepwarm_doctor::Verdict;
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixListener};
 
-use crate::server::{Well, behave, blocking, check, every_probe_spoke, found, settings};
+use crate::server::{Well, behave, check, every_probe_spoke, found, serve, settings};
 
 #[tokio::test]
 async fn nobody_listens() {
@@ -14,21 +17,49 @@ async fn nobody_listens() {
     found(&it, "reach.connection", Verdict::Bad, "/nonexistent/app.sock");
 }
 
+/// Where nothing comes back: the kernel drops what comes to a full queue of connections, as a firewall does.
+struct Hole {
+    address: SocketAddr,
+    _listener: TcpListener,
+    _waiting: Vec<TcpStream>,
+}
+
+impl Hole {
+    async fn at(address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_reuseaddr(true).expect("a socket");
+        socket.bind(address).expect("a free port");
+        let listener = socket.listen(1).expect("it listens");
+        let address = listener.local_addr().expect("bound");
+        let mut waiting = Vec::new();
+        let full = Duration::from_millis(500);
+        while let Ok(Ok(stream)) = tokio::time::timeout(full, TcpStream::connect(address)).await {
+            waiting.push(stream);
+            assert!(waiting.len() < 100, "the queue is never full");
+        }
+        Self { address, _listener: listener, _waiting: waiting }
+    }
+}
+
 #[tokio::test]
 async fn nothing_comes_back() {
-    // Where the queue of connections is full, the kernel drops what comes, as a firewall does.
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket.bind("127.0.0.1:0".parse().unwrap()).expect("a free port");
-    let listener = socket.listen(1).expect("it listens");
-    let address = listener.local_addr().expect("bound");
-    let mut waiting = Vec::new();
-    let full = std::time::Duration::from_millis(300);
-    while let Ok(Ok(stream)) = tokio::time::timeout(full, TcpStream::connect(address)).await {
-        waiting.push(stream);
-        assert!(waiting.len() < 100, "the queue is never full");
-    }
-    let it = check(&format!("http://{address}/"), &settings()).await;
-    found(&it, "reach.connection", Verdict::Bad, "connecting: nothing came back within 0.4 s");
+    let hole = Hole::at("127.0.0.1:0".parse().unwrap()).await;
+    let it = check(&format!("http://{}/", hole.address), &settings()).await;
+    found(&it, "reach.connection", Verdict::Bad, "connecting: nothing came back within 1.0 s");
+}
+
+#[tokio::test]
+async fn the_first_address_is_silent_and_the_second_answers() {
+    let address = serve(usize::MAX, |_| async { Ok(()) }).await;
+    let hole = Hole::at(SocketAddr::new("127.0.0.2".parse().unwrap(), address.port())).await;
+    let mut settings = settings();
+    settings.resolve =
+        [hole.address, address].map(|it| ("shop.example".to_owned(), it.port(), it.ip())).to_vec();
+    let it = check(&format!("http://shop.example:{}/", address.port()), &settings).await;
+    let finding = found(&it, "connect.addresses", Verdict::Bad, &format!("{} does not answer", hole.address));
+    assert!(finding.evidence.contains(&format!("{address} answers in")), "{finding:?}");
+    let all = it.examined.iter().flat_map(|examined| &examined.findings);
+    assert_eq!(all.filter(|finding| finding.verdict == Verdict::Bad).count(), 1);
 }
 
 #[tokio::test]
@@ -42,13 +73,7 @@ async fn no_such_name() {
 
 #[tokio::test]
 async fn the_first_address_refuses_and_the_second_answers() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            behave(blocking(stream), Well::default());
-        }
-    });
+    let port = serve(usize::MAX, |_| async { Ok(()) }).await.port();
     let mut settings = settings();
     let name = || "shop.example".to_owned();
     settings.resolve =

@@ -15,8 +15,8 @@ const ID: &str = "connect.reuse";
 
 /// Calls of each kind.
 const SAMPLES: usize = 5;
-/// Of answers that take this long there are fewer.
-const SLOW: Duration = Duration::from_millis(200);
+/// Of answers that take this long there are fewer, and of those that take five times as long there is one.
+pub(super) const SLOW: Duration = Duration::from_millis(200);
 const FEWER: usize = 2;
 
 /// Who connects in less than this loses next to nothing by it: the server is on this machine, or in the same rack.
@@ -26,6 +26,8 @@ const NEAR: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Calls {
     pub(super) encrypted: bool,
+    /// A socket of this machine, without TCP.
+    pub(super) local: bool,
     pub(super) fresh: Vec<Fresh>,
     /// How long the answers took on a connection that was there.
     pub(super) kept: Vec<Duration>,
@@ -60,11 +62,16 @@ pub(super) enum Reuse {
 pub(super) async fn ask(patient: &Patient) -> Calls {
     let mut calls = Calls {
         encrypted: patient.target.is_encrypted(),
+        local: patient.target.socket.is_some(),
         fresh: Vec::new(),
         kept: Vec::new(),
         reuse: Reuse::Unclear("nothing was asked".to_owned()),
     };
-    let samples = if patient.first.took < SLOW { SAMPLES } else { FEWER };
+    let samples = match patient.first.took {
+        quick if quick < SLOW => SAMPLES,
+        slow if slow < SLOW * 5 => FEWER,
+        _ => 1,
+    };
     for sample in 0..samples {
         let line = match fresh_line(patient).await {
             Ok((line, fresh)) => (line, fresh),
@@ -83,9 +90,15 @@ pub(super) async fn ask(patient: &Patient) -> Calls {
         fresh.answer = answer.took;
         calls.fresh.push(fresh);
         // What the first connection shows counts when a second one shows it, too.
-        if calls.kept.is_empty() && sample < 2 {
+        if calls.kept.is_empty() && sample < FEWER {
             calls.reuse = again(patient, &mut line, &answer, samples, &mut calls.kept).await;
         }
+    }
+    if let (Reuse::Never(how), Some(status @ 400..)) = (&calls.reuse, patient.first.status()) {
+        // Some servers close behind whatever went wrong, and keep the connection otherwise.
+        calls.reuse = Reuse::Unclear(format!(
+            "an answer of {status} ends its connection ({how}); a path that is answered well may not"
+        ));
     }
     if let Reuse::Never(how) = &calls.reuse
         && patient.ask().method() != "HEAD"
@@ -210,16 +223,20 @@ fn measured(calls: &Calls) -> String {
         true => format!(", TLS {}", time(of(|fresh| fresh.tls))),
         false => String::new(),
     };
+    let how = if calls.local { "connecting" } else { "TCP" };
     let kept = match calls.kept.is_empty() {
         true => String::new(),
         false => format!(", {} on a kept one", time(median(calls.kept.iter().copied()))),
     };
+    let of_how_many = match calls.fresh.len() {
+        1 => "once".to_owned(),
+        several => format!("medians of {several}"),
+    };
     format!(
-        "a call takes {} on a new connection (TCP {}{tls}, answer {}){kept} (medians of {})",
+        "a call takes {} on a new connection ({how} {}{tls}, answer {}){kept} ({of_how_many})",
         time(whole),
         time(of(|fresh| fresh.connect)),
         time(of(|fresh| fresh.answer)),
-        calls.fresh.len(),
     )
 }
 
@@ -257,7 +274,7 @@ mod tests {
             cpu: Duration::from_micros(900),
             handshake: 2100,
         };
-        Calls { encrypted, fresh: vec![fresh; 5], kept: vec![ms(2); 5], reuse }
+        Calls { encrypted, local: false, fresh: vec![fresh; 5], kept: vec![ms(2); 5], reuse }
     }
 
     #[test]
