@@ -36,7 +36,7 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
             Server::WebRick => {
                 "WEBrick has no setting for it: call setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1) on its listeners, or serve by Puma."
             }
-            Server::PythonHttpServer | Server::WsgiRef | Server::Werkzeug => {
+            Server::PythonHttpServer | Server::WsgiRef | Server::Werkzeug | Server::Paste => {
                 "Set disable_nagle_algorithm = True (or wbufsize = -1) in the request handler's class, or serve by gunicorn or another server made for production."
             }
             Server::Nginx => "Say tcp_nodelay on (the default), and tcp_nopush on with sendfile.",

@@ -153,11 +153,9 @@ async fn answer(patient: &Patient, open: &mut Option<Line>, ask: &Ask, seen: &mu
         seen.network = seen.network.min(line.times.connect);
         // A head in pieces must not wait for us.
         line.acknowledge(Acks::AtOnce);
-        patient.budget.request().await;
-        line.begin(ask);
-        // A server may answer before it has everything: what it said is looked at either way.
-        let _ = line.send(&ask.bytes()).await;
-        let answer = line.answer_until(patience, |answer| heavy && answer.head.is_some()).await;
+        patient.request(&mut line, ask).await;
+        let enough = |answer: &Answer| heavy && answer.head.is_some();
+        let answer = patient.answer_until(&mut line, patience, enough).await;
         let Some(head) = &answer.head else {
             if kept && answer.seen.is_empty() && answer.took < patience {
                 continue;

@@ -198,12 +198,9 @@ async fn heads(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
 async fn sample(patient: &Patient, line: &mut Line, ask: &Ask, first: bool) -> Option<(Sample, bool)> {
     let patience = patient.settings.timeout.min(Duration::from_secs(2).max(patient.first.took * 3));
     let before = line.facts();
-    patient.budget.request().await;
-    line.begin(ask);
-    // A server may answer before it has everything: what it said is looked at either way.
-    let _ = line.send(&ask.bytes()).await;
+    patient.request(line, ask).await;
     let watched = if first { watch(line).await } else { 0 };
-    let answer = line.answer(patience).await;
+    let answer = patient.answer_until(line, patience, |_| false).await;
     let after = line.facts();
     let head = answer.head.as_ref().filter(|_| answer.is_complete())?;
     let behind = !line.left_over().is_empty();
