@@ -199,6 +199,8 @@ fn what_is_wrong_on_the_command_line_is_said() {
         (vec![url, "--resolve", "shop.example:127.0.0.1"], vec!["--resolve", "HOST:PORT:ADDRESS"]),
         (vec![url, "--timeout", "1h"], vec!["--timeout", "500ms"]),
         (vec![url, "--ca", "/dev/null"], vec!["--ca", "no certificate in it"]),
+        (vec![url, "--cert", "/dev/null"], vec!["--key"]),
+        (vec![url, "--cert", "/dev/null", "--key", "/dev/null"], vec!["--cert", "no certificate in it"]),
         (vec![url, "--rate", "0"], vec!["--rate", "1"]),
         (vec![url, "--via", "shop.example"], vec!["--via", "http://shop.example"]),
         (vec![url, "--config", "x.toml"], vec!["--config", "--self"]),

@@ -81,6 +81,9 @@ fn settings(options: &Check) -> Result<Settings, String> {
     if let Some(file) = &options.ca {
         settings.believe(file).map_err(|why| format!("--ca: {why}"))?;
     }
+    if let (Some(cert), Some(key)) = (&options.cert, &options.key) {
+        settings.identify(cert, key).map_err(|why| format!("--cert, --key: {why}"))?;
+    }
     Ok(settings)
 }
 

@@ -63,5 +63,8 @@ fn subject(one: &subjects::Subject, settings: &Settings) -> Result<Subject, Stri
     if let Some(file) = &one.ca {
         settings.believe(file)?;
     }
+    if let Some((cert, key)) = &one.identity {
+        settings.identify(cert, key)?;
+    }
     Ok(Subject { label: Some(one.label.clone()), target, settings: Some(settings) })
 }

@@ -66,6 +66,12 @@ pub(crate) struct Check {
     /// A file of authorities (PEM) to believe besides the system's
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<String>,
+    /// A client certificate (PEM), with its key, for a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<String>,
+    /// The key of --cert
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<String>,
     /// How long a single step may take
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     pub(crate) timeout: Duration,
