@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::Server;
-use keepwarm_tests::origin::Origin;
+use keepwarm_tests::origin::{After, Origin, ok};
 use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -172,4 +174,44 @@ impl Drop for Redis {
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Two endpoints and two threads: never more calls with the upstream than it may have connections, and every call gets one.
+#[test]
+fn connections_to_all_endpoints_together_are_bounded() {
+    const MOST: usize = 3;
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let origin = || {
+        let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+        Origin::start(move |_, stream| {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // So that they meet, where they can.
+            std::thread::sleep(Duration::from_millis(2));
+            now.fetch_sub(1, Ordering::SeqCst);
+            ok(stream, b"ok");
+            After::Keep
+        })
+    };
+    let origins = [origin(), origin()];
+    let server = Server::start(&format!(
+        "[server]\nthreads = 2\n[upstream.search]\nbind = \"127.0.0.1:0\"\nbalance = \"round_robin\"\n\
+         endpoints = [{{ url = \"http://{}\" }}, {{ url = \"http://{}\" }}]\nlimits = {{ connections = {MOST}, queue_timeout = \"30s\" }}\n",
+        origins[0].address(),
+        origins[1].address()
+    ));
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let mut client = server.client();
+                for _ in 0..20 {
+                    assert_eq!(client.ask(get("/")).status, 200);
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= MOST, "{} at once", most.load(Ordering::SeqCst));
+    assert!(origins.iter().all(|origin| origin.requests().len() >= 60), "both are called");
+    // What was closed for others is noticed there in its own time.
+    let open = || origins.iter().map(Origin::open).sum::<usize>();
+    origins[0].wait_until("as many as there may be", |_| open() <= MOST);
 }

@@ -14,6 +14,7 @@ use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions, ResponseHead};
 use tokio::time::Instant;
 
+use crate::pool::Places;
 use crate::{
     AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need,
     Pool, PoolSettings, PoolState, PoolTotals, Remote, RequestLine, Scheme,
@@ -50,8 +51,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
 impl Calls {
     /// No connection yet.
     pub fn new(settings: PoolSettings, protocol: Protocol) -> Arc<Self> {
-        let http1 = Pool::new(settings);
-        let http2 = Http2Pool::beside(settings, (protocol == Protocol::Auto).then(|| Arc::clone(&http1)));
+        let places = Places::new(settings.max_in_all);
+        let http1 = Pool::within(settings, Arc::clone(&places));
+        let beside = (protocol == Protocol::Auto).then(|| Arc::clone(&http1));
+        let http2 = Http2Pool::beside(settings, beside, places);
         Arc::new(Self {
             http1,
             http2,

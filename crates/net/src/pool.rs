@@ -9,10 +9,12 @@
 //!   learnt at once, and from closes the endpoint's idle time-out ([`KeepAlive`]). A connection that is in use wakes nobody but its user.
 //! * **The race between watcher and taker.** Idle connections are on a shelf under the pool's lock. Whoever takes one off, watcher or taker, does so under that
 //!   lock, and owns it from then on. The taker looks once more whether it is quiet ([`super::client::Idleness`]), for the close may have come since.
+//! * **The limit over all endpoints** ([`places`]): whoever makes a connection has a place first.
 //! * A [`Lease`] that is dropped closes its connection; [`Lease::finish`] puts it back if it can be used again.
 
 mod dial;
 mod lease;
+mod places;
 mod settings;
 mod shelf;
 #[cfg(test)]
@@ -36,6 +38,7 @@ use crate::transport::Transport;
 use crate::{Endpoint, thread_index};
 use dial::Seat;
 pub use lease::Lease;
+pub(crate) use places::{Giver, Place, Places, Seeks, Ticket};
 pub use settings::{Need, PoolSettings};
 use shelf::{Idle, Shelf};
 pub(crate) use totals::Counts;
@@ -46,6 +49,7 @@ pub use totals::{PoolState, PoolTotals};
 pub struct Pool<C> {
     inner: Mutex<Inner<C>>,
     counts: Counts,
+    places: Arc<Places>,
 }
 
 #[derive(Debug)]
@@ -82,9 +86,17 @@ struct Taken {
 impl<C: Codec> Pool<C> {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
+        Self::within(settings, Places::new(settings.max_in_all))
+    }
+
+    /// An empty one, whose connections have places among others.
+    pub(crate) fn within(settings: PoolSettings, places: Arc<Places>) -> Arc<Self> {
         let inner =
             Inner { settings, tls: None, shelves: HashMap::new(), watchers: HashMap::new(), waiters: 0 };
-        Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default() })
+        let pool = Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default(), places });
+        let giver = Arc::downgrade(&pool);
+        pool.places.add_giver(giver);
+        pool
     }
 
     /// Changes the settings, for what comes from now on.
@@ -92,6 +104,8 @@ impl<C: Codec> Pool<C> {
         let mut inner = self.lock();
         inner.settings = settings;
         inner.watchers.values().for_each(watcher::Slot::wake);
+        drop(inner);
+        self.places.set_most(settings.max_in_all);
     }
 
     /// Changes what new connections are encrypted with. What is open stays open.
@@ -225,9 +239,10 @@ impl<C: Codec> Pool<C> {
     pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
         let inner = self.lock();
         let mut state = PoolState::default();
-        for (_, shelf) in inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
+        for (at, shelf) in inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
             state.idle += shelf.idle.len();
-            state.dialling += shelf.dialling;
+            // Who has no place yet makes none.
+            state.dialling += shelf.dialling.saturating_sub(self.places.waiting(&Seeks::anywhere(at)));
             state.in_use += shelf.open.saturating_sub(shelf.idle.len() + shelf.dialling);
             state.waiting += shelf.waiting();
         }
@@ -263,7 +278,8 @@ impl<C: Codec> Pool<C> {
             None => Some(client),
             Some(shelf) => {
                 shelf.handle_answered(client.codec().keep_alive_timeout(), idle, now);
-                match quiet && settings.allows(&client, now) && !shelf.forgotten {
+                let claimed = || self.places.claims(|| Seeks::anywhere(endpoint), shelf.is_wanted(), now);
+                match quiet && settings.allows(&client, now) && !shelf.forgotten && !claimed() {
                     true => shelf.put(Idle { client, thread, since: now }, settings.idle),
                     false => Some(client),
                 }
@@ -290,6 +306,22 @@ impl<C: Codec> Pool<C> {
 
     fn lock(&self) -> MutexGuard<'_, Inner<C>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C: Codec> Giver for Pool<C> {
+    fn idle_since(&self) -> Option<Instant> {
+        self.lock().oldest_idle().map(|(_, since)| since)
+    }
+
+    fn give_one_up(&self) -> bool {
+        let mut inner = self.lock();
+        let Some((endpoint, _)) = inner.oldest_idle() else { return false };
+        let endpoint = endpoint.clone();
+        let closed = inner.shelves.get_mut(&endpoint).and_then(Shelf::take_oldest);
+        inner.left(&endpoint);
+        drop(inner);
+        closed.is_some()
     }
 }
 
@@ -336,6 +368,11 @@ impl<C: Codec> Inner<C> {
             shelf.left(max);
         }
         self.sweep_out(endpoint);
+    }
+
+    fn oldest_idle(&self) -> Option<(&Endpoint, Instant)> {
+        let oldest = |(at, shelf): (_, &Shelf<C>)| Some((at, shelf.idle.first()?.since));
+        self.shelves.iter().filter_map(oldest).min_by_key(|(_, since)| *since)
     }
 
     /// Drops what is known of an endpoint that is gone, when its last connection is.

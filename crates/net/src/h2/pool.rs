@@ -5,12 +5,15 @@
 //!
 //! Only one connection is dialled at a time for a thread and endpoint, by a task of its own: whoever comes meanwhile waits for that one, and whoever goes away leaves it to the
 //! others. A new one takes a single call until the server's SETTINGS say how many it takes.
+//!
+//! With fewer places for connections ([`Places`]) than threads and endpoints, they take turns: a connection that is in use gets no further calls, ends with those it has, and leaves its
+//! place to who has waited for one.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,7 +26,7 @@ use super::link::Link;
 use super::stream::Http2Call;
 use super::wire::Wire;
 use super::{driver, settings};
-use crate::pool::Counts;
+use crate::pool::{Counts, Giver, Place, Places, Seeks};
 use crate::{
     AcquireError, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, PoolState, PoolTotals,
     thread_index,
@@ -36,6 +39,7 @@ pub struct Http2Pool {
     counts: Counts,
     /// Takes connections whose server has chosen HTTP/1.1.
     http1: Option<Arc<Pool<Http1>>>,
+    pub(super) places: Arc<Places>,
 }
 
 #[derive(Debug)]
@@ -70,13 +74,20 @@ struct Kept {
 impl Http2Pool {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        Self::beside(settings, None)
+        Self::beside(settings, None, Places::new(settings.max_in_all))
     }
 
-    /// An empty one. Connections whose server has chosen HTTP/1.1 go to `http1`.
-    pub fn beside(settings: PoolSettings, http1: Option<Arc<Pool<Http1>>>) -> Arc<Self> {
+    /// An empty one, whose connections have places among others. Those whose server has chosen HTTP/1.1 go to `http1`.
+    pub(crate) fn beside(
+        settings: PoolSettings,
+        http1: Option<Arc<Pool<Http1>>>,
+        places: Arc<Places>,
+    ) -> Arc<Self> {
         let inner = Inner { settings, tls: None, shelves: HashMap::new(), keep_alive: HashMap::new() };
-        Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default(), http1 })
+        let pool = Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default(), http1, places });
+        let giver = Arc::downgrade(&pool);
+        pool.places.add_giver(giver);
+        pool
     }
 
     /// Changes what new connections are encrypted with. What is open stays open.
@@ -87,11 +98,12 @@ impl Http2Pool {
     /// Changes the settings, for what comes from now on.
     pub fn set_settings(&self, settings: PoolSettings) {
         self.lock().settings = settings;
+        self.places.set_most(settings.max_in_all);
     }
 
     /// A place for one call on a connection: one that is there, or a new one. To be called on a data-plane thread.
     ///
-    /// [`PoolSettings::max`] bounds connections that are opened beside others: each thread has one in any case.
+    /// [`PoolSettings::max`] bounds connections that are opened beside others: each thread has one in any case. [`PoolSettings::max_in_all`] bounds all.
     ///
     /// # Errors
     /// No connection could be made; [`AcquireError::NotHttp2`]: one could, and its server chose HTTP/1.1.
@@ -100,8 +112,23 @@ impl Http2Pool {
         endpoint: &Endpoint,
         need: Need,
     ) -> Result<Http2Call, AcquireError> {
-        let mut waits_for = None;
-        poll_fn(|cx| self.poll_acquire(endpoint, need, &mut waits_for, cx)).await
+        let (mut waits_for, mut ticket) = (None, None);
+        poll_fn(|cx| {
+            loop {
+                match self.poll_acquire(endpoint, need, &mut waits_for, cx) {
+                    Poll::Ready(Some(call)) => return Poll::Ready(call),
+                    Poll::Ready(None) => {}
+                    Poll::Pending => {
+                        ticket = None;
+                        return Poll::Pending;
+                    }
+                }
+                let seeks = || Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+                let place = ready!(ticket.get_or_insert_with(|| self.places.ticket(seeks())).poll(cx));
+                self.dial(endpoint, need, place);
+            }
+        })
+        .await
     }
 
     /// The same without waiting: a place on a connection that is there, if one will do.
@@ -131,15 +158,16 @@ impl Http2Pool {
         Some(Http2Call::new(kept.sender.clone(), Arc::clone(&kept.link), Arc::clone(self), idle))
     }
 
+    /// A place, or why there is none; ready with `None`: a connection is to be made.
     fn poll_acquire(
         self: &Arc<Self>,
         endpoint: &Endpoint,
         need: Need,
         waits_for: &mut Option<u64>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Http2Call, AcquireError>> {
+    ) -> Poll<Option<Result<Http2Call, AcquireError>>> {
         if let Some(call) = self.take(endpoint, need) {
-            return Poll::Ready(Ok(call));
+            return Poll::Ready(Some(Ok(call)));
         }
         let mut inner = self.lock();
         let max = inner.settings.max;
@@ -148,24 +176,36 @@ impl Http2Pool {
         if let (Some(failure), Some(dial)) = (&shelf.failure, *waits_for)
             && dial <= shelf.dial
         {
-            return Poll::Ready(Err(failure.told_again()));
+            return Poll::Ready(Some(Err(failure.told_again())));
         }
-        let full = everywhere >= max && !shelf.kept.is_empty();
-        if !shelf.dialling && !full && shelf.says_nothing(need) && (need == Need::New || shelf.is_settled()) {
-            shelf.dialling = true;
-            shelf.dial += 1;
-            shelf.failure = None;
-            tokio::task::spawn_local(dial(Arc::clone(self), endpoint.clone(), thread_index()));
+        shelf.wait(cx.waker());
+        if shelf.is_short(need, everywhere, max) {
+            return Poll::Ready(None);
         }
         if shelf.dialling {
             waits_for.get_or_insert(shelf.dial);
         }
-        shelf.wait(cx.waker());
         if !shelf.says_nothing(need) {
             // Its task is about to read what it says: that it closes, or nothing of importance.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// Makes a connection for this thread, if it is still wanted.
+    fn dial(self: &Arc<Self>, endpoint: &Endpoint, need: Need, place: Place) {
+        let mut inner = self.lock();
+        let max = inner.settings.max;
+        let everywhere = inner.connections(endpoint);
+        let shelf = inner.shelf(endpoint, thread_index());
+        if !shelf.is_short(need, everywhere, max) {
+            drop(inner);
+            return drop(place);
+        }
+        shelf.dialling = true;
+        shelf.dial += 1;
+        shelf.failure = None;
+        tokio::task::spawn_local(dial(Arc::clone(self), endpoint.clone(), thread_index(), place));
     }
 
     /// Gives no further calls to an endpoint's connections. They end when their calls have.
@@ -233,7 +273,15 @@ impl Http2Pool {
     /// A call is over.
     pub(super) fn handle_call_end(&self, link: &Link) {
         link.end_call();
-        self.lock().wake(link);
+        let mut inner = self.lock();
+        let wanted = link.open() > 0 || inner.is_wanted(link);
+        let seeks = || Seeks { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
+        let claimed = !link.is_retired() && self.places.claims(seeks, wanted, Instant::now());
+        inner.wake(link);
+        drop(inner);
+        if claimed {
+            self.retire(link);
+        }
     }
 
     /// The server's settings have come.
@@ -290,7 +338,30 @@ impl Http2Pool {
     }
 }
 
+impl Giver for Http2Pool {
+    fn idle_since(&self) -> Option<Instant> {
+        Some(self.lock().oldest_idle()?.idle_since())
+    }
+
+    fn give_one_up(&self) -> bool {
+        let oldest = self.lock().oldest_idle().map(Arc::clone);
+        // It ends at once: there is nothing on it.
+        oldest.inspect(|link| self.retire(link)).is_some()
+    }
+}
+
 impl Inner {
+    fn oldest_idle(&self) -> Option<&Arc<Link>> {
+        let kept = self.shelves.values().flatten().flat_map(|shelf| &shelf.kept);
+        kept.map(|kept| &kept.link).filter(|link| link.open() == 0).min_by_key(|link| link.idle_since())
+    }
+
+    /// Whether somebody waits on its thread for a connection to its endpoint.
+    fn is_wanted(&self, link: &Link) -> bool {
+        let shelf = self.shelves.get(&link.endpoint).and_then(|shelves| shelves.get(link.thread));
+        shelf.is_some_and(|shelf| !shelf.waiting.is_empty())
+    }
+
     fn shelf(&mut self, endpoint: &Endpoint, thread: usize) -> &mut Shelf {
         if !self.shelves.contains_key(endpoint) {
             self.shelves.insert(endpoint.clone(), Vec::new());
@@ -342,6 +413,12 @@ impl Shelf {
         });
     }
 
+    /// Whether one is to be made.
+    fn is_short(&self, need: Need, everywhere: usize, max: usize) -> bool {
+        let full = everywhere >= max && !self.kept.is_empty();
+        !self.dialling && !full && self.says_nothing(need) && (need == Need::New || self.is_settled())
+    }
+
     /// Whether it is known of every connection how many calls it takes.
     fn is_settled(&self) -> bool {
         self.kept.iter().all(|kept| kept.link.is_settled())
@@ -375,8 +452,8 @@ impl Kept {
 }
 
 /// Makes a connection, and tells the pool.
-async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize) {
-    let dialled = connect(&pool, &endpoint, thread).await;
+async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize, place: Place) {
+    let dialled = connect(&pool, &endpoint, thread, place).await;
     if let Err(error) = &dialled
         && (pool.http1.is_none() || !matches!(error, AcquireError::NotHttp2))
     {
@@ -391,14 +468,20 @@ async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize) {
 
 type Begun = (SendRequest<Bytes>, Connection<Wire<Link>, Bytes>, Arc<Link>);
 
-async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result<Begun, AcquireError> {
+async fn connect(
+    pool: &Http2Pool,
+    endpoint: &Endpoint,
+    thread: usize,
+    place: Place,
+) -> Result<Begun, AcquireError> {
     let (settings, tls) = {
         let inner = pool.lock();
         (inner.settings, inner.tls.clone())
     };
     let PoolSettings { connect_timeout, handshake_timeout, .. } = settings;
     let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
-    let (transport, times) = dial.run().await?;
+    let (mut transport, times) = dial.run().await?;
+    transport.hold(place);
     // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
     if tls.is_some() && transport.alpn() != Some(b"h2") {
         if let Some(http1) = &pool.http1 {

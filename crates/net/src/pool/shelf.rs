@@ -139,6 +139,16 @@ impl<C> Shelf<C> {
         Some(takers.find(|(_, it)| it.thread == thread).map_or(oldest, |(at, _)| at))
     }
 
+    /// The one that has been idle for the longest.
+    pub(super) fn take_oldest(&mut self) -> Option<Client<C>> {
+        (!self.idle.is_empty()).then(|| self.idle.remove(0).client)
+    }
+
+    /// Whether somebody waits who would take one that comes back.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiters.iter().any(|it| it.given.is_none() && it.need != Need::New)
+    }
+
     /// Adds somebody who waits. Whether it is to make a connection itself: only if what is being made for nobody does not suffice, and there is room.
     pub(super) fn wait(&mut self, id: u64, need: Need, thread: usize, now: Instant, max: usize) -> bool {
         self.forgotten = false;

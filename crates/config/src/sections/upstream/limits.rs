@@ -143,8 +143,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
     keys: &[
         Key {
             name: "connections",
-            brief: "Connections to all endpoints together, idle and in use",
-            long: "More calls wait in the queue. `pool.max` bounds those to one endpoint.",
+            brief: "Connections to all endpoints together, idle and in use, of all threads",
+            long: "More calls wait, each for at most `queue_timeout` and the time of connecting. A connection that lies idle is closed for a call to another endpoint, and one that a busy endpoint has is given up now and then for who has waited for a while. HTTP/2 needs one for each data-plane thread and endpoint: with fewer they take turns, and each turn costs a handshake. `pool.max` bounds those to one endpoint. Active health checks make connections of their own.",
             default: Preset::Value("\"off\""),
             right: "connections = 200",
             wrong: "connections = \"200\"",
