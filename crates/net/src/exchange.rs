@@ -337,6 +337,8 @@ pub enum BodyError {
     TooLarge,
     /// It comes too slowly.
     TooSlow,
+    /// It was to be read whole, and the file it was to wait in failed.
+    NotKept,
 }
 
 impl BodyError {
@@ -356,6 +358,11 @@ impl BodyError {
                 status: 408,
                 name: "body_too_slow",
                 detail: "The body of the request came too slowly.".to_owned(),
+            }),
+            Self::NotKept => Some(Refusal {
+                status: 500,
+                name: "spool_failed",
+                detail: "The body of the request could not be kept until it was whole.".to_owned(),
             }),
         }
     }
