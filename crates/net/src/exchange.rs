@@ -200,6 +200,11 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.abort(reason))
     }
 
+    /// Takes an answer back of which nothing has been written yet, so that another can be given. `false`: there is none, or it cannot be.
+    pub fn take_back(&mut self) -> bool {
+        on!(mut self, stream => stream.take_back())
+    }
+
     /// Whether a head was given.
     pub fn answered(&self) -> bool {
         on!(self, stream => stream.answered())
