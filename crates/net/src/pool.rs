@@ -41,6 +41,7 @@ pub use lease::Lease;
 pub(crate) use places::{Giver, Place, Places, Seeks, Ticket};
 pub use settings::{Need, PoolSettings};
 use shelf::{Idle, Shelf};
+pub(crate) use shelf::{SHORT_LIFE, warm_again};
 pub(crate) use totals::Counts;
 pub use totals::{PoolState, PoolTotals};
 

@@ -9,6 +9,8 @@
 //! With fewer places for connections ([`Places`]) than threads and endpoints, they take turns: a connection that is in use gets no further calls, ends with those it has, and leaves its
 //! place to who has waited for one.
 
+mod warmth;
+
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
@@ -26,11 +28,12 @@ use super::link::Link;
 use super::stream::Http2Call;
 use super::wire::Wire;
 use super::{driver, settings};
-use crate::pool::{Counts, Giver, Place, Places, Seeks};
+use crate::pool::{Counts, Place, Places, Seeks};
 use crate::{
     AcquireError, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, PoolState, PoolTotals,
     thread_index,
 };
+use warmth::Warmer;
 
 /// The connections to one upstream. Shared by all threads.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ struct Inner {
     shelves: HashMap<Endpoint, Vec<Shelf>>,
     /// When each endpoint closes idle connections.
     keep_alive: HashMap<Endpoint, KeepAlive>,
+    /// Warmers that ever were.
+    warmers: u64,
 }
 
 /// The connections of one thread to one endpoint.
@@ -62,6 +67,8 @@ struct Shelf {
     /// The last dial failed.
     failure: Option<AcquireError>,
     waiting: Vec<Waker>,
+    /// Who keeps a connection there, whether there are calls or not.
+    warmer: Option<Warmer>,
 }
 
 /// A connection that may be given calls.
@@ -83,7 +90,8 @@ impl Http2Pool {
         http1: Option<Arc<Pool<Http1>>>,
         places: Arc<Places>,
     ) -> Arc<Self> {
-        let inner = Inner { settings, tls: None, shelves: HashMap::new(), keep_alive: HashMap::new() };
+        let (shelves, keep_alive) = (HashMap::new(), HashMap::new());
+        let inner = Inner { settings, tls: None, shelves, keep_alive, warmers: 0 };
         let pool = Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default(), http1, places });
         let giver = Arc::downgrade(&pool);
         pool.places.add_giver(giver);
@@ -97,7 +105,10 @@ impl Http2Pool {
 
     /// Changes the settings, for what comes from now on.
     pub fn set_settings(&self, settings: PoolSettings) {
-        self.lock().settings = settings;
+        let mut inner = self.lock();
+        inner.settings = settings;
+        inner.shelves.values_mut().flatten().for_each(Shelf::wake_warmer);
+        drop(inner);
         self.places.set_most(settings.max_in_all);
     }
 
@@ -173,10 +184,8 @@ impl Http2Pool {
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
         let shelf = inner.shelf(endpoint, thread_index());
-        if let (Some(failure), Some(dial)) = (&shelf.failure, *waits_for)
-            && dial <= shelf.dial
-        {
-            return Poll::Ready(Some(Err(failure.told_again())));
+        if let Some(failure) = shelf.failure_of(*waits_for) {
+            return Poll::Ready(Some(Err(failure)));
         }
         shelf.wait(cx.waker());
         if shelf.is_short(need, everywhere, max) {
@@ -215,7 +224,8 @@ impl Http2Pool {
             inner.keep_alive.remove(endpoint);
             inner.shelves.remove(endpoint)
         };
-        for shelf in shelves.into_iter().flatten() {
+        for mut shelf in shelves.into_iter().flatten() {
+            shelf.wake_warmer();
             shelf.kept.iter().for_each(|kept| kept.link.retire());
             shelf.waiting.into_iter().for_each(Waker::wake);
         }
@@ -302,6 +312,9 @@ impl Http2Pool {
         let shelf = inner.shelf(&link.endpoint, link.thread);
         shelf.kept.retain(|kept| !std::ptr::eq(&*kept.link, link));
         shelf.wake();
+        if shelf.kept.is_empty() {
+            shelf.wake_warmer();
+        }
         inner.tidy(&link.endpoint);
     }
 
@@ -338,24 +351,7 @@ impl Http2Pool {
     }
 }
 
-impl Giver for Http2Pool {
-    fn idle_since(&self) -> Option<Instant> {
-        Some(self.lock().oldest_idle()?.idle_since())
-    }
-
-    fn give_one_up(&self) -> bool {
-        let oldest = self.lock().oldest_idle().map(Arc::clone);
-        // It ends at once: there is nothing on it.
-        oldest.inspect(|link| self.retire(link)).is_some()
-    }
-}
-
 impl Inner {
-    fn oldest_idle(&self) -> Option<&Arc<Link>> {
-        let kept = self.shelves.values().flatten().flat_map(|shelf| &shelf.kept);
-        kept.map(|kept| &kept.link).filter(|link| link.open() == 0).min_by_key(|link| link.idle_since())
-    }
-
     /// Whether somebody waits on its thread for a connection to its endpoint.
     fn is_wanted(&self, link: &Link) -> bool {
         let shelf = self.shelves.get(&link.endpoint).and_then(|shelves| shelves.get(link.thread));
@@ -392,7 +388,9 @@ impl Inner {
 
     /// Forgets an endpoint that nobody has to do with.
     fn tidy(&mut self, endpoint: &Endpoint) {
-        let unused = |shelf: &Shelf| shelf.kept.is_empty() && !shelf.dialling && shelf.waiting.is_empty();
+        let unused = |shelf: &Shelf| {
+            shelf.kept.is_empty() && !shelf.dialling && shelf.waiting.is_empty() && shelf.warmer.is_none()
+        };
         if self.shelves.get(endpoint).is_some_and(|shelves| shelves.iter().all(unused)) {
             self.shelves.remove(endpoint);
         }
@@ -433,6 +431,12 @@ impl Shelf {
         if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
             self.waiting.push(waker.clone());
         }
+    }
+
+    /// Why the dial that somebody waits for has failed.
+    fn failure_of(&self, waits_for: Option<u64>) -> Option<AcquireError> {
+        let failure = self.failure.as_ref().filter(|_| waits_for.is_some_and(|dial| dial <= self.dial))?;
+        Some(failure.told_again())
     }
 
     /// Each looks again, and those who find nothing wait once more.

@@ -157,9 +157,6 @@ async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
     match making.await {
         Ok((transport, times)) => {
             permit.settle(&times);
-            if let Some(shelf) = pool.lock().shelves.get_mut(&endpoint) {
-                shelf.warmth.handle_success();
-            }
             pool.put_back(&endpoint, Client::new(transport), None);
         }
         Err(error) => {

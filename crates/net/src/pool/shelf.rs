@@ -249,6 +249,7 @@ impl<C> Shelf<C> {
 
     /// A request was answered on a connection that had been idle, or (`None`) was new; the answer may `state` how many seconds one lives.
     pub(super) fn handle_answered(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
+        self.warmth.handle_success();
         self.keep_alive.handle_stated(stated.map(Duration::from_secs));
         if let Some(idle) = idle {
             self.keep_alive.handle_success(idle, now.into_std());
@@ -334,15 +335,22 @@ impl<C> Waiter<C> {
 }
 
 impl Warmth {
-    /// A connection could be made.
+    /// A connection could be made, and lasts.
     pub(super) fn handle_success(&mut self) {
         *self = Self::default();
     }
 
     /// It could not: the next is tried later, at most half a minute. Nobody waits for it.
     pub(super) fn handle_failure(&mut self, now: Instant) {
-        let wait = Duration::from_millis(250).saturating_mul(1 << self.failures.min(7));
+        self.not_before = now.checked_add(warm_again(self.failures));
         self.failures += 1;
-        self.not_before = now.checked_add(wait);
     }
+}
+
+/// A connection that was made beforehand and closed within this time is a failure, too: a server that closes each at once is not to be called in a loop.
+pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// After so many failures in a row the next connection is made beforehand in this time.
+pub(crate) fn warm_again(failures: u32) -> Duration {
+    Duration::from_millis(250).saturating_mul(1 << failures.min(7))
 }

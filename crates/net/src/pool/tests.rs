@@ -550,6 +550,25 @@ mod client {
     }
 }
 
+/// One that is to lie idle, and is closed at once, is not made again at once.
+#[tokio::test]
+async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool(PoolSettings { min_idle: 1, ..PoolSettings::default() });
+        pool.warm(&endpoint);
+        for _ in 0..2 {
+            drop(listener.accept().await.unwrap());
+            let waits = |shelf: &Shelf<Http1>| {
+                let (lacks, later) = shelf.lacks(1, usize::MAX, Instant::now());
+                lacks == 0 && later.is_some() && shelf.idle.is_empty()
+            };
+            until(|| pool.lock().shelves.get(&endpoint).is_some_and(waits)).await;
+        }
+    })
+    .await;
+}
+
 /// What is known of an endpoint that nobody calls is not kept for ever; one that is to be kept warm is.
 #[test]
 fn an_endpoint_that_nobody_calls_is_forgotten_in_time() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use super::dial::spawn_spare;
-use super::shelf::Idle;
+use super::shelf::{Idle, SHORT_LIFE};
 use super::{Inner, Pool};
 use crate::Endpoint;
 use crate::client::{Codec, Idleness};
@@ -111,17 +111,23 @@ impl<C: Codec> Inner<C> {
         let settings = self.settings;
         let mut swept = Swept { next: None, over: Vec::new(), closed: 0, lacking: Vec::new() };
         for (endpoint, shelf) in &mut self.shelves {
-            let keep_alive = &mut shelf.keep_alive;
+            let (keep_alive, warmth) = (&mut shelf.keep_alive, &mut shelf.warmth);
             let limit = settings.idle_timeout.min(keep_alive.keeps().unwrap_or(Duration::MAX));
             let over = shelf.idle.extract_if(.., |idle| {
                 if idle.thread != thread {
                     return false;
                 }
                 let idled = now.saturating_duration_since(idle.since);
+                if idled >= SHORT_LIFE {
+                    warmth.handle_success();
+                }
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
                     if noise == Idleness::Closed {
                         swept.closed += 1;
                         keep_alive.handle_close(idled, now.into_std());
+                        if idle.client.requests() == 0 && idled < SHORT_LIFE {
+                            warmth.handle_failure(now);
+                        }
                     }
                     return true;
                 }

@@ -8,6 +8,7 @@ use super::peer::*;
 use super::*;
 use crate::pool::Seeks;
 use crate::thread_index;
+use crate::{Calls, Protocol};
 
 /// Answers once it is told to.
 fn gated(
@@ -467,4 +468,45 @@ fn threads_do_not_share_connections() {
     }
     assert_eq!((pool.count(&endpoint), pool.totals().dialled, pool.totals().reused), ((2, 0), 2, 38));
     plane.stop();
+}
+
+/// `min_idle`: there before a call, there again after it was lost or when the server comes back, and gone with the endpoint.
+#[tokio::test]
+async fn a_connection_that_is_to_be_there_is_made_again() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let settings = PoolSettings { min_idle: 1, ..PoolSettings::default() };
+        let calls = Calls::new(settings, Protocol::Http2);
+        let warmer = |calls: &Arc<Calls>| {
+            tokio::task::spawn_local(Calls::keep_warm(Arc::downgrade(calls), endpoint.clone()))
+        };
+        let task = warmer(&calls);
+        let first = Peer::accept(&listener, &[]).await;
+        until(|| calls.http2().count(&endpoint) == (1, 0)).await;
+        warmer(&calls).await.expect("one is enough");
+        let call = calls.acquire(&endpoint, Need::Any).await.unwrap();
+        assert_eq!(call.idle(), None, "it has carried none");
+        drop((call, first));
+        let second = Peer::accept(&listener, &[]).await;
+        let address = listener.local_addr().unwrap();
+        drop((listener, second));
+        until(|| calls.totals().dials_failed > 0).await;
+        let listener = TcpListener::bind(address).await.unwrap();
+        let mut third = Peer::accept(&listener, &[]).await;
+        until(|| calls.http2().count(&endpoint) == (1, 0)).await;
+        calls.forget(&endpoint);
+        task.await.unwrap();
+        while third.read().await.is_some() {}
+        // Settings that ask for none, and no upstream at all.
+        let task = warmer(&calls);
+        let _fourth = Peer::accept(&listener, &[]).await;
+        until(|| calls.http2().count(&endpoint) == (1, 0)).await;
+        calls.set_settings(PoolSettings::default());
+        task.await.unwrap();
+        calls.set_settings(settings);
+        let task = warmer(&calls);
+        drop(calls);
+        task.await.unwrap();
+    })
+    .await;
 }
