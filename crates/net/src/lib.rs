@@ -62,4 +62,4 @@ pub use spool::{Spool, SpoolError};
 pub use tls::{
     CaSource, ClientTls, HandshakeFacts, Pem, TlsError, TlsPart, TlsSettings, TlsSetupError, TlsVersion,
 };
-pub use transport::{Transport, Written};
+pub use transport::{Transport, TransportStream, Written};

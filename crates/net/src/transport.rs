@@ -1,5 +1,7 @@
 //! What carries a connection to a server: a socket, in clear or under TLS.
 
+mod stream;
+
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
@@ -7,6 +9,7 @@ use crate::Io;
 use crate::client::Idleness;
 use crate::pool::Place;
 use crate::tls::{HandshakeFacts, Session};
+pub use stream::TransportStream;
 
 /// A connected stream, in clear or encrypted.
 #[derive(Debug)]
