@@ -15,7 +15,7 @@ use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions, ResponseHead};
 use tokio::time::Instant;
 
-use crate::pool::{Places, SHORT_LIFE, warm_again};
+use crate::pool::{MeterOf, Metering, Places, SHORT_LIFE, warm_again};
 use crate::{
     AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need,
     Pool, PoolSettings, PoolState, PoolTotals, Remote, RequestLine, Scheme,
@@ -52,10 +52,19 @@ const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
 impl Calls {
     /// No connection yet.
     pub fn new(settings: PoolSettings, protocol: Protocol) -> Arc<Self> {
+        Self::counted(settings, protocol, None)
+    }
+
+    /// The same, each endpoint's connections counted in a meter of its own, and not in [`Self::totals`].
+    pub fn metered(settings: PoolSettings, protocol: Protocol, meter: Arc<MeterOf>) -> Arc<Self> {
+        Self::counted(settings, protocol, Some(meter))
+    }
+
+    fn counted(settings: PoolSettings, protocol: Protocol, meter: Option<Arc<MeterOf>>) -> Arc<Self> {
         let places = Places::new(settings.max_in_all);
-        let http1 = Pool::within(settings, Arc::clone(&places));
+        let http1 = Pool::within(settings, Arc::clone(&places), Metering::new(meter.clone()));
         let beside = (protocol == Protocol::Auto).then(|| Arc::clone(&http1));
-        let http2 = Http2Pool::beside(settings, beside, places);
+        let http2 = Http2Pool::beside(settings, beside, places, Metering::new(meter));
         Arc::new(Self {
             http1,
             http2,
@@ -203,11 +212,11 @@ impl Calls {
     }
 
     /// A call was lost on a connection that was closed meanwhile: what became of it (see [`crate::PoolTotals`]).
-    pub fn count_lost(&self, retried: bool) {
-        self.http1.count_lost(retried);
+    pub fn count_lost(&self, endpoint: &Endpoint, retried: bool) {
+        self.http1.count_lost(endpoint, retried);
     }
 
-    /// What has happened so far, over all versions.
+    /// What has happened so far, over all versions; none of it where a meter counts it.
     pub fn totals(&self) -> PoolTotals {
         self.http1.totals() + self.http2.totals()
     }

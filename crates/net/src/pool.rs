@@ -42,14 +42,14 @@ pub(crate) use places::{Giver, Place, Places, Seeks, Ticket};
 pub use settings::{Need, PoolSettings};
 use shelf::{Idle, Shelf};
 pub(crate) use shelf::{SHORT_LIFE, warm_again};
-pub(crate) use totals::Counts;
-pub use totals::{PoolState, PoolTotals};
+pub(crate) use totals::{Meter, Metering, count_dial, count_failed_dial};
+pub use totals::{MeterOf, PoolState, PoolTotals};
 
 /// The connections to one origin. Shared by all threads.
 #[derive(Debug)]
 pub struct Pool<C> {
     inner: Mutex<Inner<C>>,
-    counts: Counts,
+    metering: Metering,
     places: Arc<Places>,
 }
 
@@ -82,19 +82,21 @@ struct Taken {
     allowed: bool,
     /// It need not be looked at (see [`PoolSettings::trusts`]).
     trusted: bool,
+    /// What counts it.
+    meter: Meter,
 }
 
 impl<C: Codec> Pool<C> {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        Self::within(settings, Places::new(settings.max_in_all))
+        Self::within(settings, Places::new(settings.max_in_all), Metering::default())
     }
 
     /// An empty one, whose connections have places among others.
-    pub(crate) fn within(settings: PoolSettings, places: Arc<Places>) -> Arc<Self> {
+    pub(crate) fn within(settings: PoolSettings, places: Arc<Places>, metering: Metering) -> Arc<Self> {
         let inner =
             Inner { settings, tls: None, shelves: HashMap::new(), watchers: HashMap::new(), waiters: 0 };
-        let pool = Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default(), places });
+        let pool = Arc::new(Self { inner: Mutex::new(inner), metering, places });
         let giver = Arc::downgrade(&pool);
         pool.places.add_giver(giver);
         pool
@@ -156,11 +158,11 @@ impl<C: Codec> Pool<C> {
         loop {
             let mut inner = self.lock();
             let settings = inner.settings;
-            let Some((idle, wake)) = inner.pop(endpoint, need, thread, now) else {
+            let Some((idle, wake, meter)) = inner.pop(endpoint, need, thread, now) else {
                 if !waits {
                     return Found::Nothing;
                 }
-                let (id, dials) = inner.wait(endpoint, need, thread, now);
+                let (id, dials) = inner.wait(endpoint, &self.metering, need, thread, now);
                 drop(inner);
                 return Found::Seat(Seat::new(self, endpoint, id, dials));
             };
@@ -169,7 +171,7 @@ impl<C: Codec> Pool<C> {
             let idled = now.saturating_duration_since(idle.since);
             let allowed = settings.allows(&idle.client, now);
             let trusted = idle.thread == thread && settings.trusts(idled, need);
-            if let Some(lease) = self.use_again(endpoint, idle, Taken { idled, allowed, trusted }) {
+            if let Some(lease) = self.use_again(endpoint, idle, Taken { idled, allowed, trusted, meter }) {
                 return Found::Lease(lease);
             }
         }
@@ -180,7 +182,7 @@ impl<C: Codec> Pool<C> {
         self: &Arc<Self>,
         endpoint: &Endpoint,
         mut idle: Idle<C>,
-        Taken { idled, allowed, trusted }: Taken,
+        Taken { idled, allowed, trusted, meter }: Taken,
     ) -> Option<Lease<C>> {
         let state = if trusted { idle.client.heard_of() } else { idle.client.look() };
         if allowed && state == Idleness::Quiet {
@@ -190,14 +192,14 @@ impl<C: Codec> Pool<C> {
             // The first use has not saved the handshake, whoever waited for it.
             if idle.client.requests() > 0 {
                 let facts = idle.client.transport().handshake();
-                self.counts.reuse(facts.map(|facts| facts.certificate_bytes));
+                self.metering.counts(meter).reuse(facts.map(|facts| facts.certificate_bytes));
             }
             return Some(Lease::new(self, endpoint, idle.client, Some(idled), None));
         }
         let mut inner = self.lock();
         if let Some(shelf) = inner.shelves.get_mut(endpoint).filter(|_| state == Idleness::Closed) {
             shelf.keep_alive.handle_close(idled, Instant::now().into_std());
-            self.counts.closed_idle();
+            self.metering.counts(meter).closed_idle();
         }
         inner.left(endpoint);
         drop(inner);
@@ -213,7 +215,7 @@ impl<C: Codec> Pool<C> {
     pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
         let thread = thread_index();
         let mut inner = self.lock();
-        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
+        let shelf = inner.shelf(endpoint, &self.metering);
         (shelf.forgotten, shelf.warm) = (false, true);
         let wake = inner.wake_now(thread);
         drop(inner);
@@ -250,15 +252,15 @@ impl<C: Codec> Pool<C> {
         state
     }
 
-    /// What has happened so far.
+    /// What has happened so far; none of it where a meter counts it (see [`crate::Calls::metered`]).
     pub fn totals(&self) -> PoolTotals {
-        self.counts.totals()
+        self.metering.totals()
     }
 
     /// A request was lost on a connection that was closed meanwhile ([`Lease::idle`] is some, and its answer [`crate::ClientError::Unanswered`]): what became of it. What it teaches, the
     /// pool knows from the lease.
-    pub fn count_lost(&self, retried: bool) {
-        self.counts.lost(retried);
+    pub fn count_lost(&self, endpoint: &Endpoint, retried: bool) {
+        self.metering.counts(self.metering.of(endpoint)).lost(retried);
     }
 
     /// How long a connection to an endpoint may lie idle and be used, as far as that is known.
@@ -342,7 +344,7 @@ impl<C: Codec> Inner<C> {
         need: Need,
         thread: usize,
         now: Instant,
-    ) -> Option<(Idle<C>, watcher::Wake)> {
+    ) -> Option<(Idle<C>, watcher::Wake, Meter)> {
         if need == Need::New {
             return None;
         }
@@ -350,16 +352,29 @@ impl<C: Codec> Inner<C> {
         let shelf = self.shelves.get_mut(endpoint)?;
         let idle = shelf.take(thread, need, now)?;
         let lacks = settings.min_idle > 0 && shelf.lacks(settings.kept(), settings.max, now).0 > 0;
+        let meter = shelf.meter;
         let wake = if lacks { self.wake_now(thread) } else { watcher::Wake::Nobody };
-        Some((idle, wake))
+        Some((idle, wake, meter))
     }
 
     /// A seat for somebody who found nothing, and whether they are to make a connection themselves.
-    fn wait(&mut self, endpoint: &Endpoint, need: Need, thread: usize, now: Instant) -> (u64, bool) {
+    fn wait(
+        &mut self,
+        endpoint: &Endpoint,
+        metering: &Metering,
+        need: Need,
+        thread: usize,
+        now: Instant,
+    ) -> (u64, bool) {
         self.waiters += 1;
-        let max = self.settings.max;
-        let shelf = self.shelves.entry(endpoint.clone()).or_default();
-        (self.waiters, shelf.wait(self.waiters, need, thread, now, max))
+        let (number, max) = (self.waiters, self.settings.max);
+        let shelf = self.shelf(endpoint, metering);
+        (number, shelf.wait(number, need, thread, now, max))
+    }
+
+    fn shelf(&mut self, endpoint: &Endpoint, metering: &Metering) -> &mut Shelf<C> {
+        let empty = || Shelf::counted(metering.of(endpoint));
+        self.shelves.entry(endpoint.clone()).or_insert_with(empty)
     }
 
     /// A connection has been closed.

@@ -28,7 +28,7 @@ use super::link::Link;
 use super::stream::Http2Call;
 use super::wire::Wire;
 use super::{driver, settings};
-use crate::pool::{Counts, Place, Places, Seeks};
+use crate::pool::{Metering, Place, Places, Seeks, count_dial, count_failed_dial};
 use crate::{
     AcquireError, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, PoolState, PoolTotals,
     thread_index,
@@ -39,7 +39,7 @@ use warmth::Warmer;
 #[derive(Debug)]
 pub struct Http2Pool {
     inner: Mutex<Inner>,
-    counts: Counts,
+    metering: Metering,
     /// Takes connections whose server has chosen HTTP/1.1.
     http1: Option<Arc<Pool<Http1>>>,
     pub(super) places: Arc<Places>,
@@ -81,7 +81,7 @@ struct Kept {
 impl Http2Pool {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        Self::beside(settings, None, Places::new(settings.max_in_all))
+        Self::beside(settings, None, Places::new(settings.max_in_all), Metering::default())
     }
 
     /// An empty one, whose connections have places among others. Those whose server has chosen HTTP/1.1 go to `http1`.
@@ -89,10 +89,11 @@ impl Http2Pool {
         settings: PoolSettings,
         http1: Option<Arc<Pool<Http1>>>,
         places: Arc<Places>,
+        metering: Metering,
     ) -> Arc<Self> {
         let (shelves, keep_alive) = (HashMap::new(), HashMap::new());
         let inner = Inner { settings, tls: None, shelves, keep_alive, warmers: 0 };
-        let pool = Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default(), http1, places });
+        let pool = Arc::new(Self { inner: Mutex::new(inner), metering, http1, places });
         let giver = Arc::downgrade(&pool);
         pool.places.add_giver(giver);
         pool
@@ -161,7 +162,7 @@ impl Http2Pool {
         let kept = shelf.kept.iter_mut().filter(usable).max_by_key(place)?;
         let idle = kept.link.begin_call(now);
         if let Some(idle) = idle {
-            self.counts.reuse(kept.link.certificate_bytes);
+            self.metering.counts(kept.link.meter).reuse(kept.link.certificate_bytes);
             if let Some(learnt) = keep_alive.get_mut(endpoint) {
                 learnt.handle_use(idle, now.into_std());
             }
@@ -266,7 +267,7 @@ impl Http2Pool {
 
     /// What has happened so far.
     pub fn totals(&self) -> PoolTotals {
-        self.counts.totals()
+        self.metering.totals()
     }
 
     /// A call on a connection that had been idle was answered, or lost without a word.
@@ -330,7 +331,7 @@ impl Http2Pool {
     fn learn(&self, link: &Link) {
         let now = Instant::now();
         if link.open() == 0 && link.begun() > 0 {
-            self.counts.closed_idle();
+            self.metering.counts(link.meter).closed_idle();
             self.lock().learnt(&link.endpoint).handle_close(link.idled(now), now.into_std());
         }
     }
@@ -461,7 +462,7 @@ async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize, place: Pl
     if let Err(error) = &dialled
         && (pool.http1.is_none() || !matches!(error, AcquireError::NotHttp2))
     {
-        pool.counts.dial_failed(error);
+        count_failed_dial(pool.metering.counts(pool.metering.of(&endpoint)), error);
     }
     let dialled = dialled.map(|(sender, connection, link)| {
         tokio::task::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
@@ -493,8 +494,9 @@ async fn connect(
         }
         return Err(AcquireError::NotHttp2);
     }
-    pool.counts.dial(&times);
-    let link = Arc::new(Link::new(endpoint.clone(), thread, &transport));
+    let meter = pool.metering.of(endpoint);
+    count_dial(pool.metering.counts(meter), &times);
+    let link = Arc::new(Link::new(endpoint.clone(), thread, &transport, meter));
     begin(Wire::client(transport, Arc::clone(&link)))
         .await
         .map(|(sender, connection)| (sender, connection, link))

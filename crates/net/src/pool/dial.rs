@@ -8,7 +8,8 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::shelf::{Given, Idle};
-use super::{Lease, Place, Pool, Seeks, Taken, Ticket};
+use super::totals::{count_dial, count_failed_dial};
+use super::{Lease, Meter, Place, Pool, Seeks, Taken, Ticket};
 use crate::client::{Client, Codec};
 use crate::connect::{AcquireError, Dial, DialTimes};
 use crate::runtime::is_data_plane;
@@ -55,7 +56,7 @@ impl<'p, C: Codec> Seat<'p, C> {
     }
 
     /// A connection came first.
-    fn take(&mut self, idle: Idle<C>) -> Option<Lease<C>> {
+    fn take(&mut self, idle: Idle<C>, meter: Meter) -> Option<Lease<C>> {
         if let Some(mut dialling) = self.dial.take() {
             dialling.permit.spare = true;
             // Elsewhere than on the data plane nothing waits for what it leaves: it is given up. So is one that has no place yet.
@@ -65,7 +66,7 @@ impl<'p, C: Codec> Seat<'p, C> {
         }
         let now = Instant::now();
         let idled = now.saturating_duration_since(idle.since);
-        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted: false })
+        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted: false, meter })
     }
 }
 
@@ -75,12 +76,14 @@ impl<C: Codec> Future for Seat<'_, C> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let given = match this.pool.lock().shelves.get_mut(this.endpoint) {
-            Some(shelf) => shelf.poll_given(this.id, cx),
+            Some(shelf) => shelf.poll_given(this.id, cx).map(|given| (given, shelf.meter)),
             None => Poll::Pending,
         };
         match given {
-            Poll::Ready(Given::Connection(idle)) => return Poll::Ready(this.take(idle).map(Ok)),
-            Poll::Ready(Given::Place) => this.dial = Some(Dialling::new(this.pool, this.endpoint)),
+            Poll::Ready((Given::Connection(idle), meter)) => {
+                return Poll::Ready(this.take(idle, meter).map(Ok));
+            }
+            Poll::Ready((Given::Place, _)) => this.dial = Some(Dialling::new(this.pool, this.endpoint)),
             Poll::Pending => {}
         }
         let Some(dialling) = &mut this.dial else { return Poll::Pending };
@@ -144,7 +147,8 @@ fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, place: Place) -> Mak
                 Ok((transport, times))
             }
             Err(error) => {
-                counting.counts.dial_failed(&error);
+                let metering = &counting.metering;
+                count_failed_dial(metering.counts(metering.of(&to)), &error);
                 Err(error)
             }
         }
@@ -184,7 +188,7 @@ pub(super) fn keep<C: Codec>(
 ) {
     let mut inner = pool.lock();
     let max = inner.settings.max;
-    let shelf = inner.shelves.entry(endpoint.clone()).or_default();
+    let shelf = inner.shelf(endpoint, &pool.metering);
     shelf.forgotten = false;
     if shelf.open >= max {
         return;
@@ -216,10 +220,12 @@ impl<C: Codec> Permit<C> {
     /// The connection has been made.
     fn settle(mut self, times: &DialTimes) {
         self.used = true;
-        self.pool.counts.dial(times);
+        let mut meter = None;
         if let Some(shelf) = self.pool.lock().shelves.get_mut(&self.endpoint) {
+            meter = shelf.meter;
             shelf.dialled(self.spare);
         }
+        count_dial(self.pool.metering.counts(meter), times);
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keepwarm_policy::KeepAlive;
 use tokio::time::Instant;
 
-use super::Need;
+use super::{Meter, Need};
 use crate::client::Client;
 
 /// A waiter of another thread goes first once it has waited this long: until then it is not worth moving a connection for.
@@ -33,6 +33,8 @@ pub(super) struct Shelf<C> {
     /// Some are made before they are asked for.
     pub(super) warm: bool,
     pub(super) warmth: Warmth,
+    /// What counts them.
+    pub(super) meter: Meter,
     /// Since when nobody has had to do with it, as far as was seen.
     deserted: Option<Instant>,
 }
@@ -91,12 +93,18 @@ impl<C> Default for Shelf<C> {
             keep_alive: KeepAlive::default(),
             warm: false,
             warmth: Warmth::default(),
+            meter: None,
             deserted: None,
         }
     }
 }
 
 impl<C> Shelf<C> {
+    /// An empty one.
+    pub(super) fn counted(meter: Meter) -> Self {
+        Self { meter, ..Self::default() }
+    }
+
     /// The newest of this thread that will do, else the newest of all: where that one will not do, none will. What has been idle for too long stays: it may do for another
     /// request, and else it shows when it is closed.
     pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {

@@ -294,7 +294,7 @@ async fn a_request_that_is_lost_bounds_the_idle_time() {
         assert_eq!(pool.idle_limit(&endpoint), None);
         drop(lease);
         assert_eq!(pool.idle_limit(&endpoint), Some(idle * 4 / 5));
-        pool.count_lost(true);
+        pool.count_lost(&endpoint, true);
         let totals = pool.totals();
         assert_eq!((totals.lost_retried, totals.lost_failed, totals.reused), (1, 0, 1));
         server.await.unwrap();

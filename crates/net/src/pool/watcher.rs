@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::dial::spawn_spare;
 use super::shelf::{Idle, SHORT_LIFE};
-use super::{Inner, Pool};
+use super::{Inner, Metering, Pool};
 use crate::Endpoint;
 use crate::client::{Codec, Idleness};
 
@@ -37,11 +37,8 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     tokio::task::unconstrained(poll_fn(|cx| {
         loop {
             let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
-            let Swept { next, over, closed, lacking } = pool.lock().sweep(thread, cx);
+            let Swept { next, over, lacking } = pool.lock().sweep(thread, &pool.metering, cx);
             drop(over);
-            for _ in 0..closed {
-                pool.counts.closed_idle();
-            }
             lacking.iter().for_each(|endpoint| spawn_spare(&pool, endpoint));
             match (next, &mut timer) {
                 (None, _) => timer = None,
@@ -63,8 +60,6 @@ struct Swept<C> {
     next: Option<Instant>,
     /// Connections that are over, to be closed outside of the lock.
     over: Vec<Idle<C>>,
-    /// How many of them their server had closed.
-    closed: usize,
     /// Where one is to be made, once for each.
     lacking: Vec<Endpoint>,
 }
@@ -106,12 +101,13 @@ impl<C: Codec> Inner<C> {
     }
 
     /// Closes what is over, has `cx` woken by what is not, and counts what is lacking.
-    fn sweep(&mut self, thread: usize, cx: &mut Context<'_>) -> Swept<C> {
+    fn sweep(&mut self, thread: usize, metering: &Metering, cx: &mut Context<'_>) -> Swept<C> {
         let now = Instant::now();
         let settings = self.settings;
-        let mut swept = Swept { next: None, over: Vec::new(), closed: 0, lacking: Vec::new() };
+        let mut swept = Swept { next: None, over: Vec::new(), lacking: Vec::new() };
         for (endpoint, shelf) in &mut self.shelves {
             let (keep_alive, warmth) = (&mut shelf.keep_alive, &mut shelf.warmth);
+            let counts = metering.counts(shelf.meter);
             let limit = settings.idle_timeout.min(keep_alive.keeps().unwrap_or(Duration::MAX));
             let over = shelf.idle.extract_if(.., |idle| {
                 if idle.thread != thread {
@@ -123,7 +119,7 @@ impl<C: Codec> Inner<C> {
                 }
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
                     if noise == Idleness::Closed {
-                        swept.closed += 1;
+                        counts.closed_idle();
                         keep_alive.handle_close(idled, now.into_std());
                         if idle.client.requests() == 0 && idled < SHORT_LIFE {
                             warmth.handle_failure(now);
