@@ -7,13 +7,35 @@
 //!   requests have been in flight at once, and nobody waits for a handshake that is not needed any more.
 //! * **Watching.** A task on each thread that has idle connections is woken when one of them says something, which is nearly always that it closes: so a close is
 //!   learnt at once, and from closes the endpoint's idle time-out ([`KeepAlive`]). A connection that is in use wakes nobody but its user.
-//! * **The race between watcher and taker.** Idle connections are on a shelf under the pool's lock. Whoever takes one off, watcher or taker, does so under that
-//!   lock, and owns it from then on. The taker looks once more whether it is quiet ([`super::client::Idleness`]), for the close may have come since.
 //! * **The limit over all endpoints** ([`places`]): whoever makes a connection has a place first.
 //! * A [`Lease`] that is dropped closes its connection; [`Lease::finish`] puts it back if it can be used again.
+//!
+//! # The race between watcher and taker
+//!
+//! A server closes an idle connection while somebody takes it. Idle connections lie on a shelf under the pool's lock, and these are the steps, each of them under that lock or touching nothing that is shared:
+//!
+//! | who | step | under the lock |
+//! |---|---|---|
+//! | taker | takes the newest off its shelf, or sits down to wait | yes |
+//! | taker | looks at the socket: uses the connection if it is quiet | no: it owns it |
+//! | taker | else says that it is gone, and learns from a close | yes |
+//! | returner | has the watcher woken by what comes, and then puts the connection on the shelf, or gives it to who waits | yes |
+//! | watcher | takes off what has something to say, learns from closes, and has itself woken by the rest | yes |
+//!
+//! What holds in every order of them:
+//!
+//! 1. A connection has one owner: the shelf, a taker, the watcher. Whoever takes it off the shelf owns it from then on, and the places that are counted are those that are owned.
+//! 2. What had been closed before a taker looked is not used. A close after that look is met by the call, which knows that its connection had been idle.
+//! 3. A close that is seen while a connection is idle is learnt once, by whoever sees it.
+//! 4. A connection that is closed while on the shelf does not stay there: the watcher is registered with its socket before it can be found, so that a close before, during or after wakes it.
+//! 5. Who waits gets what comes back, or the place of what went: nobody sits while there is either.
+//!
+//! The tests in `model` run the steps in every order there is, those in `stress` many callers against servers with moods.
 
 mod dial;
 mod lease;
+#[cfg(test)]
+mod model;
 mod places;
 mod settings;
 mod shelf;

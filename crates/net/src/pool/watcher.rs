@@ -54,6 +54,12 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     .await;
 }
 
+/// One look, as the watcher takes it; gives what it has closed.
+#[cfg(test)]
+pub(super) fn sweep_once<C: Codec>(pool: &Pool<C>, thread: usize, cx: &mut Context<'_>) -> Vec<Idle<C>> {
+    pool.lock().sweep(thread, &pool.metering, cx).over
+}
+
 /// What a sweep came to.
 struct Swept<C> {
     /// When to look again.
