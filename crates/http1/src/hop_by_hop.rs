@@ -7,7 +7,7 @@ use crate::fields::Fields;
 #[derive(Copy, Clone, Debug)]
 pub struct HopByHop<'a> {
     fields: &'a Fields,
-    /// `Connection` names anything; without, only the standard ones are looked at.
+    /// `Connection` names anything but options that nearly every one has, and that are no fields or standard ones; without, only the standard ones are looked at.
     names_some: bool,
 }
 
@@ -15,7 +15,8 @@ impl<'a> HopByHop<'a> {
     /// Of a message's fields.
     #[must_use]
     pub fn of(fields: &'a Fields) -> Self {
-        Self { fields, names_some: fields.first("connection").is_some() }
+        let names_some = fields.all("connection").any(|value| !is_usual(value));
+        Self { fields, names_some }
     }
 
     /// Whether a field of that name is removed before the message goes on.
@@ -28,6 +29,11 @@ impl<'a> HopByHop<'a> {
         !is_protected(name)
             && self.fields.all("connection").flat_map(members).any(|member| member.eq_ignore_ascii_case(name))
     }
+}
+
+/// Whether all that a `Connection` says is removed without it, or no field's name.
+fn is_usual(connection: &[u8]) -> bool {
+    connection.eq_ignore_ascii_case(b"keep-alive") || connection.eq_ignore_ascii_case(b"upgrade")
 }
 
 /// Whether a field of that name can become a CGI-style variable (`HTTP_…`): `_` and `.` would alias `-`, and `Proxy` would become

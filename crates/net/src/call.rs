@@ -157,7 +157,7 @@ impl Calls {
                     // The connection that showed it waits in the other pool.
                     self.chose_http1().insert(endpoint.clone(), Instant::now());
                 }
-                answered => return answered.map(Call::Http2),
+                answered => return answered.map(Call::http2),
             }
         }
         self.acquire_http1(endpoint, need).await
@@ -185,7 +185,7 @@ impl Calls {
     /// A connection that is there, if one will do: [`Self::acquire`] without waiting.
     pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Call> {
         match self.tries_http2(endpoint) {
-            true => self.http2.take(endpoint, need).map(Call::Http2),
+            true => self.http2.take(endpoint, need).map(Call::http2),
             false => self.http1.take(endpoint, need).map(Call::Http1),
         }
     }
@@ -265,11 +265,15 @@ pub struct CallHead<'a, F> {
 pub enum Call {
     /// On a connection of HTTP/1.1.
     Http1(Lease<Http1>),
-    /// On a stream of HTTP/2.
-    Http2(Http2Call),
+    /// On a stream of HTTP/2. In a box: it is several times as large, and a call changes hands.
+    Http2(Box<Http2Call>),
 }
 
 impl Call {
+    fn http2(call: Http2Call) -> Self {
+        Self::Http2(Box::new(call))
+    }
+
     /// Begins the request.
     pub fn begin<'f>(&mut self, head: CallHead<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>) {
         let lease = match self {

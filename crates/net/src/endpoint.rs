@@ -33,8 +33,8 @@ impl Endpoint {
     pub async fn connect(&self) -> io::Result<Io> {
         loop {
             match self.begin()? {
-                Begun::Connected(fd) => return Ok(Io::reader(fd)),
-                Begun::UnderWay(fd) => return wait(fd).await.map(Io::reader),
+                Begun::Connected(fd) => return Ok(Io::new(fd)),
+                Begun::UnderWay(fd) => return wait(fd).await.map(Io::new),
                 Begun::Full => tokio::time::sleep(FULL).await,
             }
         }

@@ -2,13 +2,13 @@
 //!
 //! Reading waits for readiness, writing is tried first: a socket that has just been accepted usually has its
 //! request already, and one that is written to usually takes it. So a short connection costs `accept`, `recv`,
-//! `writev` and `close`, and is registered with the reactor only when it has to be waited for.
+//! `send` and `close`, and is registered with the reactor only when it has to be waited for.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
-use rustix::net::{RecvFlags, Shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -22,8 +22,10 @@ pub struct Io {
     hangup: Option<AsyncFd<OwnedFd>>,
     /// Waits for room, while there is none: see [`Io::poll_writable`].
     writable: Option<AsyncFd<OwnedFd>>,
-    /// What the reactor watches the socket for.
+    /// What the reactor watches the socket for: reading, and once it has taken nothing, writing for good.
     interest: Interest,
+    /// The last read took all there was: the next would find nothing, most likely.
+    drained: bool,
 }
 
 #[derive(Debug)]
@@ -38,26 +40,29 @@ enum State {
 impl Io {
     /// Takes a connected socket that is already non-blocking.
     pub fn new(fd: OwnedFd) -> Self {
+        // Watched for writing as well, each new socket would wake us at once: it is writable.
         Self {
             state: State::Fresh(fd),
             hangup: None,
             writable: None,
-            interest: Interest::READABLE.add(Interest::WRITABLE),
+            interest: Interest::READABLE,
+            drained: false,
         }
-    }
-
-    /// The same for a socket that somebody else writes to: it is watched for reading only (see [`Io::poll_writable`]).
-    pub fn reader(fd: OwnedFd) -> Self {
-        Self { interest: Interest::READABLE, ..Self::new(fd) }
     }
 
     /// Appends what has arrived to `into`, at most its spare capacity (which must not be 0). `Ok(0)` is the
     /// end of the stream.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        if let State::Fresh(fd) = &self.state {
+        if let State::Fresh(fd) = &self.state
+            && !self.drained
+        {
+            let room = into.capacity() - into.len();
             match receive(fd, into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
+                result => {
+                    self.drained = result.as_ref().is_ok_and(|got| *got > 0 && *got < room);
+                    return Poll::Ready(result);
+                }
             }
         }
         let fd = self.registered()?;
@@ -91,6 +96,12 @@ impl Io {
         match self.write(slices) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             result => return Poll::Ready(result),
+        }
+        if !self.interest.is_writable() {
+            self.interest = self.interest.add(Interest::WRITABLE);
+            self.leave_reactor();
+            // Who waits to read has waited at the registration that is gone.
+            cx.waker().wake_by_ref();
         }
         let fd = self.registered()?;
         loop {
@@ -126,7 +137,7 @@ impl Io {
         self.writable = None;
     }
 
-    /// One `writev`, now.
+    /// One system call, now.
     pub fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         send(self.fd(), slices)
     }
@@ -172,6 +183,11 @@ impl Io {
     pub(crate) fn leave_thread(&mut self) {
         self.hangup = None;
         self.writable = None;
+        self.leave_reactor();
+    }
+
+    fn leave_reactor(&mut self) {
+        self.drained = true;
         self.state = match std::mem::replace(&mut self.state, State::Moving) {
             State::Registered(fd) => State::Fresh(fd.into_inner()),
             state => state,
@@ -188,9 +204,9 @@ impl Io {
         let _ = rustix::net::sockopt::set_socket_linger(self.fd(), Some(std::time::Duration::ZERO));
     }
 
-    /// Whether it was never waited for.
+    /// Whether it was never waited for, and may have something to read.
     pub fn is_fresh(&self) -> bool {
-        matches!(self.state, State::Fresh(_))
+        matches!(self.state, State::Fresh(_)) && !self.drained
     }
 
     /// The descriptor.
@@ -236,7 +252,11 @@ pub(crate) fn look(fd: &impl AsFd) -> Idleness {
     }
 }
 
-/// SIGPIPE is ignored by the binary (Rust's runtime does so at start), so `writev` to a closed peer is EPIPE.
+/// What a socket takes now. SIGPIPE is ignored by the binary (Rust's runtime does so at start), so `writev` to a closed peer is EPIPE.
 fn send(fd: &impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    Ok(rustix::io::writev(fd, slices)?)
+    match slices {
+        // What `writev` does besides is for files.
+        [one] => Ok(rustix::net::send(fd, one, SendFlags::NOSIGNAL)?),
+        _ => Ok(rustix::io::writev(fd, slices)?),
+    }
 }

@@ -86,10 +86,6 @@ struct Inner<C> {
 }
 
 /// What a look at the shelf came to.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "every request takes a lease: a box would be an allocation for each"
-)]
 enum Found<'p, C: Codec> {
     Lease(Lease<C>),
     Seat(Seat<'p, C>),
@@ -291,7 +287,7 @@ impl<C: Codec> Pool<C> {
     }
 
     /// Takes a connection back.
-    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Client<C>, idle: Option<Duration>) {
+    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Box<Client<C>>, idle: Option<Duration>) {
         let (now, thread) = (Instant::now(), thread_index());
         client.rest();
         let mut inner = self.lock();

@@ -145,11 +145,18 @@ fn push_number(out: &mut Vec<u8>, number: u64) {
 
 /// Seconds with six places.
 fn push_seconds(out: &mut Vec<u8>, elapsed: Duration) {
-    push_number(out, elapsed.as_secs());
-    out.push(b'.');
-    // One digit more in front keeps the zeros.
-    let padded = 1_000_000 + elapsed.subsec_micros();
-    out.extend_from_slice(itoa::Buffer::new().format(padded).as_bytes().get(1..).unwrap_or_default());
+    if elapsed.as_secs() > 9 {
+        push_number(out, elapsed.as_secs() / 10);
+    }
+    let mut text = *b"0.000000";
+    let [units, _, places @ ..] = &mut text;
+    *units += (elapsed.as_secs() % 10) as u8;
+    let mut micros = elapsed.subsec_micros();
+    for place in places.iter_mut().rev() {
+        *place += (micros % 10) as u8;
+        micros /= 10;
+    }
+    out.extend_from_slice(&text);
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use crate::Format;
 
 /// A thread's buffer is handed over when it holds this many bytes: a write of this size costs no more per byte than a larger one.
-const FULL: usize = 32 * 1024;
+const FULL: usize = 128 * 1024;
 /// Bytes that may wait for an output, besides those in the threads' buffers.
 const HELD: usize = 8 * 1024 * 1024;
 /// How long a line may wait for others.

@@ -10,8 +10,8 @@ const SAMPLED: u8 = 1;
 /// The place of a request in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
-    trace: [u8; 16],
-    parent: [u8; 8],
+    /// Its id, in the digits it is written with.
+    trace: [u8; 32],
     flags: u8,
 }
 
@@ -30,18 +30,17 @@ impl TraceContext {
         if !separators || !whole {
             return None;
         }
-        let trace = number::<16>(field.get(3..35)?)?;
-        let parent = number::<8>(field.get(36..52)?)?;
+        let trace = id::<32>(field.get(3..35)?)?;
+        id::<16>(field.get(36..52)?)?;
         let [flags] = number::<1>(field.get(53..55)?)?;
         // Of a later version only what this one knows is passed on.
-        (trace != [0; 16] && parent != [0; 8]).then_some(Self { trace, parent, flags: flags & SAMPLED })
+        Some(Self { trace, flags: flags & SAMPLED })
     }
 
     /// A trace that begins with this request, named by its id. Nobody has decided to record it.
     #[must_use]
     pub fn of(id: RequestId) -> Self {
-        let trace = number::<16>(&id.digits()).filter(|trace| *trace != [0; 16]).unwrap_or([1; 16]);
-        Self { trace, parent: [0; 8], flags: 0 }
+        Self { trace: id.digits(), flags: 0 }
     }
 
     /// The value for a call that this request makes; `span`, any number but 0, names the call.
@@ -49,7 +48,7 @@ impl TraceContext {
     pub fn call(&self, span: u64) -> [u8; LEN] {
         let mut out = *b"00-00000000000000000000000000000000-0000000000000000-00";
         let (head, rest) = out.split_at_mut(35);
-        write(&self.trace, head.get_mut(3..).unwrap_or_default());
+        head.iter_mut().skip(3).zip(self.trace).for_each(|(byte, digit)| *byte = digit);
         write(&span.max(1).to_be_bytes(), rest.get_mut(1..17).unwrap_or_default());
         write(&[self.flags], rest.get_mut(18..).unwrap_or_default());
         out
@@ -58,9 +57,7 @@ impl TraceContext {
     /// The digits of the trace's id.
     #[must_use]
     pub fn trace_id(&self) -> [u8; 32] {
-        let mut digits = [0; 32];
-        write(&self.trace, &mut digits);
-        digits
+        self.trace
     }
 
     /// Whether somebody before has decided to record the trace.
@@ -68,6 +65,13 @@ impl TraceContext {
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
+}
+
+/// The digits of an id, which is not 0 (§3.2.2.3, §3.2.2.4).
+fn id<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
+    let digits: [u8; N] = digits.try_into().ok()?;
+    let is_number = digits.iter().all(|byte| digit(*byte).is_some());
+    (is_number && digits != [b'0'; N]).then_some(digits)
 }
 
 /// `N` bytes in lower-case hexadecimal digits; capitals are forbidden (§3.2.2.3).

@@ -30,7 +30,7 @@ struct Ended {
 impl Forward<'_, '_> {
     pub(super) async fn attempt(&mut self) -> Verdict {
         let now = Instant::now();
-        (self.sought, self.connected, self.headed) = (now, None, None);
+        (self.sought, self.connected, self.headed, self.ended) = (now, None, None, None);
         if self.endpoints.endpoints.is_empty() {
             self.find_endpoints().await;
         }
@@ -64,6 +64,7 @@ impl Forward<'_, '_> {
             }
         };
         let now = Instant::now();
+        self.ended = Some(now);
         if let Some(pass) = pass {
             self.upstream.give_back(pass, ended.outcome, now);
         }
@@ -102,6 +103,7 @@ impl Forward<'_, '_> {
         let (calls, need) = (self.upstream.calls(), self.need());
         let switches = self.exchange.request().head.upgrade;
         if !switches && let Some(call) = calls.take(endpoint, need) {
+            self.connected = Some(self.sought);
             return Ok(call);
         }
         let connect = self.settings.timeouts.connect.unwrap_or(Duration::MAX);
@@ -128,7 +130,7 @@ impl Forward<'_, '_> {
     }
 
     async fn talk(&mut self, entry: &EndpointEntry, index: usize, visit: Visit, call: Call) -> Ended {
-        self.connected = Some(Instant::now());
+        self.connected.get_or_insert_with(Instant::now);
         self.record.reused = call.idle().filter(|_| call.is_reused());
         let mut talk = Talk::new(self, visit, call, Arc::clone(&entry.authority), index);
         talk.begin();

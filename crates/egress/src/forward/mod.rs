@@ -71,10 +71,11 @@ struct Forward<'a, 'c> {
     at: Option<usize>,
     /// From when the time for all of it counts.
     began: Instant,
-    /// When the present attempt began to look for a connection, had one, and had the head of an answer; when the answer was complete.
+    /// When the present attempt began to look for a connection, had one, and had the head of an answer; when it was over.
     sought: Instant,
     connected: Option<Instant>,
     headed: Option<Instant>,
+    ended: Option<Instant>,
     /// The next attempt is on a new connection: one that was kept has failed.
     anew: bool,
     /// Where it has failed, in `endpoints`.
@@ -103,6 +104,7 @@ impl<'a, 'c> Forward<'a, 'c> {
             at: None,
             connected: None,
             headed: None,
+            ended: None,
             anew: false,
             tried: Tried::default(),
             retries: 0,
@@ -183,7 +185,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         let deadlines = self.exchange.deadlines();
         deadlines.set(Wait::Answer, None);
         deadlines.set(Wait::Slow, None);
-        let ended = Instant::now();
+        let ended = self.ended.unwrap_or_else(Instant::now);
         let connected = self.connected.unwrap_or(ended);
         let headed = self.headed.unwrap_or(ended);
         self.record.times = CallTimes {
@@ -200,6 +202,7 @@ impl<'a, 'c> Forward<'a, 'c> {
             connected: self.connected.is_some(),
             record: &record,
             trace_id: self.trace.id(),
+            elapsed: ended.saturating_duration_since(self.exchange.received()),
         };
         seen.keep(self.exchange.request_mut());
         refusal::tell_story(&record, self.exchange);

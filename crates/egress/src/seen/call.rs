@@ -1,6 +1,6 @@
 //! What is kept of a call when it is over.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use keepwarm_net::{CallRecord, Outcome, Request, thread_index};
 use keepwarm_telemetry::stalls::{self, Stall};
@@ -21,6 +21,8 @@ pub(crate) struct Seen<'s> {
     pub(crate) connected: bool,
     pub(crate) record: &'s CallRecord,
     pub(crate) trace_id: [u8; 32],
+    /// From the head of the request to the end of the answer.
+    pub(crate) elapsed: Duration,
 }
 
 /// Connections that are made in a row beyond twice those that are there, before it is said that none are kept: calls that come at once need as many.
@@ -29,7 +31,7 @@ const USUAL: u32 = 8;
 impl Seen<'_> {
     /// Counts it and writes its line. On the call's own thread.
     pub(crate) fn keep(&self, request: &mut Request) {
-        self.measure(request);
+        self.measure();
         self.count_words(request);
         if self.was_not_kept() {
             request.stalls.insert(Stall::HandshakePerCall);
@@ -41,7 +43,7 @@ impl Seen<'_> {
         }
     }
 
-    fn measure(&self, request: &Request) {
+    fn measure(&self) {
         let name = self.upstream.name();
         let meter = match self.endpoint {
             Some(entry) => entry.state.seen().meter(name, entry.state.name()),
@@ -52,7 +54,7 @@ impl Seen<'_> {
             thread_index(),
             &FinishedCall {
                 status: record.answered,
-                elapsed: request.received.elapsed(),
+                elapsed: self.elapsed,
                 first_byte: (record.status > 0).then_some(record.times.first_byte),
                 reused: self.connected.then_some(record.reused.is_some()),
                 sent: record.sent,
@@ -105,7 +107,7 @@ impl Seen<'_> {
             status: record.answered,
             sent: record.sent,
             received: record.received,
-            elapsed: request.received.elapsed(),
+            elapsed: self.elapsed,
             phases: (record.attempts > 0).then_some(CallPhases {
                 queue: times.queue,
                 connect: times.connect,

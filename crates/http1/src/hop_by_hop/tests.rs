@@ -124,3 +124,12 @@ fn trailers() {
         assert!(!trailer_allowed(name.as_bytes()), "{name}");
     }
 }
+
+#[test]
+fn the_usual_options_hide_no_name_that_stands_in_another_line() {
+    let mut fields = Fields::new();
+    fields.push(b"connection", b"Keep-Alive");
+    assert!(!HopByHop::of(&fields).removes(b"x-secret"));
+    fields.push(b"connection", b"x-secret");
+    assert!(HopByHop::of(&fields).removes(b"x-secret"));
+}

@@ -91,7 +91,7 @@ impl Race {
         let (watch, address) = self.attempts.remove(at);
         let fd = watch.into_inner();
         Poll::Ready(match rustix::net::sockopt::socket_error(&fd) {
-            Ok(Ok(())) => Ok((Io::reader(fd), address)),
+            Ok(Ok(())) => Ok((Io::new(fd), address)),
             Ok(Err(error)) | Err(error) => Err(error.into()),
         })
     }
@@ -113,7 +113,7 @@ enum Attempt {
 
 fn begin(address: SocketAddr) -> io::Result<Attempt> {
     match Endpoint::Tcp(address).begin()? {
-        Begun::Connected(fd) => Ok(Attempt::Connected(Io::reader(fd))),
+        Begun::Connected(fd) => Ok(Attempt::Connected(Io::new(fd))),
         Begun::UnderWay(fd) => under_way(fd).map(Attempt::UnderWay),
         Begun::Full => Err(io::ErrorKind::WouldBlock.into()),
     }

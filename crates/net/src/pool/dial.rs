@@ -93,7 +93,7 @@ impl<C: Codec> Future for Seat<'_, C> {
             if let Some(permit) = permit {
                 permit.settle(&times);
             }
-            Lease::new(this.pool, this.endpoint, Client::new(transport), None, Some(times))
+            Lease::new(this.pool, this.endpoint, Box::new(Client::new(transport)), None, Some(times))
         })))
     }
 }
@@ -161,7 +161,7 @@ async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
     match making.await {
         Ok((transport, times)) => {
             permit.settle(&times);
-            pool.put_back(&endpoint, Client::new(transport), None);
+            pool.put_back(&endpoint, Box::new(Client::new(transport)), None);
         }
         Err(error) => {
             tracing::debug!(%endpoint, %error, "a connection that was to be kept could not be made");
@@ -196,7 +196,7 @@ pub(super) fn keep<C: Codec>(
     shelf.begin_spare();
     drop(inner);
     Permit::new(pool, endpoint, true).settle(times);
-    pool.put_back(endpoint, Client::new(transport), None);
+    pool.put_back(endpoint, Box::new(Client::new(transport)), None);
 }
 
 impl<C: Codec> Permit<C> {

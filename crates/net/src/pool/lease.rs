@@ -15,7 +15,7 @@ use crate::connect::DialTimes;
 #[derive(Debug)]
 pub struct Lease<C: Codec> {
     /// None only once it was put back.
-    client: Option<Client<C>>,
+    client: Option<Box<Client<C>>>,
     pool: Arc<Pool<C>>,
     endpoint: Endpoint,
     /// How long it had been idle; `None`: it is new.
@@ -28,7 +28,7 @@ impl<C: Codec> Lease<C> {
     pub(super) fn new(
         pool: &Arc<Pool<C>>,
         endpoint: &Endpoint,
-        client: Client<C>,
+        client: Box<Client<C>>,
         idle: Option<Duration>,
         times: Option<DialTimes>,
     ) -> Self {
@@ -60,7 +60,7 @@ impl<C: Codec> Lease<C> {
 
     /// As if its call had ended well.
     #[cfg(test)]
-    pub(super) fn take_client(&mut self) -> Client<C> {
+    pub(super) fn take_client(&mut self) -> Box<Client<C>> {
         self.client.take().expect("not put back")
     }
 

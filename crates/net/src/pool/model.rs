@@ -65,7 +65,7 @@ impl World {
             // Told apart by when they were opened: time stands still, but for this.
             tokio::time::advance(Duration::from_millis(1)).await;
             let times = DialTimes { connect: Duration::ZERO, handshake: None };
-            world.pool.keep(&world.endpoint, Io::reader(ours.into()).into(), &times);
+            world.pool.keep(&world.endpoint, Io::new(ours.into()).into(), &times);
             world.made.push(Instant::now());
         }
         // Woken by the first, it knows when to look by itself: from now on nothing but a server wakes it.
@@ -270,7 +270,7 @@ fn who_waits_is_never_forgotten() {
 enum Waiter<'p> {
     New,
     Sits(Pin<Box<Seat<'p, Http1>>>),
-    Has(Box<Lease<Http1>>),
+    Has(Lease<Http1>),
     /// Its connection is being made: nobody listens there, so that it has failed.
     Dials,
 }
@@ -279,12 +279,12 @@ impl<'p> Waiter<'p> {
     fn step(self, pool: &'p Arc<Pool<Http1>>, endpoint: &'p Endpoint) -> Self {
         match self {
             Self::New => match pool.find(endpoint, Need::Any, true) {
-                Found::Lease(lease) => Self::Has(Box::new(lease)),
+                Found::Lease(lease) => Self::Has(lease),
                 Found::Seat(seat) => Self::Sits(Box::pin(seat)),
                 Found::Nothing => Self::New,
             },
             Self::Sits(mut seat) => match seat.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Some(Ok(lease))) => Self::Has(Box::new(lease)),
+                Poll::Ready(Some(Ok(lease))) => Self::Has(lease),
                 Poll::Ready(Some(Err(_))) => Self::Dials,
                 // What came is closed: it looks again.
                 Poll::Ready(None) => Self::New,

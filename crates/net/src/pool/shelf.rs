@@ -45,7 +45,8 @@ const REMEMBER: Duration = Duration::from_secs(10 * 60);
 /// An idle connection.
 #[derive(Debug)]
 pub(super) struct Idle<C> {
-    pub(super) client: Client<C>,
+    /// In a box: it changes hands twice for each use.
+    pub(super) client: Box<Client<C>>,
     /// On whose reactor it is.
     pub(super) thread: usize,
     pub(super) since: Instant,
@@ -66,7 +67,6 @@ struct Waiter<C> {
 
 /// What a waiter gets.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is moved once; a box would be an allocation for each")]
 pub(super) enum Given<C> {
     /// One that has come back, or was made for nobody.
     Connection(Idle<C>),
@@ -121,7 +121,7 @@ impl<C> Shelf<C> {
     }
 
     /// Keeps a connection, or gives it to who waits; gives the one that is to be closed for it, if there are `most` already.
-    pub(super) fn put(&mut self, idle: Idle<C>, most: usize) -> Option<Client<C>> {
+    pub(super) fn put(&mut self, idle: Idle<C>, most: usize) -> Option<Box<Client<C>>> {
         if let Some(at) = self.next_waiter(idle.thread, idle.since)
             && let Some(waiter) = self.waiters.get_mut(at)
         {
@@ -148,7 +148,7 @@ impl<C> Shelf<C> {
     }
 
     /// The one that has been idle for the longest.
-    pub(super) fn take_oldest(&mut self) -> Option<Client<C>> {
+    pub(super) fn take_oldest(&mut self) -> Option<Box<Client<C>>> {
         (!self.idle.is_empty()).then(|| self.idle.remove(0).client)
     }
 
@@ -234,7 +234,7 @@ impl<C> Shelf<C> {
     }
 
     /// A waiter goes, with its own connection or without one; what it was given and did not fetch is given out anew. The connection, if it is to be closed.
-    pub(super) fn leave(&mut self, id: u64, most: usize, max: usize) -> Option<Client<C>> {
+    pub(super) fn leave(&mut self, id: u64, most: usize, max: usize) -> Option<Box<Client<C>>> {
         let at = self.waiters.iter().position(|it| it.id == id)?;
         match self.waiters.remove(at)?.given? {
             Given::Connection(idle) if self.forgotten => {

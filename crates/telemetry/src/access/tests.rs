@@ -93,3 +93,18 @@ fn a_record_that_fits_the_buffer_allocates_nothing() {
     }
     assert_eq!((out.as_ptr(), out.capacity()), (at, 4096));
 }
+
+#[test]
+fn seconds_have_six_places() {
+    for (micros, text) in [
+        (0, "0.000000"),
+        (12_300, "0.012300"),
+        (9_999_999, "9.999999"),
+        (10_000_000, "10.000000"),
+        (86_400_000_001, "86400.000001"),
+    ] {
+        let mut out = Vec::new();
+        push_seconds(&mut out, Duration::from_micros(micros));
+        assert_eq!(out, text.as_bytes());
+    }
+}

@@ -28,7 +28,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: OwnedFd) {
     let mut driver = Driver {
         link: Arc::clone(&link),
         app,
-        io: Io::reader(socket),
+        io: Io::new(socket),
         buffer: ReadBuffer::default(),
         room: READ_SMALL,
     };

@@ -1,7 +1,7 @@
 //! One worker's socket: writing to it, from any thread, and the session that says what may be written.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
@@ -10,6 +10,7 @@ use keepwarm_net::Remote;
 use keepwarm_wire::encode::{encode_close, encode_data, encode_trailers};
 use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 use keepwarm_wire::session::{Session, SessionConfig};
+use rustix::net::{SendFlags, send};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::activity::{About, WorkerActivity};
@@ -431,7 +432,7 @@ impl LinkInner {
             self.unsent.extend_from_slice(bytes);
             return;
         }
-        let sent = match rustix::io::writev(socket, &[IoSlice::new(bytes)]).map_err(io::Error::from) {
+        let sent = match send(socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from) {
             Ok(sent) => sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             // The driver learns it from its read, with all requests that are lost by it.
