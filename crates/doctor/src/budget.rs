@@ -13,6 +13,9 @@ pub const CONNECTIONS: usize = 8;
 /// Requests that are sent in a second, at most, unless told otherwise. So low that no server that serves people notices.
 pub const REQUESTS_PER_SECOND: u32 = 40;
 
+/// How long a new connection waits for its place. All are held for longer than this only by a probe that waits for itself.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// What may be asked of one server, and what has been.
 #[derive(Debug)]
 pub struct Budget {
@@ -36,11 +39,13 @@ impl Budget {
         }
     }
 
-    /// Waits until one more connection may be opened; it counts until what is returned is dropped.
+    /// Waits until one more connection may be opened; it counts until what is returned is dropped. Nothing after half a minute.
     pub async fn connection(&self) -> Option<OwnedSemaphorePermit> {
-        self.opened.fetch_add(1, Ordering::Relaxed);
+        let place = Arc::clone(&self.connections).acquire_owned();
         // The semaphore is never closed.
-        Arc::clone(&self.connections).acquire_owned().await.ok()
+        let permit = tokio::time::timeout(PATIENCE, place).await.ok()?.ok()?;
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Some(permit)
     }
 
     /// Waits until one more request may be sent.
@@ -79,6 +84,8 @@ mod tests {
             held.push(budget.connection().await);
         }
         assert!(tokio::time::timeout(Duration::from_secs(1), budget.connection()).await.is_err());
+        assert!(budget.connection().await.is_none(), "nobody waits for ever");
+        assert_eq!(budget.spent(), (CONNECTIONS as u64, 11));
         held.pop();
         assert!(tokio::time::timeout(Duration::from_secs(1), budget.connection()).await.is_ok());
     }

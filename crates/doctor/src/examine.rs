@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::probes::Probe;
-use crate::reach::{Reached, reach};
+use crate::reach::{Reached, Unreached, reach};
+use crate::report::time;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
@@ -30,6 +31,8 @@ pub struct Quiet;
 /// What was found, by probe.
 #[derive(Debug, Clone)]
 pub struct Examination {
+    /// What the caller calls it, besides its URL: nothing, unless they say.
+    pub label: Option<String>,
     /// The URL that was asked for.
     pub asked: Target,
     /// The URL that was examined: where redirects led.
@@ -38,6 +41,8 @@ pub struct Examination {
     pub server: Server,
     /// By probe, in the order they ran. If the server was not reached, a single one, `reach`.
     pub examined: Vec<Examined>,
+    /// Whether there was a server to examine.
+    pub reached: bool,
     /// Connections opened and requests sent.
     pub spent: (u64, u64),
     /// How long it took.
@@ -58,10 +63,10 @@ pub struct Examined {
 }
 
 impl Examination {
-    /// The worst verdict of all.
+    /// The worst verdict of all. What could not be told does not spoil what is good.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        self.examined.iter().map(Examined::verdict).max().unwrap_or(Verdict::Unknown)
+        worst(self.examined.iter().map(Examined::verdict))
     }
 }
 
@@ -69,9 +74,7 @@ impl Examined {
     /// The worst of its findings'. What could not be told does not spoil what is good.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let told = self.findings.iter().map(|finding| finding.verdict);
-        let worst = told.clone().filter(|verdict| *verdict != Verdict::Unknown).max();
-        worst.or_else(|| told.max()).unwrap_or(Verdict::Unknown)
+        worst(self.findings.iter().map(|finding| finding.verdict))
     }
 
     /// The finding that decides the verdict: the first of the worst.
@@ -81,21 +84,25 @@ impl Examined {
     }
 }
 
+fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    verdicts.filter(|verdict| *verdict != Verdict::Unknown).max().unwrap_or(Verdict::Unknown)
+}
+
 /// Examines a target.
 pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watcher>) -> Examination {
     let begun = Instant::now();
-    let Reached { patient, redirected } = match reach(target, settings, &watcher).await {
+    let Reached { patient, remark } = match reach(target, settings, &watcher).await {
         Ok(reached) => reached,
-        Err(finding) => return unreached(target, finding, begun.elapsed()),
+        Err(why) => return unreached(target, why, begun.elapsed()),
     };
-    let mut examined = Vec::new();
-    if let Some(finding) = went_elsewhere(target, &redirected, &patient) {
-        examined.push(reach_examined(finding, begun.elapsed()));
-    }
+    let mut examined: Vec<Examined> =
+        remark.map(|finding| reach_examined(finding, begun.elapsed())).into_iter().collect();
     for &probe in &settings.probes {
         watcher.begins(probe);
         let began = Instant::now();
-        let mut findings = probe.examine(&patient).await;
+        let within = longest(settings);
+        let examining = tokio::time::timeout(within, probe.examine(&patient));
+        let mut findings = examining.await.unwrap_or_else(|_| vec![unfinished(within)]);
         for finding in &mut findings {
             if finding.verdict > Verdict::Unknown && finding.fix.is_none() {
                 finding.fix = probe.fix(finding.id, patient.server).map(str::to_owned);
@@ -105,40 +112,67 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
         watcher.ended(&one);
         examined.push(one);
     }
+    if patient.is_gone() {
+        let finding = gone(&patient);
+        match examined.first_mut().filter(|first| first.id == "reach") {
+            Some(first) => first.findings.push(finding),
+            None => examined.insert(0, reach_examined(finding, begun.elapsed())),
+        }
+    }
     Examination {
+        label: None,
         asked: target.clone(),
         target: patient.target.clone(),
         server: patient.server,
+        reached: true,
         examined,
         spent: patient.budget.spent(),
         took: begun.elapsed(),
     }
 }
 
-fn unreached(target: &Target, finding: Finding, took: Duration) -> Examination {
+fn unreached(target: &Target, Unreached { finding, spent }: Unreached, took: Duration) -> Examination {
     Examination {
+        label: None,
         asked: target.clone(),
         target: target.clone(),
         server: Server::Unknown,
+        reached: false,
         examined: vec![reach_examined(finding, took)],
-        spent: (0, 0),
+        spent,
         took,
     }
 }
 
+/// What was found on the way to the server; by the id of the probe whose matter it is.
 fn reach_examined(finding: Finding, took: Duration) -> Examined {
-    Examined { id: "reach", title: "can it be reached", findings: vec![finding], took }
+    let probe = finding.id.split('.').next().and_then(Probe::named);
+    let (id, title) = probe.map_or(("reach", "can it be reached"), |probe| (probe.id(), probe.title()));
+    Examined { id, title, findings: vec![finding], took }
 }
 
-fn went_elsewhere(target: &Target, redirected: &[Target], patient: &Patient) -> Option<Finding> {
-    let hops = redirected.len();
-    (hops > 0).then(|| {
-        let words = if hops == 1 { "one redirect".to_owned() } else { format!("{hops} redirects") };
-        Finding::good(
-            "reach.redirects",
-            format!("{target} led by {words} to {}, which is what was examined", patient.target),
-        )
-    })
+/// It answered at first, so that there was something to examine.
+fn gone(patient: &Patient) -> Finding {
+    let mut finding = Finding::bad(
+        "reach.gone",
+        format!(
+            "the first request: {}; later requests got nothing within {}, again and again, and were given up",
+            patient.first.words(),
+            time(patient.settings.timeout)
+        ),
+    );
+    finding.fix = Some("Look what the server was doing then: all of its workers may be stuck.".to_owned());
+    finding
+}
+
+/// For so long a probe may go on. Each bounds its own waits; this is for a server that uses up every one of them.
+fn longest(settings: &Settings) -> Duration {
+    let waits = if settings.slow { Duration::from_secs(900) } else { Duration::ZERO };
+    waits + Duration::from_secs(20) + settings.timeout * 8
+}
+
+fn unfinished(within: Duration) -> Finding {
+    Finding::unknown("probe.unfinished", format!("the probe was given up after {}", time(within)))
 }
 
 impl Watcher for Quiet {

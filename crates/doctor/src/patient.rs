@@ -2,17 +2,17 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, CONNECTIONS};
 use crate::examine::Watcher;
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Answer, Ask, Failure, Line};
+use crate::wire::{Answer, Ask, Failure, Line, Outcome, Peer, Trust};
 
 /// The server under examination, and how to ask it.
 ///
@@ -23,18 +23,28 @@ pub struct Patient {
     pub target: Target,
     /// How.
     pub settings: Settings,
-    /// Every address of the server, the one that is used first.
+    /// Every address of the server, the one that is used first. None if it listens on a socket of this machine.
     pub addresses: Vec<SocketAddr>,
     /// Which server it is, as far as it says.
     pub server: Server,
     /// The very first answer, to the ordinary request.
     pub first: Answer,
     /// What may be asked.
-    pub budget: Budget,
+    pub budget: Arc<Budget>,
+    /// Whom TLS believes, where there is TLS.
+    pub(crate) trust: Option<Trust>,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) watcher: Arc<dyn Watcher>,
     pub(crate) lines: AtomicU64,
+    /// Requests and connections, one after the other, to which nothing came for as long as a step may take.
+    pub(crate) silences: AtomicU32,
 }
+
+/// After so many silences in a row nobody is there any more. Waiting out every further one would take minutes, and tell nothing.
+const GONE: u32 = 5;
+
+/// So long a server that is gone is waited for on the connections that are there still.
+const LAST: Duration = Duration::from_millis(250);
 
 impl Patient {
     /// A new connection.
@@ -50,14 +60,54 @@ impl Patient {
     /// # Errors
     /// Why there is none.
     pub async fn line_with(&self, tls: Option<Arc<ClientConfig>>) -> Result<Line, Failure> {
-        let permit = self.budget.connection().await;
+        self.line_to(&self.peer()?, tls).await
+    }
+
+    /// A new connection to one of the addresses.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) async fn line_to(&self, peer: &Peer, tls: Option<Arc<ClientConfig>>) -> Result<Line, Failure> {
+        if self.is_gone() {
+            return Err(Failure::Gone(GONE));
+        }
         let number = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
-        let address = self.addresses.first().copied().ok_or_else(|| Failure::Resolve {
-            host: self.target.host.clone(),
-            why: "it has no address".to_owned(),
-        })?;
-        let tls = tls.map(|config| (self.target.host.as_str(), config));
-        Line::open(address, tls, self.settings.timeout, number, Arc::clone(&self.watcher), permit).await
+        let dial = Dial {
+            target: &self.target,
+            settings: &self.settings,
+            budget: &self.budget,
+            watcher: &self.watcher,
+        };
+        let line = dial.line(peer, tls, number).await;
+        if matches!(line, Err(Failure::TimedOut(..))) {
+            self.silences.fetch_add(1, Ordering::Relaxed);
+        }
+        line
+    }
+
+    /// Whether the server, which did answer once, says nothing any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.silences.load(Ordering::Relaxed) >= GONE
+    }
+
+    /// A probe has found out that ordinary requests get nothing any more.
+    pub(crate) fn give_up(&self) {
+        self.silences.store(GONE, Ordering::Relaxed);
+    }
+
+    fn peer(&self) -> Result<Peer, Failure> {
+        match (&self.target.socket, self.addresses.first()) {
+            (Some(path), _) => Ok(Peer::Unix(path.clone())),
+            (None, Some(&address)) => Ok(Peer::Tcp(address)),
+            (None, None) => Err(Failure::no_address(&self.target.host)),
+        }
+    }
+
+    /// What stands in `Host` of an ordinary request: the target's, unless another was given.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let given = self.settings.headers.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        given.map_or_else(|| self.target.authority(), |(_, host)| host.clone())
     }
 
     /// The ordinary request: the method and the path that were chosen, HTTP/1.1, kept.
@@ -83,7 +133,16 @@ impl Patient {
         line.begin(ask);
         // A server may answer, and close, before it has everything: what it said is looked at either way.
         let _ = line.send(&ask.bytes()).await;
-        line.answer(within).await
+        let within = if self.is_gone() { within.min(LAST) } else { within };
+        let answer = line.answer(within).await;
+        match answer.outcome {
+            Outcome::Silence if within >= self.settings.timeout => {
+                self.silences.fetch_add(1, Ordering::Relaxed);
+            }
+            Outcome::Silence => {}
+            _ => self.silences.store(0, Ordering::Relaxed),
+        }
+        answer
     }
 
     /// Asks on a new connection.
@@ -97,6 +156,31 @@ impl Patient {
     }
 }
 
+/// What a connection needs to know before there is a patient.
+pub(crate) struct Dial<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) settings: &'a Settings,
+    pub(crate) budget: &'a Budget,
+    pub(crate) watcher: &'a Arc<dyn Watcher>,
+}
+
+impl Dial<'_> {
+    /// A connection within the budget.
+    pub(crate) async fn line(
+        &self,
+        peer: &Peer,
+        tls: Option<Arc<ClientConfig>>,
+        number: u64,
+    ) -> Result<Line, Failure> {
+        let permit = self.budget.connection().await;
+        if permit.is_none() {
+            return Err(Failure::Network(format!("all {CONNECTIONS} connections are in use")));
+        }
+        let tls = tls.map(|config| (self.target.host.as_str(), config));
+        Line::open(peer, tls, self.settings.timeout, number, Arc::clone(self.watcher), permit).await
+    }
+}
+
 /// A request for the target's path, with the fields a well-behaved client sends and those that were given.
 pub(crate) fn ask(target: &Target, settings: &Settings, method: &str) -> Ask {
     let fields = vec![
@@ -104,8 +188,8 @@ pub(crate) fn ask(target: &Target, settings: &Settings, method: &str) -> Ask {
         ("User-Agent".to_owned(), concat!("keepwarm-check/", env!("CARGO_PKG_VERSION")).to_owned()),
         ("Accept".to_owned(), "*/*".to_owned()),
     ];
-    settings
-        .headers
-        .iter()
-        .fold(Ask::new(method, &target.path, fields), |ask, (name, value)| ask.field(name, value))
+    let ask = Ask::new(method, &target.path, fields);
+    // A POST without a body is no ordinary one.
+    let ask = if method == "POST" { ask.body(&settings.body) } else { ask };
+    settings.headers.iter().fold(ask, |ask, (name, value)| ask.field(name, value))
 }

@@ -7,12 +7,17 @@ mod framing;
 mod health;
 mod informational;
 mod ladder;
+#[cfg(test)]
+mod mock;
 mod persistence;
+#[cfg(test)]
+mod scripted;
 mod writes;
 
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::server::Server;
+use crate::settings::Settings;
 
 /// A probe. Their order is that of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,6 +77,24 @@ impl Probe {
             Self::Health => "what health checks see",
             Self::Informational => "do 103 and trailers pass",
             Self::Ladder => "are outer time-outs longer than inner ones",
+        }
+    }
+
+    /// About how many requests it sends to a server that is well. One that stalls, or is looked at twice, is sent a few more; one that is slow, fewer.
+    #[must_use]
+    pub fn requests(self, settings: &Settings) -> u32 {
+        let hops = u32::try_from(settings.via.len()).unwrap_or(u32::MAX);
+        match self {
+            Self::Persistence => 16,
+            Self::Expect => 8,
+            Self::Writes => 20,
+            Self::Boot => 42,
+            Self::Connect => 16,
+            Self::Framing if settings.intrusive => 45,
+            Self::Framing => 18,
+            Self::Health => 12,
+            Self::Informational => hops.saturating_mul(6).saturating_add(6),
+            Self::Ladder => hops.saturating_mul(4),
         }
     }
 

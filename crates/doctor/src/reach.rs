@@ -1,28 +1,57 @@
 //! Reaching the server, before anything is examined: its addresses, a connection, the first answer, redirects.
 
+mod redirect;
+mod trouble;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
 
-use rustls::ALL_VERSIONS;
+use rustls::{ALL_VERSIONS, ClientConfig};
 
 use crate::budget::Budget;
 use crate::examine::Watcher;
 use crate::finding::Finding;
-use crate::patient::{Patient, ask};
+use crate::patient::{Dial, Patient, ask};
 use crate::server::Server;
 use crate::settings::Settings;
 use crate::target::Target;
-use crate::wire::{Answer, Failure, Line, Trust, client_config};
+use crate::wire::{Answer, Failure, Peer, Trust, authorities, client_config};
+use redirect::Redirect;
 
 /// Redirects that are followed, at most: what `curl` follows by default is 50, what any sound site needs is two.
 const REDIRECTS: usize = 5;
 
-/// The server, and where the redirects led to it.
+/// Addresses that are tried, at most.
+const ADDRESSES: usize = 8;
+
+/// How long an address may keep silent while there are others.
+const NEXT: Duration = Duration::from_secs(2);
+
+/// Bytes of an answer that could not be understood, kept to be shown.
+const SHOWN: usize = 80;
+
+/// The server.
 pub(crate) struct Reached {
     pub(crate) patient: Patient,
-    /// The URLs that redirected, first first.
-    pub(crate) redirected: Vec<Target>,
+    /// What is to be said about the way to it.
+    pub(crate) remark: Option<Finding>,
+}
+
+/// Why there is nothing to examine.
+#[derive(Debug)]
+pub(crate) struct Unreached {
+    pub(crate) finding: Finding,
+    /// Connections opened and requests sent.
+    pub(crate) spent: (u64, u64),
+}
+
+/// The first request and what came of it.
+struct Visit {
+    patient: Patient,
+    /// How the bytes begin that were not understood.
+    unread: Vec<u8>,
 }
 
 /// Goes to the server.
@@ -33,76 +62,140 @@ pub(crate) async fn reach(
     target: &Target,
     settings: &Settings,
     watcher: &Arc<dyn Watcher>,
+) -> Result<Reached, Unreached> {
+    let budget = Arc::new(Budget::new(settings.rate));
+    follow(target, settings, &budget, watcher)
+        .await
+        .map_err(|finding| Unreached { finding, spent: budget.spent() })
+}
+
+async fn follow(
+    target: &Target,
+    settings: &Settings,
+    budget: &Arc<Budget>,
+    watcher: &Arc<dyn Watcher>,
 ) -> Result<Reached, Finding> {
-    let mut redirected: Vec<Target> = Vec::new();
+    let mut settings = settings.clone();
+    let mut way: Vec<Target> = Vec::new();
     let mut now = target.clone();
     loop {
-        let patient = visit(&now, settings, watcher).await.map_err(|failure| unreachable(&now, &failure))?;
-        if !patient.first.is_complete() {
-            return Err(unanswered(&now, &patient.first));
-        }
-        let Some(next) = redirect(&now, &patient.first) else {
-            return Ok(Reached { patient, redirected });
+        let visit = match visit(&now, &settings, budget, watcher).await {
+            Ok(visit) => visit,
+            Err(failure) => {
+                let dial = Dial { target: &now, settings: &settings, budget, watcher };
+                return Err(redirect::after(&way, trouble::unreachable(&dial, &failure).await));
+            }
         };
-        redirected.push(now);
-        if redirected.contains(&next) || redirected.len() > REDIRECTS {
-            return Err(circle(&redirected, &next));
+        if let Some(finding) = trouble::unanswered(&visit.patient, &visit.unread).await {
+            return Err(redirect::after(&way, finding));
         }
-        now = next;
+        let patient = visit.patient;
+        let redirect = if settings.follow { redirect::of(&now, &patient.first) } else { Redirect::None };
+        match redirect {
+            Redirect::None => {
+                let remark = redirect::led(target, way.len(), &now);
+                return Ok(Reached { patient, remark });
+            }
+            Redirect::Elsewhere(finding) => return Ok(Reached { patient, remark: Some(finding) }),
+            Redirect::To(next) => {
+                if way.contains(&next) || next == now || way.len() >= REDIRECTS {
+                    way.push(now);
+                    return Err(redirect::circle(&way, &next));
+                }
+                if !now.is_same_server(&next) {
+                    redirect::keep_secrets(&mut settings);
+                }
+                way.push(std::mem::replace(&mut now, next));
+            }
+        }
     }
 }
 
-async fn visit(target: &Target, settings: &Settings, watcher: &Arc<dyn Watcher>) -> Result<Patient, Failure> {
-    let addresses = addresses(target, settings).await?;
-    let tls = match target.is_encrypted() {
+async fn visit(
+    target: &Target,
+    settings: &Settings,
+    budget: &Arc<Budget>,
+    watcher: &Arc<dyn Watcher>,
+) -> Result<Visit, Failure> {
+    let (addresses, peers) = peers(target, settings).await?;
+    let (trust, tls) = match target.is_encrypted() {
         true => {
             let trust = Trust {
                 insecure: settings.insecure,
                 versions: ALL_VERSIONS,
                 alpn: vec![b"http/1.1".to_vec()],
+                authorities: authorities(&settings.authorities),
             };
-            Some(client_config(&trust)?)
+            let config = client_config(&trust)?;
+            (Some(trust), Some(config))
         }
-        false => None,
+        false => (None, None),
     };
-    let budget = Budget::new(settings.rate);
+    let within = settings.timeout;
+    let tried = peers.len().min(ADDRESSES);
+    let hasty = Settings { timeout: settings.timeout.min(NEXT), ..settings.clone() };
     let mut failure = None;
-    for (index, &address) in addresses.iter().enumerate() {
-        let tls_here = tls.clone().map(|config| (target.host.as_str(), config));
-        let permit = budget.connection().await;
-        let opened = Line::open(address, tls_here, settings.timeout, 0, Arc::clone(watcher), permit).await;
-        let mut line = match opened {
-            Ok(line) => line,
+    for (index, peer) in peers.iter().enumerate().take(tried) {
+        let dial =
+            Dial { target, settings: if index + 1 < tried { &hasty } else { settings }, budget, watcher };
+        let (first, unread) = match first_answer(&dial, peer, tls.clone(), within).await {
+            Ok(first) => first,
             Err(error) => {
                 failure.get_or_insert(error);
                 continue;
             }
         };
-        let request = ask(target, settings, &settings.method);
-        budget.request().await;
-        line.begin(&request);
-        // Whatever it says to half of a request is an answer, too.
-        let _ = line.send(&request.bytes()).await;
-        let first = line.answer(settings.timeout).await;
-        drop(line);
         let mut addresses = addresses.clone();
-        addresses.swap(0, index);
-        return Ok(Patient {
+        if index < addresses.len() {
+            addresses.swap(0, index);
+        }
+        let patient = Patient {
             target: target.clone(),
             settings: settings.clone(),
             addresses,
-            server: first.head.as_ref().map_or(Server::Unknown, Server::recognise),
+            server: settings
+                .server
+                .or_else(|| first.head.as_ref().map(Server::recognise))
+                .unwrap_or(Server::Unknown),
             first,
-            budget,
+            budget: Arc::clone(budget),
+            trust,
             tls,
             watcher: Arc::clone(watcher),
             lines: AtomicU64::new(0),
-        });
+            silences: AtomicU32::new(0),
+        };
+        return Ok(Visit { patient, unread });
     }
-    Err(failure.unwrap_or_else(|| Failure::Resolve {
-        host: target.host.clone(),
-        why: "it has no address".to_owned(),
-    }))
+    Err(failure.unwrap_or_else(|| Failure::no_address(&target.host)))
+}
+
+/// The ordinary request, on a connection of its own.
+async fn first_answer(
+    dial: &Dial<'_>,
+    peer: &Peer,
+    tls: Option<Arc<ClientConfig>>,
+    within: Duration,
+) -> Result<(Answer, Vec<u8>), Failure> {
+    let mut line = dial.line(peer, tls, 0).await?;
+    let request = ask(dial.target, dial.settings, &dial.settings.method);
+    dial.budget.request().await;
+    line.begin(&request);
+    // Whatever it says to half of a request is an answer, too.
+    let _ = line.send(&request.bytes()).await;
+    let answer = line.answer(within).await;
+    let unread = line.left_over().iter().copied().take(SHOWN).collect();
+    Ok((answer, unread))
+}
+
+/// Where the server may be: its addresses, and the same as what can be connected to.
+async fn peers(target: &Target, settings: &Settings) -> Result<(Vec<SocketAddr>, Vec<Peer>), Failure> {
+    if let Some(path) = &target.socket {
+        return Ok((Vec::new(), vec![Peer::Unix(path.clone())]));
+    }
+    let addresses = addresses(target, settings).await?;
+    let peers = addresses.iter().copied().map(Peer::Tcp).collect();
+    Ok((addresses, peers))
 }
 
 /// The addresses of the target: those given, an address that stands in the URL, or what the system's resolver says.
@@ -119,97 +212,16 @@ async fn addresses(target: &Target, settings: &Settings) -> Result<Vec<SocketAdd
     if let Ok(address) = target.host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, target.port)]);
     }
-    let refuse = |why: String| Failure::Resolve { host: target.host.clone(), why };
     let looking = tokio::net::lookup_host((target.host.as_str(), target.port));
     match tokio::time::timeout(settings.timeout, looking).await {
         Ok(Ok(found)) => {
             let found: Vec<SocketAddr> = found.collect();
             match found.is_empty() {
-                true => Err(refuse("it has no address".to_owned())),
+                true => Err(Failure::no_address(&target.host)),
                 false => Ok(found),
             }
         }
-        Ok(Err(error)) => Err(refuse(error.to_string())),
+        Ok(Err(error)) => Err(Failure::Resolve { host: target.host.clone(), why: error.to_string() }),
         Err(_) => Err(Failure::TimedOut("resolving the name", settings.timeout)),
-    }
-}
-
-/// Where the answer says to go; nothing if it is no redirect that a client would follow by itself.
-fn redirect(target: &Target, answer: &Answer) -> Option<Target> {
-    if !matches!(answer.status()?, 301 | 302 | 303 | 307 | 308) {
-        return None;
-    }
-    let location = answer.field("location")?;
-    if location.contains("://") {
-        return Target::parse(&location).ok();
-    }
-    let path = match location.as_str() {
-        network if network.starts_with("//") => {
-            return Target::parse(&format!("{}:{network}", target.scheme.name())).ok();
-        }
-        absolute if absolute.starts_with('/') => absolute.to_owned(),
-        query if query.starts_with('?') => {
-            format!("{}{query}", target.path.split('?').next().unwrap_or("/"))
-        }
-        relative => {
-            let base = target.path.split('?').next().unwrap_or("/");
-            let directory = base.rsplit_once('/').map_or("", |(directory, _)| directory);
-            format!("{directory}/{relative}")
-        }
-    };
-    Target::parse(&format!("{}://{}{path}", target.scheme.name(), target.authority())).ok()
-}
-
-fn unreachable(target: &Target, failure: &Failure) -> Finding {
-    let fix = match failure {
-        Failure::Resolve { .. } => "Check the name, or pass --resolve HOST:PORT:ADDRESS.",
-        Failure::Refused(_) => "Start the server, or check the port.",
-        Failure::TimedOut(..) | Failure::Network(_) => {
-            "Check that this machine may reach that address (firewall, route), or raise --timeout."
-        }
-        Failure::Tls(_) => "Mend the certificate or the protocol; --insecure examines the rest all the same.",
-        Failure::Lost(_) => "Look into the server's log: it takes connections and drops them.",
-    };
-    let mut finding = Finding::bad("reach.connection", format!("{target}: {failure}"));
-    finding.fix = Some(fix.to_owned());
-    finding
-}
-
-fn unanswered(target: &Target, answer: &Answer) -> Finding {
-    let mut finding = Finding::bad("reach.answer", format!("GET {target} over HTTP/1.1: {}", answer.words()));
-    finding.fix = Some(
-        "An ordinary request gets no whole answer, so there is nothing to compare with: mend that first."
-            .to_owned(),
-    );
-    finding
-}
-
-fn circle(redirected: &[Target], next: &Target) -> Finding {
-    let way: Vec<String> = redirected.iter().chain([next]).map(Target::to_string).collect();
-    let mut finding =
-        Finding::bad("reach.redirects", format!("redirects lead in a circle: {}", way.join(" → ")));
-    finding.fix = Some("Have the server, or what stands in front of it, redirect once; behind a proxy that ends TLS, have the app believe X-Forwarded-Proto.".to_owned());
-    finding
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_location_is_taken_relative_to_the_target() {
-        let target = Target::parse("http://shop.example:8080/a/b?c=d").expect("a target");
-        for (location, whole) in [
-            ("https://other.example/x", "https://other.example/x"),
-            ("//other.example/x", "http://other.example/x"),
-            ("/x?y", "http://shop.example:8080/x?y"),
-            ("x", "http://shop.example:8080/a/x"),
-            ("?z=1", "http://shop.example:8080/a/b?z=1"),
-        ] {
-            let answer = crate::wire::Answer::for_tests(302, &[("Location", location)]);
-            assert_eq!(redirect(&target, &answer).expect(location).to_string(), whole);
-        }
-        let answer = crate::wire::Answer::for_tests(304, &[("Location", "/")]);
-        assert_eq!(redirect(&target, &answer), None);
     }
 }

@@ -1,6 +1,7 @@
 //! An examination for people and for machines.
 
 mod json;
+mod layout;
 mod table;
 mod text;
 

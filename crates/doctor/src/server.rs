@@ -28,47 +28,76 @@ pub enum Server {
     Unknown,
 }
 
-/// What stands in a field, in lower case, and which server that is; the first that fits counts.
-const SIGNS: &[(&str, &str, Server)] = &[
-    ("server", "openresty", Server::Nginx),
-    ("server", "nginx", Server::Nginx),
-    ("server", "apache", Server::Apache),
-    ("server", "haproxy", Server::HaProxy),
-    ("server", "envoy", Server::Envoy),
-    ("x-envoy-upstream-service-time", "", Server::Envoy),
-    ("server", "caddy", Server::Caddy),
-    ("server", "puma", Server::Puma),
-    ("server", "unicorn", Server::Unicorn),
-    ("server", "webrick", Server::WebRick),
-    ("server", "gunicorn", Server::Gunicorn),
-    ("server", "uvicorn", Server::Uvicorn),
-    ("server", "granian", Server::Granian),
-    ("server", "waitress", Server::Waitress),
-    ("server", "pastewsgiserver", Server::Paste),
-    ("server", "wsgiserver", Server::WsgiRef),
-    ("server", "simplehttp", Server::PythonHttpServer),
-    ("server", "basehttp", Server::PythonHttpServer),
-    ("server", "werkzeug", Server::Werkzeug),
-    ("server", "keepwarm", Server::Keepwarm),
-    ("x-powered-by", "express", Server::Node),
+/// The first product that `Server` names, in lower case (RFC 9110 §10.2.4). Whole names: `gunicorn` is no `unicorn`, and `Apache-Coyote` is Tomcat.
+const PRODUCTS: &[(&str, Server)] = &[
+    ("nginx", Server::Nginx),
+    ("openresty", Server::Nginx),
+    ("tengine", Server::Nginx),
+    ("apache", Server::Apache),
+    ("haproxy", Server::HaProxy),
+    ("envoy", Server::Envoy),
+    ("istio-envoy", Server::Envoy),
+    ("caddy", Server::Caddy),
+    ("puma", Server::Puma),
+    ("unicorn", Server::Unicorn),
+    ("webrick", Server::WebRick),
+    ("gunicorn", Server::Gunicorn),
+    ("uvicorn", Server::Uvicorn),
+    ("granian", Server::Granian),
+    ("waitress", Server::Waitress),
+    ("pastewsgiserver", Server::Paste),
+    ("wsgiserver", Server::WsgiRef),
+    ("simplehttp", Server::PythonHttpServer),
+    ("basehttp", Server::PythonHttpServer),
+    ("werkzeug", Server::Werkzeug),
+    ("keepwarm", Server::Keepwarm),
 ];
 
 impl Server {
-    /// From the fields of an answer.
+    /// From the fields of an answer to an ordinary request of HTTP/1.1.
     #[must_use]
     pub fn recognise(head: &ResponseHead) -> Self {
-        let says = |name: &str, part: &str| {
-            head.fields
-                .all(name)
-                .any(|value| String::from_utf8_lossy(value).to_ascii_lowercase().contains(part))
-        };
-        if let Some((_, _, server)) = SIGNS.iter().find(|(name, part, _)| says(name, part)) {
-            return *server;
+        let fields: Vec<(String, String)> =
+            head.fields.iter().map(|(name, value)| (lower(name), lower(value))).collect();
+        match fields.iter().find(|(name, _)| name == "server") {
+            Some((_, server)) => Self::by_product(server).unwrap_or(Self::Unknown),
+            None => Self::by_habits(&fields),
         }
-        // `php -S` says who made the page, which server it is in `Host`, and nothing in `Server`.
-        match says("x-powered-by", "php") && head.fields.first("server").is_none() {
-            true if head.fields.first("host").is_some() => Self::PhpBuiltIn,
-            _ => Self::Unknown,
+    }
+
+    fn by_product(server: &str) -> Option<Self> {
+        let product = server.split(['/', ' ', '(']).next()?;
+        PRODUCTS.iter().find(|(name, _)| *name == product).map(|(_, server)| *server)
+    }
+
+    /// Those that do not say their name have habits that nobody else has.
+    fn by_habits(fields: &[(String, String)]) -> Self {
+        let first =
+            |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+        let powered = first("x-powered-by").unwrap_or_default();
+        let order: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+        // Node writes these three behind one another, and behind the app's.
+        let node = order.windows(3).any(|three| three == ["date", "connection", "keep-alive"]);
+        if first("x-envoy-upstream-service-time").is_some() {
+            Self::Envoy
+        } else if first("via").is_some_and(|via| via.ends_with(" caddy")) {
+            Self::Caddy
+        } else if first("host").is_some() {
+            // `php -S` says which host was asked for, in its answer.
+            Self::PhpBuiltIn
+        } else if node && first("connection") == Some("keep-alive")
+            || powered == "express"
+            || powered == "next.js"
+        {
+            Self::Node
+        } else if order.starts_with(&["date", "connection"]) && first("connection") == Some("close") {
+            // Before the app's fields, where others have them behind; and it closes always.
+            Self::Unicorn
+        } else if first("x-runtime").is_some() && first("date").is_none() {
+            // Rack's own field says Ruby, and of its servers Puma alone leaves out the date.
+            Self::Puma
+        } else {
+            Self::Unknown
         }
     }
 
@@ -96,6 +125,61 @@ impl Server {
             Self::Node => "Node.js",
             Self::Keepwarm => "Keepwarm",
             Self::Unknown => "a server that does not say its name",
+        }
+    }
+}
+
+fn lower(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: (&str, &str) = ("Date", "Sun, 22 Nov 2026 13:30:36 GMT");
+
+    /// What each of them sends to `GET / HTTP/1.1`, as it comes.
+    #[test]
+    fn servers_are_known_by_what_they_send() {
+        let powered = ("X-Powered-By", "PHP/8.2.36");
+        let close = ("Connection", "close");
+        let keep = ("Connection", "keep-alive");
+        let length = ("Content-Length", "13");
+        let cases: &[(&[(&str, &str)], Server)] = &[
+            (&[("Server", "nginx/1.22.1"), DATE, length, keep], Server::Nginx),
+            (&[("Server", "nginx"), DATE, powered], Server::Nginx),
+            (&[("Server", "openresty/1.25.3.1"), DATE], Server::Nginx),
+            (&[DATE, ("Server", "Apache/2.4.71 (Debian)"), length], Server::Apache),
+            (&[("Server", "Apache-Coyote/1.1"), DATE], Server::Unknown),
+            (&[length, ("Server", "Caddy"), DATE], Server::Caddy),
+            (&[length, ("Via", "1.1 Caddy"), DATE], Server::Caddy),
+            (&[length, DATE, ("server", "envoy")], Server::Envoy),
+            (&[length, DATE, ("server", "istio-envoy")], Server::Envoy),
+            (&[("Host", "127.0.0.1:8000"), DATE, close, powered], Server::PhpBuiltIn),
+            (&[("Host", "127.0.0.1:8000"), DATE, close], Server::PhpBuiltIn),
+            (&[DATE, ("Server", "WEBrick/1.8.1 (Ruby/3.1.2/2022-04-12)")], Server::WebRick),
+            (&[("content-type", "text/html"), ("x-runtime", "0.012"), length], Server::Puma),
+            (&[DATE, close, ("content-type", "text/plain"), length], Server::Unicorn),
+            (&[("Server", "gunicorn"), DATE, close, length], Server::Gunicorn),
+            (&[("Server", "gunicorn/19.9.0"), DATE, close], Server::Gunicorn),
+            (&[DATE, ("server", "uvicorn"), length], Server::Uvicorn),
+            (&[length, ("server", "granian"), DATE], Server::Granian),
+            (&[length, DATE, ("Server", "waitress")], Server::Waitress),
+            (&[("Server", "PasteWSGIServer/0.5 Python/3.11.7"), DATE], Server::Paste),
+            (&[("Server", "SimpleHTTP/0.6 Python/3.11.7"), DATE], Server::PythonHttpServer),
+            (&[("Server", "BaseHTTP/0.6 Python/3.11.7"), DATE], Server::PythonHttpServer),
+            (&[DATE, ("Server", "WSGIServer/0.2 CPython/3.11.7")], Server::WsgiRef),
+            (&[("Server", "Werkzeug/3.1.3 Python/3.11.7"), DATE], Server::Werkzeug),
+            (&[DATE, keep, ("Keep-Alive", "timeout=5"), length], Server::Node),
+            (&[("X-Powered-By", "Express"), DATE, keep], Server::Node),
+            (&[("Server", "cloudflare"), ("X-Powered-By", "Express")], Server::Unknown),
+            (&[length, DATE], Server::Unknown),
+            (&[], Server::Unknown),
+        ];
+        for (fields, server) in cases {
+            let head = crate::wire::Answer::for_tests(200, fields).head.unwrap_or_default();
+            assert_eq!(Server::recognise(&head), *server, "{fields:?}");
         }
     }
 }

@@ -3,7 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use crate::budget::CONNECTIONS;
 use crate::probes::Probe;
+use crate::server::Server;
 
 /// How a target is examined. The defaults are polite, and harm no server.
 #[derive(Debug, Clone)]
@@ -22,10 +27,16 @@ pub struct Settings {
     pub resolve: Vec<(String, u16, IpAddr)>,
     /// Whether a certificate that cannot be verified is accepted (and reported).
     pub insecure: bool,
+    /// Authorities that are believed besides the system's, each in DER.
+    pub authorities: Vec<CertificateDer<'static>>,
     /// How long a single step may take.
     pub timeout: Duration,
     /// Requests a second, at most.
     pub rate: u32,
+    /// Which server it is, where that is known: it need not say its name.
+    pub server: Option<Server>,
+    /// Whether redirects are followed, and what they lead to is examined.
+    pub follow: bool,
     /// Whether malformed messages may be sent.
     pub intrusive: bool,
     /// Whether a probe may wait for an idle connection to be closed, for minutes.
@@ -44,11 +55,88 @@ impl Default for Settings {
             post: None,
             resolve: Vec::new(),
             insecure: false,
+            authorities: Vec::new(),
             timeout: Duration::from_secs(5),
             rate: crate::budget::REQUESTS_PER_SECOND,
+            server: None,
+            follow: true,
             intrusive: false,
             slow: false,
             via: Vec::new(),
+        }
+    }
+}
+
+impl Settings {
+    /// Believes the authorities in a file of PEM besides the system's.
+    ///
+    /// # Errors
+    /// It cannot be read, or there is none in it.
+    pub fn believe(&mut self, file: &str) -> Result<(), String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("the file of authorities {file}: {error}");
+        let before = self.authorities.len();
+        for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
+            self.authorities.push(certificate.map_err(|error| wrong(&error))?);
+        }
+        match self.authorities.len() > before {
+            true => Ok(()),
+            false => Err(wrong(&"there is no certificate in it (-----BEGIN CERTIFICATE-----)")),
+        }
+    }
+
+    /// What an examination of so many servers will do at most, in a sentence: said before it begins.
+    #[must_use]
+    pub fn promise(&self, servers: usize) -> String {
+        let requests: u32 =
+            self.probes.iter().fold(1_u32, |sum, probe| sum.saturating_add(probe.requests(self)));
+        let all = if servers > 1 { "to each server" } else { "in all" };
+        let mut text = format!(
+            "Opens at most {CONNECTIONS} connections at once and sends at most {} a second, about {requests} {all}; only GET, HEAD and OPTIONS",
+            counted(self.rate),
+        );
+        if let Some(path) = &self.post {
+            text.push_str(&format!(", and POST to {path}"));
+        }
+        if self.intrusive {
+            text.push_str("; malformed messages and unusual methods, too");
+        }
+        if self.slow {
+            text.push_str("; waits for minutes until idle connections are closed");
+        }
+        text.push('.');
+        text
+    }
+}
+
+fn counted(requests: u32) -> String {
+    format!("{requests} request{}", if requests == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_will_be_done_is_said() {
+        let mut settings = Settings { probes: vec![Probe::Writes], rate: 1, ..Settings::default() };
+        assert_eq!(
+            settings.promise(1),
+            format!(
+                "Opens at most 8 connections at once and sends at most 1 request a second, about {} in all; only GET, HEAD and OPTIONS.",
+                Probe::Writes.requests(&settings) + 1
+            )
+        );
+        settings.post = Some("/echo".to_owned());
+        settings.intrusive = true;
+        settings.slow = true;
+        let promise = settings.promise(2);
+        for part in [
+            "to each server;",
+            "OPTIONS, and POST to /echo;",
+            "; malformed messages and",
+            "; waits for minutes",
+        ] {
+            assert!(promise.contains(part), "{promise}");
         }
     }
 }

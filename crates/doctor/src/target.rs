@@ -1,6 +1,7 @@
 //! What is examined: a URL, taken apart.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use http::Uri;
 
@@ -15,7 +16,15 @@ pub struct Target {
     pub port: u16,
     /// The path and the query, as they go into a request: begins with `/`.
     pub path: String,
+    /// The socket of this machine on which the server listens, in place of an address.
+    pub socket: Option<PathBuf>,
 }
+
+/// How a URL begins that names a socket of this machine; `http://` may stand before it.
+const SOCKET: &str = "unix:";
+
+/// What stands in `Host` when a socket of this machine is asked: what `curl --unix-socket` and nginx send there, more or less.
+const SOCKET_HOST: &str = "localhost";
 
 /// A scheme of URLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +40,15 @@ pub enum Scheme {
 pub struct TargetError(String);
 
 impl Target {
-    /// From a URL such as `https://shop.example/cart?full=1`.
+    /// From a URL such as `https://shop.example/cart?full=1`, or, for a server that listens on a socket of this machine, from `unix:/run/app.sock` or
+    /// `unix:/run/app.sock:/cart?full=1`, which is how nginx writes it.
     ///
     /// # Errors
     /// What is wrong with it, and what was expected.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
+        if let Some(socket) = text.strip_prefix("http://").unwrap_or(text).strip_prefix(SOCKET) {
+            return Self::on_socket(text, socket);
+        }
         let refuse = |why: &str| Err(TargetError(format!("{text:?}: {why}")));
         let Some((scheme, _)) = text.split_once("://") else {
             return refuse(&format!("a URL begins with http:// or https://, for example http://{text}"));
@@ -64,13 +77,49 @@ impl Target {
         if port == 0 {
             return refuse("the port is not a number from 1 to 65535");
         }
-        let path = match uri.path_and_query().map_or("/", |path| path.as_str()) {
-            "" => "/".to_owned(),
-            query if query.starts_with('?') => format!("/{query}"),
-            path => path.to_owned(),
-        };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        Ok(Self { scheme, host, port, path })
+        Ok(Self { scheme, host, port, path: path_of(&uri), socket: None })
+    }
+
+    fn on_socket(text: &str, socket: &str) -> Result<Self, TargetError> {
+        let refuse = |why: &str| Err(TargetError(format!("{text:?}: {why}")));
+        let (socket, path) = match socket.split_once(":/") {
+            Some((socket, path)) => (socket, format!("/{path}")),
+            None => (socket, "/".to_owned()),
+        };
+        if !socket.starts_with('/') {
+            return refuse("a socket is named by its whole path, for example unix:/run/app.sock");
+        }
+        let sent = path.split('#').next().unwrap_or_default();
+        let Ok(uri) = format!("http://{SOCKET_HOST}{sent}").parse::<Uri>() else {
+            return refuse("what stands behind the socket is not a valid path");
+        };
+        Ok(Self {
+            scheme: Scheme::Http,
+            host: SOCKET_HOST.to_owned(),
+            port: Scheme::Http.default_port(),
+            path: path_of(&uri),
+            socket: Some(PathBuf::from(socket)),
+        })
+    }
+
+    /// Another resource of the same server.
+    ///
+    /// # Errors
+    /// It is no valid path.
+    pub fn with_path(&self, path: &str) -> Result<Self, TargetError> {
+        let sent = path.split('#').next().unwrap_or_default();
+        match format!("http://{SOCKET_HOST}{sent}").parse::<Uri>() {
+            Ok(uri) if uri.host() == Some(SOCKET_HOST) => Ok(Self { path: path_of(&uri), ..self.clone() }),
+            _ => Err(TargetError(format!("{path:?}: not a valid path"))),
+        }
+    }
+
+    /// Whether both are resources of the same server, as far as the URLs say.
+    #[must_use]
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        (self.scheme, &self.host, self.port, &self.socket)
+            == (other.scheme, &other.host, other.port, &other.socket)
     }
 
     /// What stands in `Host`: the host, bracketed if it is an IPv6 address, and the port unless it is that of the scheme (RFC 9110 §7.2).
@@ -93,8 +142,20 @@ impl Target {
     }
 }
 
+/// The path and the query of a URL, as they go into a request.
+fn path_of(uri: &Uri) -> String {
+    match uri.path_and_query().map_or("/", |path| path.as_str()) {
+        "" => "/".to_owned(),
+        query if query.starts_with('?') => format!("/{query}"),
+        path => path.to_owned(),
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(socket) = &self.socket {
+            return write!(f, "{SOCKET}{}:{}", socket.display(), self.path);
+        }
         write!(f, "{}://{}{}", self.scheme.name(), self.authority(), self.path)
     }
 }
@@ -136,6 +197,8 @@ mod tests {
             ("HTTPS://shop.example:443/a?b=c#d", "https://shop.example/a?b=c", "shop.example"),
             ("http://[::1]:8080?x", "http://[::1]:8080/?x", "[::1]:8080"),
             ("http://127.0.0.1:80/", "http://127.0.0.1/", "127.0.0.1"),
+            ("unix:/run/app.sock", "unix:/run/app.sock:/", "localhost"),
+            ("http://unix:/run/app.sock:/a?b#c", "unix:/run/app.sock:/a?b", "localhost"),
         ] {
             let target = Target::parse(text).unwrap_or_else(|error| panic!("{error}"));
             assert_eq!((target.to_string().as_str(), target.authority().as_str()), (shown, authority));
@@ -152,6 +215,8 @@ mod tests {
             ("http://shop.example:99999/", "port"),
             ("http://shop.example:0/", "port"),
             ("http://shop example/", "valid URL"),
+            ("unix:run/app.sock", "whole path"),
+            ("unix:/run/app.sock:/a b", "valid path"),
         ] {
             let error = Target::parse(text).expect_err(text).to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -2,6 +2,7 @@
 
 mod answer;
 mod ask;
+mod certificate;
 mod failure;
 mod line;
 mod socket;
@@ -9,8 +10,9 @@ mod tls;
 
 pub use answer::{Answer, Informational, Outcome, Seen};
 pub use ask::Ask;
+pub(crate) use certificate::span;
+pub use certificate::{Certificate, Distrust, distrust};
 pub use failure::Failure;
-pub use line::{Line, LineTimes, Read};
-pub use tls::{Handshake, Trust, client_config};
-
-pub(crate) use socket::Socket;
+pub use line::{Acks, Line, LineTimes, Read};
+pub use socket::Peer;
+pub use tls::{Handshake, Trust, authorities, client_config};

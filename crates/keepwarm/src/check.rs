@@ -1,40 +1,119 @@
 //! `keepwarm check`: the command line of the doctor.
 
+mod options;
+mod own;
+mod progress;
+
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use keepwarm_doctor::report::{Style, json, text};
-use keepwarm_doctor::{Probe, Quiet, Settings, Target, examine};
+use keepwarm_doctor::report::{Style, json, table, text};
+use keepwarm_doctor::{Examination, Settings, Verdict, examine};
+use serde_json::Value;
+use tokio::runtime::Runtime;
 
-use crate::cli::Check;
-use crate::{complain, exit, print};
+use self::options::Subject;
+use self::progress::Progress;
+use crate::cli::{Check, FailOn};
+use crate::{complain, print, wants_colours};
+
+/// Exit statuses of its own; the table for operators is in `docs/operate/`.
+mod status {
+    /// Something was found that `--fail-on` asks for.
+    pub(super) const FOUND: u8 = 1;
+    /// There was nothing to examine: no server, or no Keepwarm.
+    pub(super) const UNREACHED: u8 = 3;
+}
 
 /// Examines what was asked for, and reports.
 pub(crate) fn check(options: &Check) -> ExitCode {
-    let mut settings = Settings::default();
-    if !options.only.is_empty() {
-        settings.probes = options.only.iter().filter_map(|id| Probe::named(id)).collect();
+    let (settings, mut subjects) = match options::read(options) {
+        Ok(read) => read,
+        Err(message) => {
+            complain(&message);
+            return ExitCode::from(crate::exit::USAGE);
+        }
+    };
+    if options.own {
+        subjects = match own::subjects(options, &settings) {
+            Ok(own) => own,
+            Err(status) => return status,
+        };
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             complain(&format!("the reactor could not be started: {error}"));
-            return ExitCode::from(exit::FAILED);
+            return ExitCode::from(status::UNREACHED);
         }
     };
-    for url in &options.urls {
-        let target = match Target::parse(url) {
-            Ok(target) => target,
-            Err(error) => {
-                complain(&error.to_string());
-                return ExitCode::from(exit::USAGE);
-            }
-        };
-        let examination = runtime.block_on(examine(&target, &settings, Arc::new(Quiet)));
-        match options.json {
-            true => print(&format!("{:#}", json(&examination))),
-            false => print(&text(&examination, Style::default())),
-        };
+    announce(&settings, options.json, subjects.len());
+    let examinations = examine_all(&runtime, &subjects, &settings, options.verbose);
+    // A name that is still being looked up holds up nobody.
+    runtime.shutdown_background();
+    match options.json {
+        true => print(&format!("{:#}", machine(&examinations, options.own))),
+        false => print(&human(&examinations, options.verbose)),
+    };
+    ExitCode::from(outcome(&examinations, options.fail_on))
+}
+
+/// Says what will be done, before it is.
+fn announce(settings: &Settings, json: bool, subjects: usize) {
+    let promise = format!("{}\n", settings.promise(subjects));
+    match json {
+        true => drop(std::io::stderr().lock().write_all(promise.as_bytes())),
+        false => drop(print(&format!("{promise}\n"))),
     }
-    ExitCode::SUCCESS
+}
+
+/// One after the other, so that none disturbs what is measured at another.
+fn examine_all(
+    runtime: &Runtime,
+    subjects: &[Subject],
+    settings: &Settings,
+    verbose: bool,
+) -> Vec<Examination> {
+    let progress = Arc::new(Progress::new(verbose, settings.probes.len()));
+    let examine_one = |subject: &Subject| {
+        progress.subject(&subject.name());
+        let settings = subject.settings.as_ref().unwrap_or(settings);
+        let mut examination = runtime.block_on(examine(&subject.target, settings, progress.clone()));
+        examination.label.clone_from(&subject.label);
+        examination
+    };
+    let examinations = subjects.iter().map(examine_one).collect();
+    progress.clear();
+    examinations
+}
+
+fn machine(examinations: &[Examination], always_array: bool) -> Value {
+    match examinations {
+        [only] if !always_array => json(only),
+        several => several.iter().map(json).collect(),
+    }
+}
+
+fn human(examinations: &[Examination], verbose: bool) -> String {
+    let style = Style { colours: std::io::stdout().is_terminal() && wants_colours(), all: verbose };
+    let texts: Vec<String> = examinations.iter().map(|examination| text(examination, style)).collect();
+    match texts.as_slice() {
+        [only] => only.clone(),
+        several => format!("{}\n\n{}", table(examinations, style), several.join("\n\n")),
+    }
+}
+
+/// What could not be examined comes before what was found: nobody knows what would have been.
+fn outcome(examinations: &[Examination], fail_on: Option<FailOn>) -> u8 {
+    let worst = match fail_on {
+        None => None,
+        Some(FailOn::Warning) => Some(Verdict::Warning),
+        Some(FailOn::Bad) => Some(Verdict::Bad),
+    };
+    if examinations.iter().any(|examination| !examination.reached) {
+        return status::UNREACHED;
+    }
+    let found = worst.is_some_and(|worst| examinations.iter().any(|one| one.verdict() >= worst));
+    if found { status::FOUND } else { 0 }
 }

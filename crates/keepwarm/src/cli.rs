@@ -1,7 +1,10 @@
 //! The command line.
 
+mod check;
+
 use std::path::PathBuf;
 
+pub(crate) use check::{Check, FailOn};
 use clap::{Args, Parser, Subcommand};
 
 /// What was asked for.
@@ -16,6 +19,7 @@ use clap::{Args, Parser, Subcommand};
                   keepwarm run --dry-run                        only check the configuration\n  \
                   keepwarm reload                               new configuration, new workers, no request lost\n  \
                   keepwarm status                               what runs, and what it does\n  \
+                  keepwarm check https://shop.example/          which of the known stalls a server has, and what to do\n  \
                   keepwarm explain app.workers                  what a key of the configuration means",
     disable_help_subcommand = true
 )]
@@ -35,7 +39,8 @@ pub(crate) enum Command {
     /// Show where a worker stands: the stack of its threads, which also goes to the log
     Stack(Stack),
     /// Examine any HTTP server for the known stalls: what it does, what that costs, what to do about it
-    Check(Check),
+    #[command(long_about = check::ABOUT)]
+    Check(Box<Check>),
     /// Explain a key of the configuration, or list the keys of a section
     Explain {
         /// The key, for example `app.workers`, `queue_timeout` or `listen`
@@ -93,19 +98,6 @@ pub(crate) struct Status {
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) which: Which,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Check {
-    /// What to examine, for example https://shop.example/; several are shown side by side
-    #[arg(required = true, value_name = "URL")]
-    pub(crate) urls: Vec<String>,
-    /// As JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Only these probes
-    #[arg(long, value_name = "PROBE,…", value_delimiter = ',')]
-    pub(crate) only: Vec<String>,
 }
 
 #[derive(Debug, Args)]

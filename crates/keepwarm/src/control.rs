@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::subjects::Subject;
 use crate::view::View;
 use crate::{stack, status};
 
@@ -90,6 +91,7 @@ async fn serve(
     let (word, rest) = line.trim_end().split_once(' ').unwrap_or((line.trim_end(), ""));
     let answer = match word {
         "status" => status::json(&view.look().await),
+        "subjects" => view.served().subjects.iter().map(Subject::json).collect(),
         "stack" => stack::answer(&view, rest).await,
         "reload" => {
             let (reply, outcome) = oneshot::channel();

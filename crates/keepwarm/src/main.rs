@@ -18,6 +18,7 @@ mod sources;
 mod stack;
 mod status;
 mod status_command;
+mod subjects;
 mod table;
 mod upstreams;
 mod users;

@@ -11,6 +11,7 @@ use keepwarm_workers::dispatch::{InHand, Links, StandingServer, WorkerActivity};
 use keepwarm_workers::supervisor::{Snapshot, Supervisor, WorkerSnapshot};
 
 use crate::readiness::Readiness;
+use crate::subjects::Subject;
 
 /// The parts.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Served {
     pub(crate) listeners: Vec<(String, Vec<String>)>,
     /// The upstreams.
     pub(crate) upstreams: Vec<Arc<Upstream>>,
+    /// What of it can be examined from outside.
+    pub(crate) subjects: Vec<Subject>,
 }
 
 impl View {

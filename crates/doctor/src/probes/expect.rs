@@ -1,11 +1,121 @@
-use crate::finding::Finding;
-use crate::patient::Patient;
-use crate::server::Server;
+//! `expect`: is `Expect: 100-continue` answered?
+//!
+//! A client that is about to send a large body announces it, and waits: for `100 Continue`, or for a final answer that spares it the body. A server that
+//! says nothing costs it that wait on every request; `curl` gives up after one second, so that a `POST` took almost exactly one second, without any error
+//! (RFC 9110 §10.1.1). The request asked here is `OPTIONS` with a body, which is safe, or a `POST` to the path that was allowed.
 
-pub(super) async fn examine(_patient: &Patient) -> Vec<Finding> {
-    Vec::new()
+mod ask;
+mod fix;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use crate::finding::{Finding, Verdict};
+use crate::patient::Patient;
+
+pub(super) use fix::fix;
+
+pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+    let plain = match ask::plain(patient).await {
+        Ok(plain) => plain,
+        Err(failure) => return vec![Finding::unknown(rules::CONTINUE, failure.to_string())],
+    };
+    let Some(plain) = plain.answered() else {
+        return vec![Finding::unknown(
+            rules::CONTINUE,
+            format!("{}, without any expectation: {}", plain.asked, plain.words),
+        )];
+    };
+    let mut findings = held(patient, &plain).await;
+    // Some never recover from what they could not answer: what they do now says nothing about the rest.
+    if worst(&findings) > Verdict::Unknown && !still_answers(patient).await {
+        return findings;
+    }
+    findings.push(http10(patient).await);
+    findings.push(confirmed(patient, &plain, rules::EMPTY, rules::empty).await);
+    findings.push(confirmed(patient, &plain, rules::OTHER, rules::other).await);
+    findings
 }
 
-pub(super) fn fix(_finding: &str, _server: Server) -> Option<&'static str> {
-    None
+/// Whether the request without the expectation is answered now.
+async fn still_answers(patient: &Patient) -> bool {
+    ask::plain(patient).await.is_ok_and(|plain| plain.status.is_some())
+}
+
+/// The expectation with the body held back. What is not good is asked again, for one slow moment is no verdict; but not what was never answered: that
+/// may hold a worker of the server, and another would be held.
+async fn held(patient: &Patient, plain: &ask::Plain) -> Vec<Finding> {
+    let mut best: Option<Vec<Finding>> = None;
+    for _ in 0..2 {
+        let (found, stuck) = match ask::held(patient, plain).await {
+            Ok(held) => (judged(patient, &held, plain).await, held.is_stuck()),
+            Err(failure) => (vec![Finding::unknown(rules::CONTINUE, failure.to_string())], false),
+        };
+        let worst = worst(&found);
+        if best.as_ref().is_none_or(|best| worst < self::worst(best)) {
+            best = Some(found);
+        }
+        if worst <= Verdict::Unknown || stuck {
+            break;
+        }
+    }
+    best.unwrap_or_default()
+}
+
+async fn judged(patient: &Patient, held: &ask::Held, plain: &ask::Plain) -> Vec<Finding> {
+    let usual = patient.first.status();
+    let mut found = vec![rules::continued(held, plain)];
+    found.extend(rules::once(held));
+    if let Some(unread) = &held.unread {
+        let without = match rules::is_misread(unread, usual) {
+            true => ask::unread_without(patient).await,
+            false => None,
+        };
+        found.push(rules::unread(&held.asked, unread, without.as_ref(), usual));
+    }
+    found
+}
+
+fn worst(findings: &[Finding]) -> Verdict {
+    findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Good)
+}
+
+async fn http10(patient: &Patient) -> Finding {
+    let asked = match ask::http10(patient, true).await {
+        Ok(asked) => asked,
+        Err(failure) => return Finding::unknown(rules::HTTP10, failure.to_string()),
+    };
+    // A server that sends them to every client of 1.0 does not do so for the expectation: that is another probe's.
+    let without = match asked.hundreds > 0 {
+        true => ask::http10(patient, false).await.ok(),
+        false => None,
+    };
+    rules::http10(&asked, without.as_ref())
+}
+
+/// What is not good is asked again, and stands only if the request is answered without the expectation.
+async fn confirmed(
+    patient: &Patient,
+    plain: &ask::Plain,
+    id: &'static str,
+    rule: fn(&ask::Asked, &ask::Plain) -> Finding,
+) -> Finding {
+    let mut finding = Finding::unknown(id, "");
+    for _ in 0..2 {
+        let asked = match id {
+            rules::EMPTY => ask::empty(patient).await,
+            _ => ask::other(patient).await,
+        };
+        finding = match asked {
+            Ok(asked) => rule(&asked, plain),
+            Err(failure) => Finding::unknown(id, failure.to_string()),
+        };
+        if finding.verdict <= Verdict::Unknown {
+            return finding;
+        }
+    }
+    match still_answers(patient).await {
+        true => finding,
+        false => Finding::unknown(id, format!("{}; but now nor without it", finding.evidence)),
+    }
 }

@@ -1,11 +1,66 @@
-use crate::finding::Finding;
-use crate::patient::Patient;
-use crate::server::Server;
+//! `framing`: are messages read as RFC 9112 says?
+//!
+//! By default only what is valid and unusual is asked: a head that comes in two parts, names in small letters, a body that nobody wants, the other forms of a
+//! target. What is read wrongly there fails with some client, some day; a body that is taken for the next request is an attack waiting (§11.2).
+//!
+//! With `--intrusive` malformed messages, too, each on a connection of its own: which are taken, and which are read in a way that lets a request hide in
+//! another (request smuggling). What is hidden is always an ordinary request for the same page. Bad is what §6.3, §5 and §7 say must be refused; a warning is what they
+//! permit and is a risk behind a server that reads it differently.
 
-pub(super) async fn examine(_patient: &Patient) -> Vec<Finding> {
-    Vec::new()
+mod asking;
+mod fixes;
+mod malformed;
+#[cfg(test)]
+mod tests;
+mod unusual;
+
+use std::time::{Duration, Instant};
+
+use crate::finding::{Finding, Verdict};
+use crate::patient::Patient;
+use crate::probes::persistence::{light, turns};
+use crate::wire::{Answer, Ask};
+
+pub(super) use fixes::fix;
+
+/// When this much time is used up, because the page is slow, the rest is not asked.
+const ENOUGH: Duration = Duration::from_secs(5);
+
+/// The same where malformed messages are sent, too: who asks for that has time.
+const ENOUGH_INTRUSIVE: Duration = Duration::from_secs(30);
+
+pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+    let enough = if patient.settings.intrusive { ENOUGH_INTRUSIVE } else { ENOUGH };
+    let page = page(patient, Instant::now() + enough + turns(patient, 60)).await;
+    let control = unusual::control(&page).await;
+    if control.verdict != Verdict::Good {
+        // Every other finding goes by what stands behind an answer.
+        return vec![control];
+    }
+    let mut findings = vec![control];
+    findings.extend(unusual::examine(&page).await);
+    if patient.settings.intrusive {
+        findings.extend(malformed::examine(&page).await);
+    }
+    findings
 }
 
-pub(super) fn fix(_finding: &str, _server: Server) -> Option<&'static str> {
-    None
+/// What everything here is a variant of, and is compared with.
+struct Page<'p> {
+    patient: &'p Patient,
+    /// The ordinary request.
+    ask: Ask,
+    /// The status of the answer to it.
+    ordinary: Option<u16>,
+    /// After this no more is asked.
+    until: Instant,
+}
+
+async fn page(patient: &Patient, until: Instant) -> Page<'_> {
+    let ask = light(patient);
+    let ordinary = match ask.method() == patient.settings.method {
+        true => patient.first.status(),
+        false => patient.once(&ask).await.ok().and_then(|(_, answer)| Answer::status(&answer)),
+    };
+    Page { patient, ask, ordinary, until }
 }

@@ -1,11 +1,150 @@
-use crate::finding::Finding;
+//! `health`: what health checks see.
+//!
+//! A balancer takes a server out by a request of its own, which is unlike a browser's: HTTP/1.0 without `Host`, `OPTIONS`, the name of a cluster or an
+//! address as `Host`, one second of patience. A server that is well and answers such a check by an error, late or in pieces is marked down. In 2011 HAProxy
+//! read the answer once, and of an answer written field by field it saw the first line alone. (RFC 9110 §3.1 and RFC 9112 §3.2: HTTP/1.0 needs no `Host`.)
+
+mod checkers;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::server::Server;
+use crate::wire::{Answer, Outcome, Read};
+use checkers::{Checker, Seen};
 
-pub(super) async fn examine(_patient: &Patient) -> Vec<Finding> {
-    Vec::new()
+/// What Kubernetes waits, and most others no longer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A checker that reads once is tried so often: what it sees is a matter of chance.
+const READS: usize = 3;
+
+pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+    let mut usual = rules::Usual::of(&patient.first);
+    let mut findings = Vec::new();
+    for checker in Checker::ALL {
+        match judged(patient, checker, usual).await {
+            Some((finding, status)) => {
+                findings.push(finding);
+                if checker == Checker::Nginx {
+                    usual.elsewhere = status;
+                }
+            }
+            None => {
+                // Something else has happened to it: no more is to be learnt about checks.
+                let words = "an ordinary request is not answered at present, either";
+                findings.push(Finding::unknown(checker.id(), words));
+                return findings;
+            }
+        }
+    }
+    findings.push(one_read(patient).await);
+    findings
 }
 
-pub(super) fn fix(_finding: &str, _server: Server) -> Option<&'static str> {
-    None
+/// A check, and the status it got; one that is not good is made again before anything is said. Nothing if the server answers nobody now.
+async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Option<(Finding, Option<u16>)> {
+    let mut seen = checked(patient, checker).await;
+    let mut finding = rules::check(checker, &seen, usual, patient.authority().as_str());
+    if finding.verdict > Verdict::Unknown {
+        seen = checked(patient, checker).await;
+        finding = rules::check(checker, &seen, usual, patient.authority().as_str());
+    }
+    let unanswered = finding.verdict == Verdict::Bad && seen.status.is_none();
+    match unanswered && !still_answers(patient).await {
+        true => None,
+        false => Some((finding, seen.status)),
+    }
+}
+
+/// Whether an ordinary request is answered now, in the time a check has.
+async fn still_answers(patient: &Patient) -> bool {
+    let Ok(mut line) = patient.line().await else { return false };
+    let ask = patient.ask();
+    patient.budget.request().await;
+    line.begin(&ask);
+    let _ = line.send(&ask.bytes()).await;
+    line.answer_until(PATIENCE, |answer| answer.head.is_some()).await.head.is_some()
+}
+
+async fn checked(patient: &Patient, checker: Checker) -> Seen {
+    let ask = checker.ask(patient);
+    let within = patient.settings.timeout.min(PATIENCE);
+    let host = checker.host(patient);
+    let mut seen = Seen { asked: checker.shown(&ask, host.as_deref()), host, ..Seen::default() };
+    let mut line = match patient.line().await {
+        Ok(line) => line,
+        Err(failure) => {
+            seen.failure = Some(failure.to_string());
+            return seen;
+        }
+    };
+    for turn in 0..checker.turns() {
+        patient.budget.request().await;
+        line.begin(&ask);
+        let _ = line.send(&ask.bytes()).await;
+        let answer = line.answer_until(within, |answer| answer.head.is_some()).await;
+        match turn {
+            0 => seen.first(&answer),
+            _ => seen.again(&answer),
+        }
+        if turn + 1 == checker.turns() || !keeps(&answer) {
+            break;
+        }
+        let rest = match answer.outcome {
+            Outcome::Silence => line.answer(within).await.outcome,
+            ended => ended,
+        };
+        if rest != Outcome::Complete {
+            break;
+        }
+    }
+    seen
+}
+
+/// Whether the connection may be used again.
+fn keeps(answer: &Answer) -> bool {
+    use keepwarm_http1::{ResponseBody, Version};
+    answer.head.as_ref().is_some_and(|head| {
+        let kept = head.version == Version::Http11 || head.wants.keep_alive;
+        kept && !head.wants.close && head.body != ResponseBody::UntilClose
+    })
+}
+
+/// What one read of the answer gives, several times.
+async fn one_read(patient: &Patient) -> Finding {
+    let ask = patient.ask().http10();
+    let mut reads = Vec::new();
+    for _ in 0..READS {
+        let Ok(mut line) = patient.line().await else { break };
+        patient.budget.request().await;
+        line.begin(&ask);
+        let _ = line.send(&ask.bytes()).await;
+        let within = patient.settings.timeout.min(PATIENCE);
+        let bytes = match line.read(within).await {
+            Read::Bytes(_) => line.left_over().to_vec(),
+            _ => Vec::new(),
+        };
+        reads.push(bytes);
+    }
+    rules::one_read(&ask.line(), &reads)
+}
+
+pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
+    if finding == rules::ONE_READ {
+        return Some(
+            "Write the head in one piece: buffer the answer (in Python wbufsize = -1 on the request handler), or put a server in front that does.",
+        );
+    }
+    let checker = Checker::ALL.into_iter().find(|checker| checker.id() == finding)?;
+    Some(match (checker, server) {
+        (Checker::HaProxyDefault | Checker::Nginx, Server::Envoy) => {
+            "http_protocol_options: {accept_http_10: true, default_host_for_http_10: …} has Envoy take HTTP/1.0; or check by HTTP/1.1."
+        }
+        _ => checker.fix(),
+    })
 }

@@ -1,11 +1,171 @@
+//! `informational`: are 103 and several 1xx passed, and trailers?
+//!
+//! A hop that drops `103 Early Hints` costs a browser the time the app thinks, one that sends 1xx to a client of HTTP/1.0 breaks it (RFC 9110 §15.2, RFC
+//! 8297), one that drops trailers breaks gRPC and digests, and trailers that frame or authenticate are a way to smuggle (RFC 9110 §6.5.1). From outside it is
+//! seen only whether any come; with the servers behind (`--via`) what they send is compared with what passes.
+
+mod fix;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod via;
+
+use std::time::Duration;
+
+use http::StatusCode;
+use keepwarm_http1::{FaultKind, ResponseBody, trailer_allowed};
+
 use crate::finding::Finding;
 use crate::patient::Patient;
-use crate::server::Server;
+use crate::wire::{Answer, Ask, Failure, Outcome};
 
-pub(super) async fn examine(_patient: &Patient) -> Vec<Finding> {
-    Vec::new()
+pub(super) use fix::fix;
+
+/// A page is read for so long at most, in search of its trailers.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// A protocol that nobody speaks.
+const UNKNOWN_PROTOCOL: &str = "keepwarm-check";
+
+pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+    let page = match page(patient).await {
+        Ok(page) => page,
+        Err(failure) => return vec![Finding::unknown(rules::EARLY_HINTS, failure.to_string())],
+    };
+    let mut findings = vec![rules::early_hints(&page), rules::trailers(&page)];
+    if page.silent {
+        return findings;
+    }
+    let old = navigating(patient.ask().http10());
+    findings.push(match head(patient, &old).await {
+        Ok(answer) => rules::http10(&Heard::of(&old, "", &answer)),
+        Err(failure) => Finding::unknown(rules::HTTP10, failure.to_string()),
+    });
+    let upgrade = patient.ask().field("Connection", "Upgrade").field("Upgrade", UNKNOWN_PROTOCOL);
+    findings.push(match head(patient, &upgrade).await {
+        Ok(answer) => rules::upgrade(&Heard::of(&upgrade, " with Upgrade: keepwarm-check", &answer)),
+        Err(failure) => Finding::unknown(rules::UPGRADE, failure.to_string()),
+    });
+    findings.extend(via::examine(patient, page).await);
+    findings
 }
 
-pub(super) fn fix(_finding: &str, _server: Server) -> Option<&'static str> {
-    None
+/// What came back, as far as it matters here.
+#[derive(Debug, Clone, Default)]
+struct Heard {
+    /// What was sent.
+    asked: String,
+    /// What came, in words.
+    words: String,
+    /// The 1xx answers, and when.
+    hints: Vec<(u16, Duration)>,
+    /// Whether one of them had `Content-Length` or `Transfer-Encoding`.
+    framed_hint: bool,
+    /// The final status, and when.
+    last: Option<(u16, Duration)>,
+    /// Whether it was `101`, which nobody asked for.
+    switched: bool,
+    /// Whether nothing final came, on a connection that stayed open.
+    silent: bool,
+    /// Whether it came in chunks, and all of it.
+    chunked: bool,
+    whole: bool,
+    /// The names in `Trailer`.
+    announced: Vec<String>,
+    /// The names in the trailer section, in the order they came.
+    trailers: Vec<String>,
+    /// The names in the head.
+    names: Vec<String>,
+}
+
+impl Heard {
+    fn of(ask: &Ask, note: &str, answer: &Answer) -> Self {
+        let head = answer.head.as_ref();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_lowercase();
+        let announced = head.into_iter().flat_map(|head| head.fields.all("trailer")).map(text);
+        let framing = |name: &[u8]| matches!(name, b"content-length" | b"transfer-encoding");
+        Self {
+            asked: format!("{}{note}", ask.line()),
+            words: answer.words(),
+            hints: answer.informational.iter().map(|hint| (hint.status.as_u16(), hint.at)).collect(),
+            framed_hint: answer
+                .informational
+                .iter()
+                .any(|hint| hint.fields.iter().any(|(name, _)| framing(name))),
+            last: answer.status().map(|status| (status, answer.head_at.unwrap_or(answer.took))),
+            switched: matches!(&answer.outcome, Outcome::Malformed(fault) if fault.kind == FaultKind::UnaskedUpgrade),
+            silent: head.is_none() && answer.outcome == Outcome::Silence,
+            chunked: head.is_some_and(|head| head.body == ResponseBody::Chunked),
+            whole: answer.is_complete(),
+            announced: announced
+                .flat_map(|list| list.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>())
+                .filter(|name| !name.is_empty())
+                .collect(),
+            trailers: trailer_names(&answer.trailer_block),
+            names: head
+                .map_or_else(Vec::new, |head| head.fields.iter().map(|(name, _)| text(name)).collect()),
+        }
+    }
+}
+
+/// The names in a trailer section as it came; the line of the last chunk has no colon before its end.
+fn trailer_names(block: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(block);
+    let lines = text.lines().filter(|line| !line.starts_with('0'));
+    lines.filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim().to_ascii_lowercase()).collect()
+}
+
+/// The page as a browser asks for it that goes there, and takes trailers.
+async fn page(patient: &Patient) -> Result<Heard, Failure> {
+    let ask = navigating(patient.ask()).field("TE", "trailers").field("Connection", "TE");
+    let mut line = patient.line().await?;
+    let within = patient.settings.timeout.min(LONGEST);
+    let answer = patient.exchange_within(&mut line, &ask, within).await;
+    Ok(Heard::of(&ask, " as a browser that takes trailers", &answer))
+}
+
+/// Asks on a new connection, as far as the head of the answer.
+async fn head(patient: &Patient, ask: &Ask) -> Result<Answer, Failure> {
+    let mut line = patient.line().await?;
+    patient.budget.request().await;
+    line.begin(ask);
+    let _ = line.send(&ask.bytes()).await;
+    let within = patient.settings.timeout.min(LONGEST);
+    Ok(line.answer_until(within, |answer| answer.head.is_some()).await)
+}
+
+/// Servers send 103 only to who goes to a page (RFC 8297 §3 has them be careful with HTTP/1.1).
+fn navigating(ask: Ask) -> Ask {
+    ask.field("Sec-Fetch-Mode", "navigate").field("Sec-Fetch-Dest", "document")
+}
+
+/// Whether a trailer of that name can move a boundary, or let somebody in.
+fn is_dangerous(name: &str) -> bool {
+    const DANGEROUS: &[&str] = &[
+        "transfer-encoding",
+        "content-length",
+        "content-encoding",
+        "content-type",
+        "content-range",
+        "host",
+        "connection",
+        "trailer",
+        "te",
+        "upgrade",
+        "authorization",
+        "www-authenticate",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "set-cookie",
+        "cookie",
+    ];
+    DANGEROUS.contains(&name)
+}
+
+fn is_allowed(name: &str) -> bool {
+    trailer_allowed(name.as_bytes())
+}
+
+fn is_early_hints(status: u16) -> bool {
+    status == StatusCode::EARLY_HINTS.as_u16()
 }

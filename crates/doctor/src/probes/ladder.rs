@@ -1,11 +1,85 @@
-use crate::finding::Finding;
+//! `ladder`: do the time-outs of servers behind one another fit?
+//!
+//! Two kinds, with opposite rules.
+//!
+//! * *Waiting for an answer*: the outer server waits longer than the inner. Otherwise the inner works on for nobody, and its own error, which knows the reason,
+//!   is never seen. It shows only on a resource that runs into a time-out: the outer answers 504 while the inner, asked directly, answers later.
+//! * *Keeping an idle connection*: between two servers, the side that sends requests must drop an idle connection before the side that answers does. A server
+//!   that closes one at the moment when a request is on its way leaves the sender without knowing whether it was processed, so that it may not be sent again
+//!   unless it is idempotent (RFC 9110 §9.2.2, RFC 9112 §9.3.1, §9.5); the client gets a 502. So each server keeps idle connections *longer* than the one in
+//!   front of it keeps its own to it. The time-outs that two servers grant to *their clients* need no order between them.
+//!
+//! What can be seen: how long each server grants to its clients, promised by `Keep-Alive: timeout` or measured (`--slow`), here from the place of the server in front.
+//! What cannot: how long the server in front keeps its own connections. Its defaults are known where it is recognised; else what it grants to its
+//! clients stands in, for many load balancers have one idle time-out for both sides.
+
+mod hops;
+mod rules;
+
+#[cfg(test)]
+mod tests;
+
+use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::server::Server;
 
-pub(super) async fn examine(_patient: &Patient) -> Vec<Finding> {
-    Vec::new()
+pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+    if patient.settings.via.is_empty() {
+        return vec![rules::alone(&patient.first)];
+    }
+    let (hops, unreached) = hops::visit(patient).await;
+    let mut findings = unreached;
+    for (outer, inner) in hops.iter().zip(hops.iter().skip(1)) {
+        for mut finding in [rules::idle(outer, inner), rules::answers(outer, inner)] {
+            if finding.verdict > Verdict::Unknown {
+                // The one that is not the outermost is not the patient.
+                finding.fix = fix(finding.id, outer.server).map(str::to_owned);
+            }
+            findings.push(finding);
+        }
+    }
+    findings
 }
 
-pub(super) fn fix(_finding: &str, _server: Server) -> Option<&'static str> {
-    None
+pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
+    match finding {
+        rules::IDLE => Some(match server {
+            Server::Nginx => {
+                "Have the server behind keep idle connections longer than nginx (60s, keepalive_timeout in the upstream block), or lower that one."
+            }
+            Server::Apache => {
+                "Say ttl= in ProxyPass, a second less than the server behind keeps idle connections, or disablereuse=on."
+            }
+            Server::HaProxy => {
+                "Lower pool-purge-delay, or have the server behind keep idle connections longer (and option redispatch, retry-on all-retryable-errors for what may be sent again)."
+            }
+            Server::Envoy => {
+                "Set common_http_protocol_options.idle_timeout of the cluster below what the server behind keeps (it is 1h), or raise that one."
+            }
+            Server::Caddy => {
+                "Set transport http { keepalive } of reverse_proxy below what the server behind keeps (it is 2m), or raise that one."
+            }
+            _ => {
+                "Have the server behind keep idle connections longer than the one in front does (Node: server.keepAliveTimeout; gunicorn: --keep-alive; Puma: persistent_timeout; uvicorn: --timeout-keep-alive)."
+            }
+        }),
+        rules::ANSWERS => Some(match server {
+            Server::Nginx => {
+                "Raise proxy_read_timeout (fastcgi_read_timeout), or lower the time-out of the server behind, so that it gives up first."
+            }
+            Server::Apache => {
+                "Raise ProxyTimeout, or lower the time-out of the server behind, so that it gives up first."
+            }
+            Server::HaProxy => {
+                "Raise timeout server, or lower the time-out of the server behind, so that it gives up first."
+            }
+            Server::Envoy => {
+                "Raise the route's timeout (15s by default), or lower the time-out of the server behind, so that it gives up first."
+            }
+            _ => {
+                "Raise the time-out of the server in front, or lower that of the server behind, so that the inner gives up first."
+            }
+        }),
+        _ => None,
+    }
 }

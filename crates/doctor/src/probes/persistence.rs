@@ -1,77 +1,283 @@
 //! `persistence`: does either side wait for the other, for how long, and is it announced?
 //!
 //! The stall it looks for: an answer that is whole, a connection that neither side closes, and nothing in the answer that says who will. A client of HTTP/1.0 that
-//! did not ask for `keep-alive` waits for the close (RFC 9112 §9.3); `ab` without `-k` did so for five seconds a request.
+//! did not ask for `keep-alive` waits for the close (RFC 9112 §9.3); `ab` without `-k` did so for five seconds a request. Its counterparts: a close that nobody
+//! announced meets the client's next request (§9.6), and bytes behind an answer that has no body are taken for the next answer (§6.3).
+//!
+//! One connection at a time, so that a server which serves one client after the other is not slowed by us and then blamed for it. What looks bad is looked at
+//! again before it is said.
 
-use std::time::Duration;
+mod bodiless;
+mod close;
+mod fixes;
+mod http10;
+mod idle;
+mod kept;
+mod many;
+mod pipelined;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use keepwarm_http1::{ResponseBody, ResponseHead};
 
 use crate::finding::Finding;
 use crate::patient::Patient;
 use crate::report::time;
-use crate::server::Server;
-use crate::wire::{Answer, Ask, Line, Read};
+use crate::wire::{Answer, Ask, Failure, Line, Outcome, Read};
+
+pub(super) use fixes::fix;
 
 /// A close that was due comes at once; what takes longer than this waits for something.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
 /// For so long a close that was due is waited for.
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The same with `--slow`: longer than the idle time-out of every server known.
+pub(super) const SLOW_PATIENCE: Duration = Duration::from_secs(130);
+
+/// For so long a connection is watched between two requests: whoever closes behind an answer does it sooner.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// When this much time is used up (the page is slow, or everything stalls), the rest is not asked.
+const ENOUGH: Duration = Duration::from_secs(10);
+
+/// Bytes: a page longer than this is not fetched where its head does as well.
+const LARGE: u64 = 256 * 1024;
+
+/// What is always looked at, in this order.
+const ALL: [&str; 10] = [
+    http10::PLAIN,
+    http10::KEPT,
+    http10::CHUNKED,
+    kept::REUSE,
+    kept::ANNOUNCED,
+    close::ID,
+    bodiless::HEAD,
+    bodiless::NOT_MODIFIED,
+    pipelined::ID,
+    idle::ID,
+];
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    vec![http10(&ending(patient, &patient.ask().http10()).await)]
-}
-
-/// What became of a connection after the answer to a request.
-struct Ending {
-    asked: String,
-    answer: Option<Answer>,
-    /// What came behind the answer, and how long that took.
-    then: Read,
-    after: Duration,
-}
-
-async fn ending(patient: &Patient, ask: &Ask) -> Ending {
-    let asked = ask.line();
-    let Ok((mut line, answer)) = patient.once(ask).await else {
-        return Ending { asked, answer: None, then: Read::Reset, after: Duration::ZERO };
-    };
-    let (then, after) = closes(&mut line, PATIENCE).await;
-    Ending { asked, answer: Some(answer), then, after }
-}
-
-/// What comes on a connection whose answer is whole, and when.
-async fn closes(line: &mut Line, within: Duration) -> (Read, Duration) {
-    let begun = std::time::Instant::now();
-    let read = line.read(within).await;
-    (read, begun.elapsed())
-}
-
-/// A client of HTTP/1.0 that says nothing is closed on.
-fn http10(ending: &Ending) -> Finding {
-    const ID: &str = "persistence.http10";
-    let Some(answer) = &ending.answer else {
-        return Finding::unknown(ID, format!("{}: no connection", ending.asked));
-    };
-    let evidence = format!("{}: {}", ending.asked, answer.words());
-    match (&ending.then, answer.is_complete()) {
-        (_, false) => Finding::unknown(ID, evidence),
-        (Read::Closed | Read::Reset, true) if ending.after <= AT_ONCE => {
-            Finding::good(ID, format!("{evidence}, closed {} later", time(ending.after)))
+    let begun = Instant::now();
+    let enough = ENOUGH + turns(patient, 20);
+    let tired = || begun.elapsed() > enough && !patient.settings.slow;
+    let kept = kept::examine(patient).await;
+    if let Some(why) = kept.unanswered {
+        // Nothing to compare with. Two in a row, the second with all the time that a step may take: there will be nothing for the other probes either.
+        if kept.silent && is_silent(patient).await {
+            patient.give_up();
         }
-        (Read::Closed | Read::Reset, true) => {
-            Finding::bad(ID, format!("{evidence}, and closed only {} later", time(ending.after)))
-                .costs(format!("{} on every request of such a client", time(ending.after)))
+        return ALL.into_iter().map(|id| Finding::unknown(id, why.clone())).collect();
+    }
+    let mut findings = http10::examine(patient).await;
+    findings.extend(kept.findings);
+    let rest: [(&[&'static str], _); 4] = [
+        (&[close::ID], Step::Close),
+        (&[bodiless::HEAD, bodiless::NOT_MODIFIED], Step::Bodiless),
+        (&[pipelined::ID], Step::Pipelined),
+        (&[idle::ID], Step::Idle),
+    ];
+    for (ids, step) in rest {
+        if tired() {
+            findings.extend(ids.iter().map(|&id| Finding::unknown(id, not_asked(patient))));
+            continue;
         }
-        (_, true) => Finding::bad(ID, format!("{evidence}, and still open {} later", time(ending.after)))
-            .costs(format!("more than {} on every request of such a client", time(ending.after))),
+        if kept.stalls && ids.contains(&pipelined::ID) {
+            findings.push(Finding::unknown(pipelined::ID, "no connection takes a second request here"));
+            continue;
+        }
+        findings.extend(match step {
+            Step::Close => close::examine(patient).await,
+            Step::Bodiless => bodiless::examine(patient).await,
+            Step::Pipelined => vec![pipelined::examine(patient).await],
+            Step::Idle => vec![idle::examine(patient, kept.promised).await],
+        });
+    }
+    if patient.settings.slow {
+        findings.push(many::examine(patient).await);
+    }
+    findings
+}
+
+async fn is_silent(patient: &Patient) -> bool {
+    let asked = patient.once(&patient.ask()).await;
+    asked.is_ok_and(|(_, answer)| answer.outcome == Outcome::Silence)
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Close,
+    Bodiless,
+    Pipelined,
+    Idle,
+}
+
+/// The ordinary request; of a large page only its head, where all that counts is that there is an answer.
+pub(super) fn light(patient: &Patient) -> Ask {
+    match patient.first.body_len > LARGE {
+        true => patient.ask_by("HEAD"),
+        false => patient.ask(),
     }
 }
 
-pub(super) fn fix(finding: &str, _server: Server) -> Option<&'static str> {
-    match finding {
-        "persistence.http10" => Some(
-            "Close the connection after an answer to HTTP/1.0 without keep-alive, and say Connection: close.",
-        ),
-        _ => None,
+/// What so many requests wait for their turns: with a low `--rate` that is no fault of the server.
+pub(super) fn turns(patient: &Patient, requests: u32) -> Duration {
+    Duration::from_secs(1) * requests / patient.settings.rate.max(1)
+}
+
+/// Why something was not asked.
+pub(super) fn not_asked(patient: &Patient) -> String {
+    format!(
+        "not asked: an ordinary answer takes {}, and the time for this probe is used up",
+        time(patient.first.took)
+    )
+}
+
+/// How long an answer may take here: three times the first one's and a bit, so that what stalls is left soon.
+pub(super) fn within(patient: &Patient) -> Duration {
+    (patient.first.took * 3 + Duration::from_secs(2)).min(patient.settings.timeout)
+}
+
+/// For so long a close is waited for.
+fn patience(patient: &Patient) -> Duration {
+    if patient.settings.slow { SLOW_PATIENCE } else { PATIENCE }
+}
+
+/// What became of a connection when nothing more was asked on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// The server closed or reset it, so long after the last byte of the answer.
+    Closed(Duration),
+    /// It stayed open for so long.
+    Open(Duration),
+}
+
+/// What came of some requests on one connection, sent one after the other.
+#[derive(Debug, Clone)]
+pub(super) struct Series {
+    /// The request line.
+    pub(super) asked: String,
+    /// The answers; only the last can be incomplete.
+    pub(super) answers: Vec<Answer>,
+    /// Bytes that came behind the end of the last answer.
+    pub(super) behind: usize,
+    /// What then became of the connection.
+    pub(super) then: Then,
+    /// What opening the connection took.
+    pub(super) opening: Duration,
+}
+
+impl Series {
+    /// The last answer.
+    pub(super) fn last(&self) -> Option<&Answer> {
+        self.answers.last()
     }
+
+    /// Whether the last answer lets the connection live on (RFC 9112 §9.3).
+    pub(super) fn is_kept(&self) -> bool {
+        self.last().and_then(|answer| answer.head.as_ref()).is_some_and(ResponseHead::keeps_connection)
+    }
+}
+
+/// Asks for these on one connection, as long as `goes_on` finds that an answer lets it; a connection that does not go on is watched for so long.
+pub(super) async fn series(
+    patient: &Patient,
+    asks: &[Ask],
+    goes_on: fn(&ResponseHead) -> bool,
+    patience: Duration,
+) -> Result<Series, Failure> {
+    let mut line = patient.line().await?;
+    let mut series = Series {
+        asked: asks.first().map(Ask::line).unwrap_or_default(),
+        answers: Vec::new(),
+        behind: 0,
+        then: Then::Open(Duration::ZERO),
+        opening: line.times.connect + line.times.tls,
+    };
+    for ask in asks {
+        let answer = patient.exchange_within(&mut line, ask, within(patient)).await;
+        let complete = answer.is_complete();
+        let goes_on = answer.head.as_ref().is_some_and(goes_on);
+        series.then = unfinished(&answer);
+        series.answers.push(answer);
+        if !complete {
+            break;
+        }
+        (series.then, series.behind) = watch(&mut line, &series, if goes_on { LOOK } else { patience }).await;
+        if !goes_on || series.behind > 0 || matches!(series.then, Then::Closed(_)) {
+            break;
+        }
+    }
+    Ok(series)
+}
+
+/// Asks where a close is due. Twice if it is not closed at once, for the machine may be busy: the quicker counts.
+async fn quickest_close(patient: &Patient, asks: &[Ask], patience: Duration) -> Result<Series, Failure> {
+    let waited = |series: &Series| match series.then {
+        Then::Closed(after) => after,
+        Then::Open(_) => Duration::MAX,
+    };
+    let once = series(patient, asks, |_| false, patience).await?;
+    if waited(&once) <= at_once(patient) || patient.settings.slow || refuses_version(&once) {
+        return Ok(once);
+    }
+    let again = series(patient, asks, |_| false, patience).await?;
+    Ok(if waited(&again) < waited(&once) { again } else { once })
+}
+
+/// Whether the version is what the answer refuses.
+fn refuses_version(series: &Series) -> bool {
+    matches!(series.last().and_then(Answer::status), Some(426 | 505))
+}
+
+/// An answer that did not end: what that says of the connection.
+fn unfinished(answer: &Answer) -> Then {
+    let quiet = answer.took.saturating_sub(answer.seen.last().map_or(Duration::ZERO, |seen| seen.at));
+    match answer.outcome {
+        Outcome::Closed | Outcome::Reset | Outcome::Complete => Then::Closed(quiet),
+        _ => Then::Open(quiet),
+    }
+}
+
+/// Watches a connection whose answer is whole: what comes behind it, and whether it is closed.
+async fn watch(line: &mut Line, series: &Series, within: Duration) -> (Then, usize) {
+    // An answer that the close ends: what counts is how long after its last byte that was.
+    if let Some(answer) = series.last().filter(|answer| ends_by_close(answer)) {
+        return (unfinished(answer), 0);
+    }
+    let begun = Instant::now();
+    loop {
+        match line.read(within.saturating_sub(begun.elapsed())).await {
+            // Who floods is not listened to for long.
+            Read::Bytes(_) if line.left_over().len() < 64 * 1024 => {}
+            Read::Bytes(_) | Read::Silence => {
+                return (Then::Open(begun.elapsed()), line.left_over().len());
+            }
+            Read::Closed | Read::Reset | Read::Broken(_) => {
+                return (Then::Closed(begun.elapsed()), line.left_over().len());
+            }
+        }
+    }
+}
+
+/// Whether only the close says where the answer's body ends.
+fn ends_by_close(answer: &Answer) -> bool {
+    answer.head.as_ref().is_some_and(|head| head.body == ResponseBody::UntilClose)
+}
+
+/// The longest silence within an answer: an application that pauses may pause before the end, too.
+fn longest_pause(answer: &Answer) -> Duration {
+    answer.seen.windows(2).fold(Duration::ZERO, |longest, pair| match pair {
+        [one, next] => longest.max(next.at.saturating_sub(one.at)),
+        _ => longest,
+    })
+}
+
+/// What is prompt for this server: a close may come as late as anything in its ordinary answer did.
+fn at_once(patient: &Patient) -> Duration {
+    AT_ONCE + longest_pause(&patient.first) * 2
 }

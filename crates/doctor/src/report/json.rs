@@ -13,9 +13,11 @@ const VERSION: u32 = 1;
 pub fn json(examination: &Examination) -> Value {
     json!({
         "version": VERSION,
+        "label": examination.label,
         "url": examination.asked.to_string(),
         "examined": examination.target.to_string(),
         "server": examination.server.name(),
+        "reached": examination.reached,
         "verdict": examination.verdict().name(),
         "connections": examination.spent.0,
         "requests": examination.spent.1,

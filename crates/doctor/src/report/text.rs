@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::examine::Examination;
+use super::layout::{GUTTER, Paint, Row, clean};
+use crate::examine::{Examination, Examined};
 use crate::finding::{Finding, Verdict};
 
 /// How the report looks.
@@ -14,53 +15,116 @@ pub struct Style {
     pub all: bool,
 }
 
-/// One examination.
+/// One examination: what was examined, a paragraph for each probe, and the sum.
 #[must_use]
 pub fn text(examination: &Examination, style: Style) -> String {
-    let mut out = format!("{}   {}\n", examination.target, examination.server.name());
+    let paint = Paint(style.colours);
+    let mut out = heading(examination);
     for examined in &examination.examined {
-        let _ =
-            writeln!(out, "\n{}  {}: {}", painted(examined.verdict(), style), examined.id, examined.title);
-        let worth = |finding: &&Finding| style.all || finding.verdict >= Verdict::Warning;
-        let mut told: Vec<&Finding> = examined.findings.iter().filter(worth).collect();
-        told.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
-        if told.is_empty() {
-            told.extend(examined.chief());
-        }
-        told.iter().for_each(|finding| tell(&mut out, finding, style));
+        out.push('\n');
+        probe(&mut out, examined, style, paint);
     }
-    let (connections, requests) = examination.spent;
-    let _ = writeln!(
-        out,
-        "\n{} in {:.1} s, {connections} connections, {requests} requests",
-        painted(examination.verdict(), style),
-        examination.took.as_secs_f64(),
-    );
+    let _ = writeln!(out, "\n{}", summary(examination, paint));
     out
 }
 
-fn tell(out: &mut String, finding: &Finding, style: Style) {
-    let mark =
-        if style.all { format!("[{}] {}: ", finding.verdict.name(), finding.id) } else { String::new() };
-    let _ = writeln!(out, "    {mark}{}", finding.evidence);
-    if let Some(cost) = &finding.cost {
-        let _ = writeln!(out, "    cost  {cost}");
+fn heading(examination: &Examination) -> String {
+    let asked = examination.asked.to_string();
+    let target = examination.target.to_string();
+    let mut out = format!("{}\n", identity(examination));
+    if asked != target {
+        let _ = writeln!(out, "asked for as {}", clean(&asked));
     }
-    if let Some(fix) = &finding.fix {
-        let _ = writeln!(out, "    fix   {fix}");
+    out
+}
+
+/// What is examined, and what it says it is.
+pub(super) fn identity(examination: &Examination) -> String {
+    let label = examination.label.as_ref().map_or_else(String::new, |label| format!("{label}: "));
+    let server = if examination.reached { examination.server.name() } else { "not reached" };
+    clean(&format!("{label}{}   {server}", examination.target))
+}
+
+fn probe(out: &mut String, examined: &Examined, style: Style, paint: Paint) {
+    let verdict = examined.verdict();
+    let name = paint.verdict(verdict, &loudly(verdict));
+    let _ = writeln!(out, "{:GUTTER$}{name} ({})", examined.id, examined.title);
+    let mut told: Vec<&Finding> =
+        examined.findings.iter().filter(|finding| style.all || finding.verdict >= Verdict::Warning).collect();
+    // The worst first; what is equally bad stays in the order in which the probe looked.
+    told.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+    if told.is_empty() {
+        told.extend(examined.chief());
+    }
+    told.iter().for_each(|finding| tell(out, finding, style, paint));
+    rest(out, examined, &told);
+}
+
+fn tell(out: &mut String, finding: &Finding, style: Style, paint: Paint) {
+    // Of what is good nobody looks the id up, unless they look at everything.
+    let evidence = match finding.verdict {
+        Verdict::Good if !style.all => finding.evidence.clone(),
+        _ => format!("{}: {}", finding.id, finding.evidence),
+    };
+    let name = finding.verdict.name();
+    Row { label: name, shown: paint.verdict(finding.verdict, name), text: &evidence }.write(out);
+    for (label, text) in [("cost", &finding.cost), ("fix", &finding.fix)] {
+        if let Some(text) = text {
+            Row { label, shown: label.to_owned(), text }.write(out);
+        }
     }
 }
 
-fn painted(verdict: Verdict, style: Style) -> String {
-    let name = verdict.name();
-    if !style.colours {
-        return name.to_uppercase();
-    }
-    let colour = match verdict {
-        Verdict::Good => 32,
-        Verdict::Unknown => 36,
-        Verdict::Warning => 33,
-        Verdict::Bad => 31,
+/// What was not told: good things, and what could not be told.
+fn rest(out: &mut String, examined: &Examined, told: &[&Finding]) {
+    let left = |verdict| {
+        let all = examined.findings.iter().filter(|finding| finding.verdict == verdict).count();
+        all - told.iter().filter(|finding| finding.verdict == verdict).count()
     };
-    format!("\x1b[{colour}m{}\x1b[0m", name.to_uppercase())
+    let parts: Vec<String> = [Verdict::Good, Verdict::Unknown]
+        .into_iter()
+        .filter(|&verdict| left(verdict) > 0)
+        .map(|verdict| format!("{} {}", left(verdict), verdict.name()))
+        .collect();
+    if !parts.is_empty() {
+        let text = format!("{} (-v shows them)", parts.join(", "));
+        Row { label: "and", shown: "and".to_owned(), text: &text }.write(out);
+    }
+}
+
+/// The sum, in one line.
+fn summary(examination: &Examination, paint: Paint) -> String {
+    let mut parts = Vec::new();
+    for (verdict, one, many) in [
+        (Verdict::Bad, "bad", "bad"),
+        (Verdict::Warning, "warning", "warnings"),
+        (Verdict::Good, "good", "good"),
+        (Verdict::Unknown, "could not tell", "could not tell"),
+    ] {
+        let count = examination.examined.iter().filter(|examined| examined.verdict() == verdict).count();
+        if count > 0 {
+            let words = format!("{count} {}", if count == 1 { one } else { many });
+            parts.push(paint.verdict(verdict, &words));
+        }
+    }
+    let (connections, requests) = examination.spent;
+    format!(
+        "{}; {:.1} s, {}, {}",
+        parts.join(", "),
+        examination.took.as_secs_f64(),
+        counted(connections, "connection"),
+        counted(requests, "request"),
+    )
+}
+
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// So that it is seen without colours, too.
+fn loudly(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Bad | Verdict::Warning => verdict.name().to_uppercase(),
+        Verdict::Good | Verdict::Unknown => verdict.name().to_owned(),
+    }
 }

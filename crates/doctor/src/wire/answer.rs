@@ -10,8 +10,11 @@ use super::{Line, Read};
 /// Of a body so much is kept; the rest is counted.
 const KEPT: usize = 64 * 1024;
 
-/// A body longer than this is not read to its end.
+/// An answer longer than this, framing and all, is not read to its end.
 const LONGEST: u64 = 32 * 1024 * 1024;
+
+/// Informational answers before a final one, at most: `curl` and browsers stop at fewer.
+const INFORMATIONAL: usize = 1000;
 
 /// What came back. All times count from when [`Line::answer`] was called.
 #[derive(Debug, Clone)]
@@ -26,8 +29,10 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Its length, without framing.
     pub body_len: u64,
-    /// The trailers.
+    /// The trailers, without those that have no business in a trailer section.
     pub trailers: Fields,
+    /// The trailer section as it came, behind the line of the last chunk where both came together.
+    pub trailer_block: Vec<u8>,
     /// Every read that brought bytes.
     pub seen: Vec<Seen>,
     /// How it ended.
@@ -105,18 +110,27 @@ impl Answer {
     #[must_use]
     pub fn words(&self) -> String {
         let after = crate::report::time(self.took);
-        let status = self.status().map_or_else(String::new, |status| status.to_string());
-        match (&self.outcome, status.as_str()) {
-            (Outcome::Complete, _) => format!("{status} after {after}"),
-            (Outcome::Silence, "") => format!("nothing within {after}"),
-            (Outcome::Silence, _) => format!("{status}, and no end of it within {after}"),
-            (Outcome::Closed, "") => format!("the connection closed without an answer after {after}"),
-            (Outcome::Closed, _) => format!("{status}, cut off by a close after {after}"),
-            (Outcome::Reset, "") => format!("the connection reset without an answer after {after}"),
-            (Outcome::Reset, _) => format!("{status}, cut off by a reset after {after}"),
-            (Outcome::Malformed(fault), _) => format!("no valid answer ({fault})"),
-            (Outcome::Endless, _) => format!("{status}, and no end after {} bytes", self.body_len),
-            (Outcome::Broken(why), _) => format!("a broken connection ({why})"),
+        let bytes: usize = self.seen.iter().map(|seen| seen.bytes).sum();
+        let status = self.status().map(|status| status.to_string());
+        let came = match (&status, self.informational.len(), bytes) {
+            (Some(status), ..) => status.clone(),
+            (None, 0, 0) => "nothing".to_owned(),
+            (None, 0, bytes) => format!("{bytes} bytes without a whole head"),
+            (None, count, _) => format!("{count} informational answers without a final one"),
+        };
+        let nothing = status.is_none() && bytes == 0;
+        match &self.outcome {
+            Outcome::Complete => format!("{came} after {after}"),
+            Outcome::Silence if status.is_none() => format!("{came} within {after}"),
+            Outcome::Silence => format!("{came}, and no end of it within {after}"),
+            Outcome::Closed if nothing => format!("the connection closed without an answer after {after}"),
+            Outcome::Closed => format!("{came}, cut off by a close after {after}"),
+            Outcome::Reset if nothing => format!("the connection reset without an answer after {after}"),
+            Outcome::Reset => format!("{came}, cut off by a reset after {after}"),
+            Outcome::Malformed(fault) if status.is_none() => format!("no valid answer ({fault})"),
+            Outcome::Malformed(fault) => format!("{came}, and then no valid message ({fault})"),
+            Outcome::Endless => format!("{came}, and no end after {bytes} bytes"),
+            Outcome::Broken(why) => format!("a broken connection ({why})"),
         }
     }
 }
@@ -125,6 +139,11 @@ impl Line {
     /// Reads the answer to the request begun last, until it is complete, for so long at most. After [`Outcome::Silence`] it can be called again for the
     /// rest of the same answer.
     pub async fn answer(&mut self, within: Duration) -> Answer {
+        self.answer_until(within, |_| false).await
+    }
+
+    /// The same, but stops as soon as what has come is enough, and then says [`Outcome::Silence`] as well: the rest is read by calling again.
+    pub async fn answer_until(&mut self, within: Duration, enough: impl Fn(&Answer) -> bool) -> Answer {
         let begun = Instant::now();
         let mut answer = Answer {
             informational: Vec::new(),
@@ -133,19 +152,29 @@ impl Line {
             body: Vec::new(),
             body_len: 0,
             trailers: Fields::new(),
+            trailer_block: Vec::new(),
             seen: Vec::new(),
             outcome: Outcome::Complete,
             took: Duration::ZERO,
         };
+        let mut received = 0;
         let outcome = loop {
             if let Some(outcome) = self.decode(&mut answer, begun) {
                 break outcome;
             }
-            if answer.body_len > LONGEST {
+            if received > LONGEST || answer.informational.len() > INFORMATIONAL {
                 break Outcome::Endless;
             }
-            match self.read(within.saturating_sub(begun.elapsed())).await {
-                Read::Bytes(bytes) => answer.seen.push(Seen { at: begun.elapsed(), bytes }),
+            // Where bytes never stop, a read never waits, and its limit is never looked at.
+            let left = within.saturating_sub(begun.elapsed());
+            if left.is_zero() || enough(&answer) {
+                break Outcome::Silence;
+            }
+            match self.read(left).await {
+                Read::Bytes(bytes) => {
+                    received += bytes as u64;
+                    answer.seen.push(Seen { at: begun.elapsed(), bytes });
+                }
                 Read::Silence => break Outcome::Silence,
                 Read::Reset => break Outcome::Reset,
                 Read::Broken(why) => break Outcome::Broken(why),
@@ -162,13 +191,17 @@ impl Line {
 
     /// Understands what is in the inbox; says how the answer ended, if it did.
     fn decode(&mut self, answer: &mut Answer, begun: Instant) -> Option<Outcome> {
-        loop {
+        let mut used = 0;
+        let outcome = loop {
+            let input = self.inbox.get(used..).unwrap_or_default();
             let mut head = ResponseHead::default();
-            let decoded = match self.decoder.decode(&self.inbox, &mut head) {
+            let decoded = match self.decoder.decode(input, &mut head) {
                 Ok(decoded) => decoded,
-                Err(fault) => return Some(Outcome::Malformed(fault)),
+                Err(fault) => break Some(Outcome::Malformed(fault)),
             };
             match decoded.event {
+                // Those that are too many are not kept, and the answer is called endless.
+                Event::Informational if answer.informational.len() > INFORMATIONAL => {}
                 Event::Informational => answer.informational.push(Informational {
                     at: begun.elapsed(),
                     status: head.status,
@@ -179,7 +212,7 @@ impl Line {
                     answer.head = Some(head);
                 }
                 Event::Data { start, end } => {
-                    let data = self.inbox.get(start..end).unwrap_or_default();
+                    let data = input.get(start..end).unwrap_or_default();
                     let room = KEPT.saturating_sub(answer.body.len()).min(data.len());
                     answer.body.extend_from_slice(data.get(..room).unwrap_or_default());
                     answer.body_len += data.len() as u64;
@@ -187,13 +220,18 @@ impl Line {
                 Event::Trailers => answer.trailers = self.decoder.trailers().clone(),
                 Event::NeedMore | Event::End => {}
             }
-            self.inbox.drain(..decoded.consumed.min(self.inbox.len()));
+            if matches!(decoded.event, Event::Trailers | Event::End) && decoded.consumed > 0 {
+                answer.trailer_block = input.get(..decoded.consumed).unwrap_or_default().to_vec();
+            }
+            used += decoded.consumed;
             match decoded.event {
-                Event::End => return Some(Outcome::Complete),
-                Event::NeedMore => return None,
+                Event::End => break Some(Outcome::Complete),
+                Event::NeedMore => break None,
                 _ => {}
             }
-        }
+        };
+        self.inbox.drain(..used.min(self.inbox.len()));
+        outcome
     }
 }
 
@@ -215,6 +253,7 @@ impl Answer {
             body: Vec::new(),
             body_len: 0,
             trailers: Fields::new(),
+            trailer_block: Vec::new(),
             seen: vec![Seen { at: Duration::from_millis(1), bytes: 100 }],
             outcome: Outcome::Complete,
             took: Duration::from_millis(1),

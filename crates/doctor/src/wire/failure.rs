@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
+
+use super::Peer;
 
 /// Why a connection could not be opened, or not written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,24 +17,41 @@ pub enum Failure {
         why: String,
     },
     /// Nobody listens there.
-    Refused(SocketAddr),
+    Refused(Peer),
+    /// This machine has no way to addresses of that kind.
+    NoRoute(Peer),
+    /// So many times in a row nothing came back, so that it was not tried again.
+    Gone(u32),
     /// Nothing came back for so long, while connecting or encrypting.
     TimedOut(&'static str, Duration),
     /// The network says no, or another error of the system.
     Network(String),
     /// The TLS handshake failed.
     Tls(String),
+    /// It failed because the certificate cannot be believed.
+    Certificate(String),
+    /// It failed because the server does not speak TLS there: how its answer begins.
+    NotTls(String),
     /// The connection was reset, or closed while something was to be sent.
     Lost(String),
 }
 
 impl Failure {
+    /// The name was looked up, and there is nothing.
+    #[must_use]
+    pub fn no_address(host: &str) -> Self {
+        Self::Resolve { host: host.to_owned(), why: "it has no address".to_owned() }
+    }
+
     /// From an error of connecting.
     #[must_use]
-    pub fn of_connect(address: SocketAddr, error: &io::Error) -> Self {
+    pub fn of_connect(peer: &Peer, error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::ConnectionRefused => Self::Refused(address),
-            _ => Self::Network(format!("connecting to {address}: {error}")),
+            io::ErrorKind::ConnectionRefused => Self::Refused(peer.clone()),
+            io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => {
+                Self::NoRoute(peer.clone())
+            }
+            _ => Self::Network(format!("connecting to {peer}: {error}")),
         }
     }
 }
@@ -42,12 +60,18 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resolve { host, why } => write!(f, "the name {host} could not be resolved: {why}"),
-            Self::Refused(address) => write!(f, "nobody listens at {address} (connection refused)"),
+            Self::Refused(peer) => write!(f, "nobody listens at {peer} (connection refused)"),
+            Self::NoRoute(peer) => write!(f, "this machine has no route to {peer}"),
+            Self::Gone(times) => write!(f, "nothing came back {times} times in a row"),
             Self::TimedOut(what, after) => {
                 write!(f, "{what}: nothing came back within {:.1} s", after.as_secs_f64())
             }
             Self::Network(why) => f.write_str(why),
             Self::Tls(why) => write!(f, "the TLS handshake failed: {why}"),
+            Self::Certificate(why) => write!(f, "the certificate cannot be believed: {why}"),
+            Self::NotTls(first) => {
+                write!(f, "the server does not speak TLS there: its answer begins with \"{first}\"")
+            }
             Self::Lost(why) => write!(f, "the connection was lost: {why}"),
         }
     }

@@ -11,12 +11,19 @@ use keepwarm_net::TcpFacts;
 use rustls::ClientConfig;
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::socket::{Peer, Socket};
 use super::tls::Session;
-use super::{Ask, Failure, Handshake, Socket};
+use super::{Ask, Failure, Handshake};
 use crate::examine::Watcher;
 
 /// Bytes read at once.
-const READ: usize = 64 * 1024;
+pub(super) const READ: usize = 64 * 1024;
+
+/// Bytes that came and were not understood yet, at most: an answer's decoder needs less than 64 KiB to go on, so what is beyond is a flood.
+const INBOX: usize = 1024 * 1024;
+
+/// Bytes of a line that are told to whoever reads the transcript.
+const TOLD: usize = 1024;
 
 /// A connection. Bytes go out by [`send`](Self::send), come in by [`read`](Self::read), and are understood by [`answer`](Self::answer), which keeps when
 /// each of them came.
@@ -30,6 +37,11 @@ pub struct Line {
     pub times: LineTimes,
     /// The TLS handshake, where there is one.
     pub handshake: Option<Handshake>,
+    /// How long sending may take.
+    patience: Duration,
+    acks: Acks,
+    /// Sending learned of a reset, which the system tells only once.
+    was_reset: bool,
     number: u64,
     watcher: Arc<dyn Watcher>,
     /// The place among the connections that may be open.
@@ -45,6 +57,18 @@ pub struct LineTimes {
     pub tls: Duration,
 }
 
+/// How what comes is acknowledged, on this side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Acks {
+    /// As the system likes: at once on a new connection, delayed on one that asks and is answered in turns.
+    #[default]
+    AsUsual,
+    /// Delayed, in the hope of bytes to send it with: what every client does on a kept connection (RFC 9293 §3.8.6.3).
+    Late,
+    /// At once, as soon as the bytes are read.
+    AtOnce,
+}
+
 /// What a read gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {
@@ -56,52 +80,68 @@ pub enum Read {
     Reset,
     /// Nothing came within the time given.
     Silence,
-    /// What came is not valid TLS, or the system failed.
+    /// What came is not valid TLS, or too much that nobody asked for, or the system failed.
     Broken(String),
 }
 
 impl Line {
+    /// Connects, with `within` for each step of it, and for each sending later.
     pub(crate) async fn open(
-        address: SocketAddr,
+        peer: &Peer,
         tls: Option<(&str, Arc<ClientConfig>)>,
         within: Duration,
         number: u64,
         watcher: Arc<dyn Watcher>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Self, Failure> {
-        let begun = Instant::now();
-        let socket = match tokio::time::timeout(within, Socket::connect(address)).await {
-            Ok(Ok(socket)) => socket,
-            Ok(Err(error)) => return Err(Failure::of_connect(address, &error)),
-            Err(_) => return Err(Failure::TimedOut("connecting", within)),
-        };
-        let connect = begun.elapsed();
-        let (tls, handshake) = match tls {
-            None => (None, None),
-            Some((host, config)) => {
-                let opening = Session::open(&socket, host, config);
-                match tokio::time::timeout(within, opening).await {
-                    Ok(Ok((session, handshake))) => (Some(session), Some(handshake)),
-                    Ok(Err(failure)) => return Err(failure),
-                    Err(_) => return Err(Failure::TimedOut("the TLS handshake", within)),
-                }
+        let opened = Self::connect(peer, tls, within).await;
+        let (socket, tls, handshake, connect) = match opened {
+            Ok(opened) => opened,
+            Err(failure) => {
+                watcher.wire(number, &format!("* {peer}: {failure}"));
+                return Err(failure);
             }
         };
-        let times =
-            LineTimes { connect, tls: handshake.as_ref().map_or(Duration::ZERO, |handshake| handshake.took) };
-        watcher.wire(number, &format!("* connected to {address}"));
-        let decoder = ResponseDecoder::new(Limits::default());
+        watcher.wire(number, &format!("* connected to {peer}"));
+        if let Some(handshake) = &handshake {
+            let resumed = if handshake.resumed { ", resumed" } else { "" };
+            let line = format!("* {} {}{resumed}", handshake.version, handshake.cipher);
+            watcher.wire(number, &line);
+        }
         Ok(Self {
             socket,
             tls,
             inbox: Vec::new(),
-            decoder,
-            times,
+            decoder: ResponseDecoder::new(Limits::default()),
+            times: LineTimes { connect, tls: handshake.as_ref().map_or(Duration::ZERO, |it| it.took) },
             handshake,
+            patience: within,
+            acks: Acks::AsUsual,
+            was_reset: false,
             number,
             watcher,
             _permit: permit,
         })
+    }
+
+    async fn connect(
+        peer: &Peer,
+        tls: Option<(&str, Arc<ClientConfig>)>,
+        within: Duration,
+    ) -> Result<(Socket, Option<Session>, Option<Handshake>, Duration), Failure> {
+        let begun = Instant::now();
+        let socket = match tokio::time::timeout(within, Socket::connect(peer)).await {
+            Ok(Ok(socket)) => socket,
+            Ok(Err(error)) => return Err(Failure::of_connect(peer, &error)),
+            Err(_) => return Err(Failure::TimedOut("connecting", within)),
+        };
+        let connect = begun.elapsed();
+        let Some((host, config)) = tls else { return Ok((socket, None, None, connect)) };
+        match tokio::time::timeout(within, Session::open(&socket, host, config)).await {
+            Ok(Ok((session, handshake))) => Ok((socket, Some(session), Some(handshake), connect)),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(Failure::TimedOut("the TLS handshake", within)),
+        }
     }
 
     /// Says which request the next answer is to, without sending anything.
@@ -110,23 +150,44 @@ impl Line {
         self.decoder.begin(&method);
     }
 
-    /// Sends these bytes, in as few segments as they fit.
+    /// Sends these bytes, in as few segments as they fit. A server that takes none of them is waited for as long as a step may take.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is gone, or the server does not read.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<Instant, Failure> {
         self.tell('>', bytes);
-        let sent = match &mut self.tls {
-            None => self.socket.write_all(bytes).await,
-            Some(session) => send_encrypted(session, &self.socket, bytes).await,
+        if self.acks == Acks::Late {
+            self.socket.acknowledge(self.acks);
+        }
+        let sending = async {
+            match &mut self.tls {
+                None => send_plain(&self.socket, bytes).await,
+                Some(session) => session.send(&self.socket, bytes).await,
+            }
         };
-        sent.map_err(|error| Failure::Lost(error.to_string()))?;
+        match tokio::time::timeout(self.patience, sending).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                self.was_reset = error.kind() == io::ErrorKind::ConnectionReset;
+                return Err(Failure::Lost(error.to_string()));
+            }
+            Err(_) => return Err(Failure::TimedOut("sending", self.patience)),
+        }
+        if self.acks == Acks::AtOnce {
+            // Sending puts the socket back into its usual ways.
+            self.socket.acknowledge(self.acks);
+        }
         Ok(Instant::now())
     }
 
     /// Waits for bytes, for so long at most.
     pub async fn read(&mut self, within: Duration) -> Read {
+        if self.inbox.len() >= INBOX {
+            return Read::Broken(format!("more than {} KiB came that nobody asked for", INBOX / 1024));
+        }
+        let before = self.inbox.len();
         let read = match tokio::time::timeout(within, self.fill()).await {
+            Ok(Ok(Read::Closed)) if self.was_reset => Read::Reset,
             Ok(Ok(read)) => read,
             Ok(Err(error)) => match error.kind() {
                 io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Read::Reset,
@@ -137,10 +198,11 @@ impl Line {
             Err(_) => Read::Silence,
         };
         match &read {
-            Read::Bytes(count) => {
-                let from = self.inbox.len().saturating_sub(*count);
-                let fresh = self.inbox.get(from..).unwrap_or_default().to_vec();
-                self.tell('<', &fresh);
+            Read::Bytes(_) => {
+                if self.acks == Acks::AtOnce {
+                    self.socket.acknowledge(self.acks);
+                }
+                self.tell('<', self.inbox.get(before..).unwrap_or_default());
             }
             Read::Silence => {}
             other => self.watcher.wire(self.number, &format!("* {other:?}")),
@@ -148,8 +210,17 @@ impl Line {
         read
     }
 
-    /// Says that nothing more will be sent (a half-close).
-    pub fn finish_writing(&self) {
+    /// Chooses how what comes is acknowledged from now on, where the system lets it be chosen.
+    pub fn acknowledge(&mut self, acks: Acks) {
+        self.acks = acks;
+        self.socket.acknowledge(acks);
+    }
+
+    /// Says that nothing more will be sent (a half-close), with TLS by its goodbye, too.
+    pub fn finish_writing(&mut self) {
+        if let Some(session) = &mut self.tls {
+            session.finish(&self.socket);
+        }
         // A connection that is gone already has nothing to be told.
         let _ = self.socket.shut_down_writing();
     }
@@ -166,48 +237,36 @@ impl Line {
         self.socket.facts()
     }
 
-    /// The address of the server.
+    /// The address of the server; nothing for a socket of this machine.
     #[must_use]
     pub fn peer(&self) -> Option<SocketAddr> {
-        self.socket.peer()
+        self.socket.address()
     }
 
     async fn fill(&mut self) -> io::Result<Read> {
-        let Some(session) = &mut self.tls else { return fill_plain(&self.socket, &mut self.inbox).await };
-        loop {
-            let ready = take_decrypted(session, &mut self.inbox)?;
-            if let Some(read) = ready {
-                return Ok(read);
-            }
-            self.socket.readable().await?;
-            match session.rustls.read_tls(&mut &self.socket) {
-                Ok(0) => return Ok(Read::Closed),
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) => return Err(error),
-            }
-            if let Err(error) = session.rustls.process_new_packets() {
-                return Ok(Read::Broken(error.to_string()));
-            }
-            session.flush(&self.socket).await?;
+        match &mut self.tls {
+            None => fill_plain(&self.socket, &mut self.inbox).await,
+            Some(session) => session.fill(&self.socket, &mut self.inbox).await,
         }
     }
 
     fn tell(&self, direction: char, bytes: &[u8]) {
-        if self.watcher.wants_wire() {
-            for line in bytes.split_inclusive(|&byte| byte == b'\n').take(64) {
-                self.watcher.wire(self.number, &format!("{direction} {}", line.escape_ascii()));
-            }
+        if !self.watcher.wants_wire() {
+            return;
+        }
+        for line in bytes.split_inclusive(|&byte| byte == b'\n').take(64) {
+            let shown = line.get(..TOLD).unwrap_or(line);
+            let rest = line.len() - shown.len();
+            let more = if rest > 0 { format!(" … and {rest} bytes more") } else { String::new() };
+            self.watcher.wire(self.number, &format!("{direction} {}{more}", shown.escape_ascii()));
         }
     }
 }
 
-async fn send_encrypted(session: &mut Session, socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
-    use io::Write as _;
+async fn send_plain(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let taken = session.rustls.writer().write(bytes)?;
-        bytes = bytes.get(taken..).unwrap_or_default();
-        session.flush(socket).await?;
+        let written = socket.write_some(bytes).await?;
+        bytes = bytes.get(written..).unwrap_or_default();
     }
     Ok(())
 }
@@ -225,20 +284,5 @@ async fn fill_plain(socket: &Socket, inbox: &mut Vec<u8>) -> io::Result<Read> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
-    }
-}
-
-/// Moves what has been decrypted into the inbox; nothing when there is none.
-fn take_decrypted(session: &mut Session, inbox: &mut Vec<u8>) -> io::Result<Option<Read>> {
-    use io::Read as _;
-    let mut chunk = vec![0; READ];
-    match session.rustls.reader().read(&mut chunk) {
-        Ok(0) => Ok(Some(Read::Closed)),
-        Ok(count) => {
-            inbox.extend_from_slice(chunk.get(..count).unwrap_or_default());
-            Ok(Some(Read::Bytes(count)))
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
     }
 }

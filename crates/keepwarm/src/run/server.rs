@@ -29,7 +29,7 @@ use crate::service_manager::ServiceManager;
 use crate::upstreams::Upstreams;
 use crate::view::{Served, View};
 use crate::watch::{self, Watch};
-use crate::{assemble, complain, exit};
+use crate::{assemble, complain, exit, subjects};
 
 /// Serves until a signal ends it. With a `takeover` this process is to take the place of another.
 pub(super) fn serve(
@@ -287,9 +287,11 @@ impl Server {
 
     /// Tells those who look what is served.
     pub(super) fn show(&self) {
+        let listeners = self.listeners.by_name(&self.config);
         self.view.set_served(Served {
             apps: app_names(&self.config),
-            listeners: self.listeners.by_name(&self.config),
+            subjects: subjects::of(&self.config, &listeners, &self.listeners.doors(&self.config)),
+            listeners,
             upstreams: self.upstreams.all(),
         });
     }

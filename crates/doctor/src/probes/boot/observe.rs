@@ -1,0 +1,199 @@
+//! Asking for several things in turns, and taking the time of each.
+
+use std::time::{Duration, Instant};
+
+use crate::patient::Patient;
+use crate::wire::{Acks, Answer, Ask, Line};
+
+/// Rounds, each of which asks for everything once.
+const ROUNDS: usize = 8;
+
+/// Rounds that take long become few: after so long those of a few hundred milliseconds, after more all.
+const ENOUGH: (Duration, usize) = (Duration::from_millis(1500), 4);
+const TOO_MUCH: (Duration, usize) = (Duration::from_secs(3), 2);
+
+/// Of answers that are larger, or come in parts for longer, no more than the beginning is read.
+const LARGE: u64 = 64 * 1024;
+const LONG: Duration = Duration::from_millis(100);
+
+/// A path that no server has, and one that many servers have as a file.
+const MISSING: &str = "/keepwarm-check-no-such-path";
+const FILE: &str = "/robots.txt";
+
+/// Fields that an application says, and a server in front of it does not.
+const MARKS: &[&str] = &["x-powered-by", "x-runtime", "x-generator", "x-debug-token", "x-aspnet-version"];
+
+/// What PHP says, unless it is told not to.
+const PHP: &[(&str, &str)] = &[("x-powered-by", "php"), ("set-cookie", "phpsessid")];
+
+/// Fields that show a cache or a proxy in front, which may be far from the application.
+const HOPS: &[&str] = &["via", "age", "x-cache", "x-served-by", "cf-ray", "x-amz-cf-id", "x-varnish"];
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// The least time a connection took: a round trip.
+    pub(super) network: Duration,
+    /// How long the very first answer took to begin.
+    pub(super) first: Duration,
+    /// The page first.
+    pub(super) kinds: Vec<Kind>,
+    /// Whether the page says that PHP made it.
+    pub(super) php: bool,
+    /// A field that shows a cache or a proxy in front.
+    pub(super) hop: Option<String>,
+    /// Why there is not more.
+    pub(super) failure: Option<String>,
+}
+
+/// Answers to one question.
+#[derive(Debug, Clone)]
+pub(super) struct Kind {
+    /// What was asked.
+    pub(super) asked: String,
+    /// Which question it is.
+    pub(super) question: Question,
+    /// The status of the first; answers with another do not count.
+    pub(super) status: u16,
+    /// Whether it bears a mark of the application that made the page.
+    pub(super) by_app: bool,
+    /// The length of the body, if it was read to its end.
+    pub(super) length: Option<u64>,
+    /// How long each took to begin, the least first.
+    pub(super) times: Vec<Duration>,
+}
+
+/// A question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Question {
+    /// The page that is examined.
+    Page,
+    /// A path that no server has.
+    Missing,
+    /// What can be done with the page.
+    Options,
+    /// The page's head.
+    Head,
+    /// A file.
+    File,
+}
+
+/// Asks.
+pub(super) async fn observe(patient: &Patient) -> Seen {
+    let mut seen = Seen {
+        network: Duration::MAX,
+        first: begins(&patient.first).unwrap_or(patient.first.took),
+        php: PHP.iter().any(|(name, part)| {
+            patient.first.field(name).is_some_and(|value| value.to_ascii_lowercase().contains(part))
+        }),
+        hop: HOPS.iter().find_map(|name| Some(format!("{name}: {}", patient.first.field(name)?))),
+        ..Seen::default()
+    };
+    let mut asks = asks(patient);
+    let mut open = None;
+    let begun = Instant::now();
+    for round in 0..ROUNDS {
+        if [ENOUGH, TOO_MUCH].iter().any(|(after, rounds)| begun.elapsed() > *after && round >= *rounds) {
+            break;
+        }
+        let mut silent = Vec::new();
+        for (question, ask) in &asks {
+            let Some(answer) = answer(patient, &mut open, ask, &mut seen).await else {
+                if *question == Question::Page {
+                    return seen.sorted();
+                }
+                silent.push(*question);
+                continue;
+            };
+            note(&mut seen, patient, *question, ask, &answer);
+        }
+        // What is not answered once is not waited for again.
+        asks.retain(|(question, _)| !silent.contains(question));
+    }
+    seen.sorted()
+}
+
+impl Seen {
+    fn sorted(mut self) -> Self {
+        self.kinds.iter_mut().for_each(|kind| kind.times.sort_unstable());
+        self
+    }
+}
+
+fn asks(patient: &Patient) -> Vec<(Question, Ask)> {
+    let all = [
+        (Question::Page, patient.ask()),
+        (Question::Missing, patient.ask_by("GET").target(MISSING)),
+        (Question::Options, patient.ask_by("OPTIONS")),
+        (Question::Head, patient.ask_by("HEAD")),
+        (Question::File, patient.ask_by("GET").target(FILE)),
+    ];
+    // Where an answer takes a second the first three say enough.
+    let slow = patient.first.took > Duration::from_secs(1);
+    all.into_iter().take(if slow { 3 } else { 5 }).collect()
+}
+
+/// Asks on the connection that is open, or on a new one; once more where a kept one had been closed meanwhile.
+async fn answer(patient: &Patient, open: &mut Option<Line>, ask: &Ask, seen: &mut Seen) -> Option<Answer> {
+    let patience = patient.settings.timeout.min(Duration::from_secs(1).max(patient.first.took * 3));
+    // Of a page that is long, or takes long to come, the head is enough.
+    let first = &patient.first;
+    let heavy = first.body_len > LARGE || first.took > begins(first).unwrap_or_default() + LONG;
+    for _ in 0..2 {
+        let (mut line, kept) = match open.take() {
+            Some(line) => (line, true),
+            None => match patient.line().await {
+                Ok(line) => (line, false),
+                Err(failure) => {
+                    seen.failure = Some(failure.to_string());
+                    return None;
+                }
+            },
+        };
+        seen.network = seen.network.min(line.times.connect);
+        // A head in pieces must not wait for us.
+        line.acknowledge(Acks::AtOnce);
+        patient.budget.request().await;
+        line.begin(ask);
+        // A server may answer before it has everything: what it said is looked at either way.
+        let _ = line.send(&ask.bytes()).await;
+        let answer = line.answer_until(patience, |answer| heavy && answer.head.is_some()).await;
+        let Some(head) = &answer.head else {
+            if kept && answer.seen.is_empty() && answer.took < patience {
+                continue;
+            }
+            return None;
+        };
+        if answer.is_complete() && head.keeps_connection() && line.left_over().is_empty() {
+            *open = Some(line);
+        }
+        return Some(answer);
+    }
+    None
+}
+
+fn note(seen: &mut Seen, patient: &Patient, question: Question, ask: &Ask, answer: &Answer) {
+    let (Some(status), Some(begins)) = (answer.status(), begins(answer)) else { return };
+    match seen.kinds.iter_mut().find(|kind| kind.question == question) {
+        Some(kind) if kind.status == status => kind.times.push(begins),
+        Some(_) => {}
+        None => seen.kinds.push(Kind {
+            asked: ask.line().trim_end_matches(" HTTP/1.1").to_owned(),
+            question,
+            status,
+            by_app: MARKS
+                .iter()
+                .any(|mark| answer.field(mark).is_some() && patient.first.field(mark).is_some()),
+            length: answer.is_complete().then_some(answer.body_len),
+            times: vec![begins],
+        }),
+    }
+}
+
+/// When the final answer began. A 1xx answer says nothing of it.
+fn begins(answer: &Answer) -> Option<Duration> {
+    match answer.informational.is_empty() {
+        true => answer.first_byte(),
+        false => answer.head_at,
+    }
+}

@@ -1,0 +1,187 @@
+//! HTTP/2: whether the server agrees on it by ALPN, and what its first SETTINGS say (RFC 9113 §3.4, §6.5).
+
+use std::time::Duration;
+
+use crate::finding::Finding;
+use crate::patient::Patient;
+use crate::wire::{Line, Read, Trust, client_config};
+
+const ID: &str = "connect.http2";
+
+/// The preface, and SETTINGS that say nothing.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+
+/// An acknowledgement of SETTINGS, and GOAWAY without an error.
+const GOODBYE: &[u8] = b"\0\0\0\x04\x01\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+
+/// The length, the type, flags and the stream stand before a frame.
+const FRAME_HEAD: usize = 9;
+
+/// A frame is no larger unless we allow it (RFC 9113 §4.2).
+const FRAME: usize = 16 * 1024;
+
+/// For so long the SETTINGS are waited for; they need nothing from us but the preface.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Fewer streams at once than this slow clients down that rely on it (RFC 9113 §6.5.2).
+const STREAMS: u32 = 100;
+
+/// What was agreed upon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Agreed {
+    /// HTTP/2, and what the settings say.
+    Http2(Settings),
+    /// HTTP/2, and then something else than SETTINGS.
+    Garbage(String),
+    /// HTTP/2, and then nothing.
+    Silence(Duration),
+    /// Another protocol, or ALPN is not used.
+    Other(Option<String>),
+    Failed(String),
+}
+
+/// Those that matter; nothing where the default counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) streams: Option<u32>,
+    pub(super) window: Option<u32>,
+    pub(super) frame: Option<u32>,
+}
+
+pub(super) async fn ask(patient: &Patient, trust: &Trust) -> Agreed {
+    let alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let config = match client_config(&Trust { alpn, ..trust.clone() }) {
+        Ok(config) => config,
+        Err(failure) => return Agreed::Failed(failure.to_string()),
+    };
+    let mut line = match patient.line_with(Some(config)).await {
+        Ok(line) => line,
+        Err(failure) => return Agreed::Failed(failure.to_string()),
+    };
+    let alpn = line.handshake.as_ref().and_then(|handshake| handshake.alpn.clone());
+    if alpn.as_deref() != Some("h2") {
+        return Agreed::Other(alpn);
+    }
+    if let Err(failure) = line.send(PREFACE).await {
+        return Agreed::Failed(failure.to_string());
+    }
+    let agreed = first_settings(&mut line, PATIENCE.min(patient.settings.timeout)).await;
+    // Whatever becomes of the goodbye, the connection ends here.
+    let _ = line.send(GOODBYE).await;
+    agreed
+}
+
+async fn first_settings(line: &mut Line, within: Duration) -> Agreed {
+    let begun = std::time::Instant::now();
+    loop {
+        match read_settings(line.left_over()) {
+            Some(Ok(settings)) => return Agreed::Http2(settings),
+            Some(Err(why)) => return Agreed::Garbage(why),
+            None => {}
+        }
+        match line.read(within.saturating_sub(begun.elapsed())).await {
+            Read::Bytes(_) if begun.elapsed() < within => {}
+            Read::Bytes(_) | Read::Silence => return Agreed::Silence(within),
+            Read::Closed => return Agreed::Garbage("a close".to_owned()),
+            Read::Reset => return Agreed::Garbage("a reset".to_owned()),
+            Read::Broken(why) => return Agreed::Garbage(why),
+        }
+    }
+}
+
+/// The SETTINGS with which a server begins (RFC 9113 §3.4); nothing as long as they are not whole.
+fn read_settings(bytes: &[u8]) -> Option<Result<Settings, String>> {
+    let &[high, middle, low, kind, flags, ..] = bytes else { return None };
+    let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+    if kind != 4 || flags & 1 != 0 || length > FRAME || length % 6 != 0 {
+        let first = bytes.get(..bytes.len().min(40)).unwrap_or_default();
+        return Some(Err(format!("\"{}\"", first.escape_ascii())));
+    }
+    let frame = bytes.get(FRAME_HEAD..FRAME_HEAD + length)?;
+    let mut settings = Settings::default();
+    for setting in frame.chunks_exact(6) {
+        let &[id_high, id_low, a, b, c, d] = setting else { continue };
+        let value = Some(u32::from_be_bytes([a, b, c, d]));
+        match u16::from_be_bytes([id_high, id_low]) {
+            3 => settings.streams = value,
+            4 => settings.window = value,
+            5 => settings.frame = value,
+            _ => {}
+        }
+    }
+    Some(Ok(settings))
+}
+
+/// A server without HTTP/2 is well, too.
+pub(super) fn judge(agreed: &Agreed) -> Finding {
+    match agreed {
+        Agreed::Failed(why) => Finding::unknown(ID, why.clone()),
+        Agreed::Other(Some(protocol)) => {
+            Finding::good(ID, format!("ALPN agrees on {protocol}: the server does not offer HTTP/2"))
+        }
+        Agreed::Other(None) => Finding::good(ID, "no ALPN: the server does not offer HTTP/2"),
+        Agreed::Silence(after) => Finding::unknown(
+            ID,
+            format!("ALPN agrees on h2, and no SETTINGS came within {}", crate::report::time(*after)),
+        ),
+        Agreed::Garbage(what) => {
+            Finding::bad(ID, format!("ALPN agrees on h2, and in place of SETTINGS came {what}"))
+                .costs("clients that offer HTTP/2, as browsers do, get nothing")
+        }
+        Agreed::Http2(settings) => {
+            let said = |value: Option<u32>, default: &str| {
+                value.map_or_else(|| default.to_owned(), |value| value.to_string())
+            };
+            let evidence = format!(
+                "ALPN agrees on h2; streams at once {}, window of a stream {}, largest frame {}",
+                said(settings.streams, "without limit"),
+                said(settings.window, "65535 (default)"),
+                said(settings.frame, "16384 (default)"),
+            );
+            match settings.streams {
+                Some(streams) if streams < STREAMS => Finding::warning(ID, evidence)
+                    .costs(format!("what a page needs beyond {streams} requests at once waits for its turn")),
+                _ => Finding::good(ID, evidence),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict::{Bad, Good, Unknown, Warning};
+
+    #[test]
+    fn settings_are_read_as_soon_as_they_are_whole() {
+        let whole = b"\0\0\x12\x04\0\0\0\0\0\0\x03\0\0\0\x80\0\x04\0\x01\0\0\0\x05\0\xff\xff\xff";
+        for end in 0..whole.len() {
+            assert_eq!(read_settings(&whole[..end]), None);
+        }
+        let settings = Settings { streams: Some(128), window: Some(65536), frame: Some(16_777_215) };
+        assert_eq!(read_settings(whole), Some(Ok(settings)));
+        assert_eq!(read_settings(b"\0\0\0\x04\0\0\0\0\0"), Some(Ok(Settings::default())));
+        for garbage in [&b"HTTP/1.1 400"[..], b"\0\0\0\x04\x01\0\0\0\0", b"\0\0\x05\x04\0", b"\xff\0\0\x04\0"]
+        {
+            assert!(matches!(read_settings(garbage), Some(Err(_))), "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn only_what_clients_would_trip_over_is_bad() {
+        let streams = |count| Agreed::Http2(Settings { streams: count, ..Settings::default() });
+        for (agreed, verdict) in [
+            (streams(None), Good),
+            (streams(Some(128)), Good),
+            (streams(Some(10)), Warning),
+            (Agreed::Other(None), Good),
+            (Agreed::Other(Some("http/1.1".to_owned())), Good),
+            (Agreed::Garbage("a close".to_owned()), Bad),
+            (Agreed::Silence(PATIENCE), Unknown),
+            (Agreed::Failed("no".to_owned()), Unknown),
+        ] {
+            let finding = judge(&agreed);
+            assert_eq!(finding.verdict, verdict, "{}", finding.evidence);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Calls on new connections, calls on a kept one, and the difference.
+
+use std::time::Duration;
+
+use keepwarm_http1::Version;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::{bytes, median};
+use crate::finding::Finding;
+use crate::patient::Patient;
+use crate::report::time;
+use crate::wire::{Answer, Ask, Failure, Line, Outcome, client_config};
+
+const ID: &str = "connect.reuse";
+
+/// Calls of each kind.
+const SAMPLES: usize = 5;
+/// Of answers that take this long there are fewer.
+const SLOW: Duration = Duration::from_millis(200);
+const FEWER: usize = 2;
+
+/// Who connects in less than this loses next to nothing by it: the server is on this machine, or in the same rack.
+const NEAR: Duration = Duration::from_millis(1);
+
+/// The calls that were made.
+#[derive(Debug)]
+pub(super) struct Calls {
+    pub(super) encrypted: bool,
+    pub(super) fresh: Vec<Fresh>,
+    /// How long the answers took on a connection that was there.
+    pub(super) kept: Vec<Duration>,
+    pub(super) reuse: Reuse,
+}
+
+/// A call on a new connection.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fresh {
+    pub(super) connect: Duration,
+    pub(super) tls: Duration,
+    pub(super) answer: Duration,
+    /// Of our processor, for connecting.
+    pub(super) cpu: Duration,
+    /// Bytes that the server sent for the handshake.
+    pub(super) handshake: u64,
+}
+
+/// Whether a connection carries a second request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reuse {
+    /// It does.
+    Kept,
+    /// The server closes after each answer, and how that shows.
+    Never(String),
+    /// It closes only after the ordinary answer, which has no length; another is kept.
+    NotHere(String),
+    /// It could not be told, and why.
+    Unclear(String),
+}
+
+pub(super) async fn ask(patient: &Patient) -> Calls {
+    let mut calls = Calls {
+        encrypted: patient.target.is_encrypted(),
+        fresh: Vec::new(),
+        kept: Vec::new(),
+        reuse: Reuse::Unclear("nothing was asked".to_owned()),
+    };
+    let samples = if patient.first.took < SLOW { SAMPLES } else { FEWER };
+    for sample in 0..samples {
+        let line = match fresh_line(patient).await {
+            Ok((line, fresh)) => (line, fresh),
+            Err(failure) => {
+                calls.reuse = Reuse::Unclear(failure.to_string());
+                break;
+            }
+        };
+        let (mut line, mut fresh) = line;
+        let ask = patient.ask();
+        let answer = patient.exchange(&mut line, &ask).await;
+        if !answer.is_complete() {
+            calls.reuse = Reuse::Unclear(format!("{}: {}", ask.line(), answer.words()));
+            break;
+        }
+        fresh.answer = answer.took;
+        calls.fresh.push(fresh);
+        // What the first connection shows counts when a second one shows it, too.
+        if calls.kept.is_empty() && sample < 2 {
+            calls.reuse = again(patient, &mut line, &answer, samples, &mut calls.kept).await;
+        }
+    }
+    if let Reuse::Never(how) = &calls.reuse
+        && patient.ask().method() != "HEAD"
+        && bare_is_kept(patient).await
+    {
+        calls.reuse = Reuse::NotHere(how.clone());
+    }
+    calls
+}
+
+/// A connection as a client makes it that knows nothing of any before: without a session to resume.
+async fn fresh_line(patient: &Patient) -> Result<(Line, Fresh), Failure> {
+    let config = match &patient.trust {
+        Some(trust) => Some(client_config(trust)?),
+        None => None,
+    };
+    let before = processor_time();
+    let line = patient.line_with(config).await?;
+    let fresh = Fresh {
+        connect: line.times.connect,
+        tls: line.times.tls,
+        answer: Duration::ZERO,
+        cpu: processor_time().saturating_sub(before),
+        handshake: line.handshake.as_ref().map_or(0, |handshake| handshake.received as u64),
+    };
+    Ok((line, fresh))
+}
+
+/// Asks again on the same connection.
+async fn again(
+    patient: &Patient,
+    line: &mut Line,
+    first: &Answer,
+    samples: usize,
+    kept: &mut Vec<Duration>,
+) -> Reuse {
+    if let Some(how) = announced(first) {
+        return Reuse::Never(how);
+    }
+    let patience = patient.settings.timeout.min(Duration::from_secs(2) + first.took * 4);
+    for _ in 0..samples {
+        let answer = patient.exchange_within(line, &patient.ask(), patience).await;
+        if !answer.is_complete() {
+            if !kept.is_empty() {
+                break;
+            }
+            return match answer.outcome {
+                Outcome::Closed | Outcome::Reset if answer.head.is_none() => {
+                    Reuse::Never("closed without a word: the second request got nothing".to_owned())
+                }
+                _ => Reuse::Unclear(format!("a second request on the connection: {}", answer.words())),
+            };
+        }
+        kept.push(answer.took);
+        if announced(&answer).is_some() {
+            break;
+        }
+    }
+    Reuse::Kept
+}
+
+/// How an answer says that it is the last on its connection.
+fn announced(answer: &Answer) -> Option<String> {
+    let head = answer.head.as_ref()?;
+    match answer.field("connection") {
+        Some(field) if !head.keeps_connection() => Some(format!("Connection: {field}")),
+        None if !head.keeps_connection() && head.version == Version::Http10 => {
+            Some("an answer of HTTP/1.0 without Connection: keep-alive".to_owned())
+        }
+        _ if !head.keeps_connection() => Some("an answer without a length".to_owned()),
+        _ => None,
+    }
+}
+
+/// Whether a connection is kept behind an answer that has no body.
+async fn bare_is_kept(patient: &Patient) -> bool {
+    let ask: Ask = patient.ask_by("HEAD");
+    let Ok((mut line, first)) = patient.once(&ask).await else { return false };
+    if !first.is_complete() || announced(&first).is_some() {
+        return false;
+    }
+    patient.exchange_within(&mut line, &ask, patient.settings.timeout).await.is_complete()
+}
+
+fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = Duration::from_secs(u64::try_from(now.tv_sec).unwrap_or(0));
+    seconds + Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Without TLS a server that closes costs a round trip, which matters only to those far away; with TLS it has every call pay for a handshake.
+pub(super) fn judge(calls: &Calls) -> Finding {
+    let evidence = measured(calls);
+    let near = calls.fresh.iter().map(|fresh| fresh.connect).min().unwrap_or_default() < NEAR;
+    match &calls.reuse {
+        Reuse::Unclear(why) => Finding::unknown(ID, why.clone()),
+        Reuse::Kept => Finding::good(ID, evidence).costs(format!("a kept connection saves {}", saving(calls))),
+        Reuse::Never(how) if calls.encrypted => {
+            Finding::bad(ID, format!("every answer ends its connection ({how}); {evidence}"))
+                .costs(format!("each call pays {}", saving(calls)))
+        }
+        Reuse::NotHere(how) if calls.encrypted || !near => {
+            Finding::warning(ID, format!("this answer ends its connection ({how}), others do not; {evidence}"))
+                .costs(format!("each call pays {}", saving(calls)))
+        }
+        Reuse::Never(how) if !near => {
+            Finding::warning(ID, format!("every answer ends its connection ({how}); {evidence}"))
+                .costs(format!("each call pays {}", saving(calls)))
+        }
+        Reuse::Never(how) | Reuse::NotHere(how) => Finding::good(
+            ID,
+            format!("each answer ends its connection ({how}), which matters little so near and without TLS; {evidence}"),
+        )
+        .costs(format!("each call pays {}", saving(calls))),
+    }
+}
+
+fn measured(calls: &Calls) -> String {
+    let of = |part: fn(&Fresh) -> Duration| median(calls.fresh.iter().map(part));
+    let whole = of(|fresh| fresh.connect + fresh.tls + fresh.answer);
+    let tls = match calls.encrypted {
+        true => format!(", TLS {}", time(of(|fresh| fresh.tls))),
+        false => String::new(),
+    };
+    let kept = match calls.kept.is_empty() {
+        true => String::new(),
+        false => format!(", {} on a kept one", time(median(calls.kept.iter().copied()))),
+    };
+    format!(
+        "a call takes {} on a new connection (TCP {}{tls}, answer {}){kept} (medians of {})",
+        time(whole),
+        time(of(|fresh| fresh.connect)),
+        time(of(|fresh| fresh.answer)),
+        calls.fresh.len(),
+    )
+}
+
+/// What connecting takes, for one call and for 1, 10 and 1,000 a second.
+fn saving(calls: &Calls) -> String {
+    let wait = median(calls.fresh.iter().map(|fresh| fresh.connect + fresh.tls));
+    let rates = |of: &dyn Fn(u32) -> String| [1, 10, 1000].map(of).join(", ");
+    let mut words = format!(
+        "{} of waiting: at 1, 10 and 1,000 calls/s {} in each second",
+        time(wait),
+        rates(&|rate| time(wait * rate)),
+    );
+    if calls.encrypted {
+        let handshake = median(calls.fresh.iter().map(|fresh| fresh.handshake));
+        let cpu = median(calls.fresh.iter().map(|fresh| fresh.cpu));
+        let sent = rates(&|rate| bytes(handshake * u64::from(rate)));
+        let spent = rates(&|rate| time(cpu * rate));
+        words = format!("{words}, {sent} of certificates and keys, {spent} of the client's processor");
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict::{self, Bad, Good, Unknown, Warning};
+
+    fn calls(encrypted: bool, connect: u64, reuse: Reuse) -> Calls {
+        let ms = Duration::from_millis;
+        let tls = if encrypted { ms(30) } else { Duration::ZERO };
+        let fresh = Fresh {
+            connect: Duration::from_micros(connect),
+            tls,
+            answer: ms(2),
+            cpu: Duration::from_micros(900),
+            handshake: 2100,
+        };
+        Calls { encrypted, fresh: vec![fresh; 5], kept: vec![ms(2); 5], reuse }
+    }
+
+    #[test]
+    fn with_tls_a_close_is_bad_and_in_clear_the_distance_decides() {
+        let never = || Reuse::Never("Connection: close".to_owned());
+        let not_here = || Reuse::NotHere("an answer without a length".to_owned());
+        for (encrypted, connect, reuse, verdict) in [
+            (true, 100, Reuse::Kept, Good),
+            (false, 100, Reuse::Kept, Good),
+            (true, 100, never(), Bad),
+            (true, 20_000, never(), Bad),
+            (true, 100, not_here(), Warning),
+            (false, 100, never(), Good),
+            (false, 20_000, never(), Warning),
+            (false, 100, not_here(), Good),
+            (false, 20_000, not_here(), Warning),
+            (true, 100, Reuse::Unclear("broken".to_owned()), Unknown),
+        ] {
+            let finding = judge(&calls(encrypted, connect, reuse));
+            assert_eq!((finding.id, finding.verdict), (ID, verdict as Verdict), "{}", finding.evidence);
+        }
+    }
+
+    #[test]
+    fn the_cost_is_in_figures() {
+        let finding = judge(&calls(true, 10_000, Reuse::Kept));
+        assert_eq!(
+            finding.evidence,
+            "a call takes 42.0 ms on a new connection (TCP 10.0 ms, TLS 30.0 ms, answer 2.00 ms), 2.00 ms on a kept one (medians of 5)"
+        );
+        assert_eq!(
+            finding.cost.unwrap(),
+            "a kept connection saves 40.0 ms of waiting: at 1, 10 and 1,000 calls/s 40.0 ms, 400 ms, 40.00 s in each second, \
+             2.1 kB, 21.0 kB, 2.1 MB of certificates and keys, 0.90 ms, 9.00 ms, 900 ms of the client's processor"
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! From what was seen to what is thought of it.
+
+use std::time::Duration;
+
+use super::ask::{Asked, First, Held, Plain, Unread};
+use crate::finding::Finding;
+use crate::report::time;
+
+pub(super) const CONTINUE: &str = "expect.continue";
+pub(super) const ONCE: &str = "expect.once";
+pub(super) const UNREAD: &str = "expect.unread";
+pub(super) const HTTP10: &str = "expect.http10";
+pub(super) const EMPTY: &str = "expect.empty";
+pub(super) const OTHER: &str = "expect.other";
+
+/// What `curl` waits, and most clients after it.
+const CLIENT_WAITS: Duration = Duration::from_secs(1);
+
+/// A `100` may come so much later than the answer to the same request without the expectation: a proxy gives the server behind it a moment.
+const LATE: Duration = Duration::from_millis(500);
+
+/// A request that takes longer than this by itself hides whether the expectation is waited for.
+const SLOW: Duration = Duration::from_millis(800);
+
+const FAILS: &str = "every such POST fails";
+
+/// Whether the client gets a word before it sends its body.
+pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
+    let asked = format!("{}, held back", held.asked);
+    match &held.first {
+        First::Continue(at) => hundred(held, plain, *at, &asked),
+        First::Final { status, after, .. } => {
+            let evidence = format!(
+                "{asked}: {status} after {}, before any of the body{}",
+                time(*after),
+                hint(held, *status)
+            );
+            failed(evidence.clone(), *status, *after, plain)
+                .unwrap_or_else(|| Finding::good(CONTINUE, evidence))
+        }
+        First::Nothing(waited) => nothing(held, plain, *waited, &asked),
+        First::Lost(words) => Finding::bad(
+            CONTINUE,
+            format!("{asked}: {words}; without the expectation {} after {}", plain.status, time(plain.after)),
+        )
+        .costs(FAILS),
+    }
+}
+
+fn hundred(held: &Held, plain: &Plain, at: Duration, asked: &str) -> Finding {
+    let Some(then) = &held.then else {
+        return Finding::unknown(CONTINUE, format!("{asked}: 100 after {}", time(at)));
+    };
+    let evidence = format!("{asked}: 100 after {}, then, with the body sent, {}", time(at), then.words);
+    let decided = if then.status >= Some(400) { ", decided only then" } else { "" };
+    let evidence = format!("{evidence}{decided}");
+    let Some(status) = then.status else {
+        return Finding::bad(CONTINUE, evidence).costs(FAILS);
+    };
+    if let Some(finding) = failed(evidence.clone(), status, then.after, plain) {
+        return finding;
+    }
+    match at {
+        late if late >= CLIENT_WAITS + plain.after => {
+            Finding::bad(CONTINUE, evidence).costs(format!("{} on every such POST", time(CLIENT_WAITS)))
+        }
+        late if late > LATE + plain.after => {
+            Finding::warning(CONTINUE, evidence).costs(format!("{} on every such POST", time(late)))
+        }
+        _ => Finding::good(CONTINUE, evidence),
+    }
+}
+
+fn nothing(held: &Held, plain: &Plain, waited: Duration, asked: &str) -> Finding {
+    let mut evidence = format!("{asked}: nothing in {}", time(waited));
+    let Some(then) = &held.then else { return Finding::unknown(CONTINUE, evidence) };
+    let late = if held.hundreds > 0 { "100, which is too late, and " } else { "" };
+    evidence.push_str(&format!("; then, with the body sent, {late}{}", then.words));
+    if plain.after > SLOW {
+        return Finding::unknown(
+            CONTINUE,
+            format!("{evidence}; but without the expectation it takes {}, too", time(plain.after)),
+        );
+    }
+    let cost = match then.status {
+        Some(_) => format!("{} on every such POST", time(CLIENT_WAITS)),
+        None => FAILS.to_owned(),
+    };
+    Finding::bad(CONTINUE, evidence).costs(cost)
+}
+
+/// A request that fails only because of the expectation.
+fn failed(evidence: String, status: u16, after: Duration, plain: &Plain) -> Option<Finding> {
+    if status < 400 || status == plain.status {
+        return None;
+    }
+    let evidence = format!("{evidence}; without the expectation {}", plain.status);
+    Some(match status {
+        // Clients repeat the request without the expectation (RFC 9110 §15.5.18), at the price of an exchange.
+        417 => Finding::warning(CONTINUE, evidence).costs(format!(
+            "an exchange more on every such POST: {} here, and perhaps a new connection",
+            time(after)
+        )),
+        429 | 503 => Finding::unknown(CONTINUE, evidence),
+        _ if plain.status >= 400 => Finding::warning(CONTINUE, evidence),
+        _ => Finding::bad(CONTINUE, evidence).costs(FAILS),
+    })
+}
+
+/// An answer to `OPTIONS` that says nothing about those to `POST`.
+fn hint(held: &Held, status: u16) -> &'static str {
+    match held.method == "OPTIONS" && status >= 400 {
+        true => " (--post PATH shows what a POST meets)",
+        false => "",
+    }
+}
+
+/// A client gets the `100` once. Nothing where none came.
+pub(super) fn once(held: &Held) -> Option<Finding> {
+    let evidence = |words: &str| format!("{}: {words}", held.asked);
+    match held.hundreds {
+        0 => None,
+        1 => Some(Finding::good(ONCE, evidence("one 100"))),
+        many => Some(
+            Finding::bad(ONCE, evidence(&format!("{many} times 100")))
+                .costs("a client that skips only one takes the second for the answer"),
+        ),
+    }
+}
+
+/// Whether the body may have been taken for the next request.
+pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
+    match unread {
+        // No such method, no such version, or no request at all.
+        Unread::Answered(status) => matches!(status, 400 | 405 | 501 | 505) && usual != Some(*status),
+        Unread::Garbled(_) => true,
+        Unread::Nothing(_) | Unread::Closed => false,
+    }
+}
+
+/// A server that answers before the body, and does not say that it closes, must read the body past (RFC 9110 §10.1.1).
+///
+/// `without` is what becomes of a body without the expectation, where that matters.
+pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usual: Option<u16>) -> Finding {
+    let begun = format!(
+        "{asked}: answered before the body, without Connection: close; then the body and another request were sent"
+    );
+    let misread = is_misread(unread, usual);
+    if misread && without.is_some_and(|without| is_misread(without, usual)) {
+        return Finding::unknown(
+            UNREAD,
+            format!("{begun}: that fails, but so it does behind a body without the expectation"),
+        );
+    }
+    match unread {
+        Unread::Answered(status) if misread => Finding::bad(
+            UNREAD,
+            format!("{begun}: {status}; the body was taken for the beginning of the next request"),
+        )
+        .costs("the next request on that connection fails, or is another than the client sent"),
+        Unread::Answered(status) => Finding::good(UNREAD, format!("{begun}: {status}")),
+        Unread::Garbled(why) => Finding::bad(UNREAD, format!("{begun}: no valid answer ({why})"))
+            .costs("the next request on that connection fails"),
+        Unread::Nothing(waited) => {
+            Finding::unknown(UNREAD, format!("{begun}: nothing within {}", time(*waited)))
+        }
+        Unread::Closed => Finding::warning(UNREAD, format!("{begun}: the connection was closed"))
+            .costs("the next request on that connection may be lost, and must be repeated on another"),
+    }
+}
+
+/// No client of HTTP/1.0 gets a `100` (RFC 9110 §15.2).
+pub(super) fn http10(asked: &Asked, without: Option<&Asked>) -> Finding {
+    match (asked.hundreds, asked.status) {
+        (0, Some(_)) => Finding::good(HTTP10, format!("{}: {}, and no 100", asked.asked, asked.words)),
+        (0, None) => Finding::unknown(HTTP10, format!("{}: {}", asked.asked, asked.words)),
+        _ if without.is_some_and(|without| without.hundreds > 0) => {
+            Finding::unknown(HTTP10, format!("{}: 100, but so without the expectation", asked.asked))
+        }
+        // Few clients of HTTP/1.0 expect anything, but a proxy may pass the field on: then the 100 is its answer (RFC 9110 §15.2).
+        _ => Finding::bad(HTTP10, format!("{}: 100, which HTTP/1.0 does not know", asked.asked))
+            .costs("a client of HTTP/1.0 takes the 100 for the answer"),
+    }
+}
+
+/// There is no body to wait for.
+pub(super) fn empty(asked: &Asked, plain: &Plain) -> Finding {
+    let evidence = format!("{}: {}", asked.asked, asked.words);
+    match asked.status {
+        Some(_) => Finding::good(EMPTY, evidence),
+        None if asked.silent && plain.after <= SLOW => {
+            Finding::bad(EMPTY, evidence).costs("a request without a body waits for one, until a time-out")
+        }
+        None => Finding::unknown(EMPTY, evidence),
+    }
+}
+
+/// An unknown expectation may be refused by 417, or ignored (RFC 9110 §10.1.1).
+pub(super) fn other(asked: &Asked, plain: &Plain) -> Finding {
+    let evidence = format!("{}: {}", asked.asked, asked.words);
+    match asked.status {
+        Some(417) => Finding::good(OTHER, evidence),
+        Some(status) if status >= 500 && status != plain.status => Finding::warning(
+            OTHER,
+            format!("{evidence}, in place of 417; without any expectation {}", plain.status),
+        ),
+        Some(_) => Finding::good(OTHER, format!("{evidence}: ignored, as it may be")),
+        None if plain.after > SLOW => Finding::unknown(OTHER, evidence),
+        None => Finding::warning(OTHER, format!("{evidence}, in place of 417 or the answer")),
+    }
+}

@@ -1,0 +1,289 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::ask::{Asked, First, Held, Plain, Unread};
+use super::*;
+use crate::probes::scripted::{self, Peer, field};
+use crate::server::Server;
+use crate::settings::Settings;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn plain(status: u16, after: u32) -> Plain {
+    Plain { status, after: MS * after }
+}
+
+fn asked(status: Option<u16>, after: u32) -> Asked {
+    Asked {
+        asked: "OPTIONS / HTTP/1.1".to_owned(),
+        words: status.map_or("nothing".to_owned(), |status| status.to_string()),
+        status,
+        hundreds: 0,
+        silent: status.is_none(),
+        after: MS * after,
+    }
+}
+
+fn held(first: First, hundreds: usize, then: Option<Asked>) -> Held {
+    Held {
+        asked: "OPTIONS / HTTP/1.1".to_owned(),
+        method: "OPTIONS".to_owned(),
+        first,
+        hundreds,
+        then,
+        unread: None,
+    }
+}
+
+#[test]
+fn a_client_gets_a_word_before_its_body() {
+    let last = |status, after| First::Final { status, after: MS * after, closes: true };
+    let hundred = |after: u32| First::Continue(MS * after);
+    let nothing = First::Nothing(MS * 1200);
+    let lost = First::Lost("reset".to_owned());
+    let answered = || Some(asked(Some(200), 5));
+    let (good, unknown, warning, bad) = (Verdict::Good, Verdict::Unknown, Verdict::Warning, Verdict::Bad);
+    let fails = Some("every such POST fails");
+    let second = Some("1.00 s on every such POST");
+    for (name, first, then, without, verdict, cost) in [
+        ("100 at once", hundred(2), answered(), plain(200, 5), good, None),
+        ("100 as slow as the app", hundred(600), answered(), plain(200, 500), good, None),
+        ("100 once another server kept silent", hundred(256), answered(), plain(200, 5), good, None),
+        ("100 late", hundred(600), answered(), plain(200, 5), warning, Some("600 ms on every such POST")),
+        ("100, and 405 all the same", hundred(2), Some(asked(Some(405), 2)), plain(405, 5), good, None),
+        ("100 past the second", hundred(1100), answered(), plain(200, 5), bad, second),
+        ("100 and no end", hundred(2), Some(asked(None, 2000)), plain(200, 5), bad, fails),
+        ("100 and an error", hundred(2), Some(asked(Some(500), 2)), plain(200, 5), bad, fails),
+        ("decided before", last(200, 2), None, plain(200, 5), good, None),
+        ("405 as ever", last(405, 2), None, plain(405, 5), good, None),
+        ("400 for the expectation", last(400, 2), None, plain(200, 5), bad, fails),
+        ("413 in place of 405", last(413, 2), None, plain(405, 5), warning, None),
+        ("too many requests", last(429, 2), None, plain(200, 5), unknown, None),
+        ("ignored", nothing.clone(), answered(), plain(200, 5), bad, second),
+        ("ignored by a slow app", nothing.clone(), answered(), plain(200, 900), unknown, None),
+        ("ignored for good", nothing, Some(asked(None, 2000)), plain(200, 5), bad, fails),
+        ("thrown out", lost, None, plain(200, 5), bad, fails),
+    ] {
+        let finding = rules::continued(&held(first, 1, then), &without);
+        assert_eq!((finding.verdict, finding.cost.as_deref()), (verdict, cost), "{name}: {finding:?}");
+        assert_eq!(finding.id, "expect.continue");
+        if verdict > unknown {
+            assert!(fix(finding.id, Server::PhpBuiltIn).is_some_and(|fix| fix.contains("php-fpm")));
+        }
+    }
+    let refused = rules::continued(&held(last(417, 2), 0, None), &plain(200, 5));
+    assert_eq!(refused.verdict, warning);
+    assert!(refused.cost.is_some_and(|cost| cost.contains("2.00 ms")));
+}
+
+#[test]
+fn a_late_hundred_is_told_apart_from_none() {
+    let late =
+        rules::continued(&held(First::Nothing(MS * 1200), 1, Some(asked(Some(200), 5))), &plain(200, 5));
+    assert_eq!(late.verdict, Verdict::Bad);
+    assert!(late.evidence.contains("100, which is too late, and 200"), "{}", late.evidence);
+}
+
+#[test]
+fn the_rest_of_the_verdicts() {
+    let usual = Some(200);
+    let answered = Unread::Answered;
+    for (unread, without, verdict) in [
+        (answered(200), None, Verdict::Good),
+        (answered(503), None, Verdict::Good),
+        (answered(400), None, Verdict::Bad),
+        (answered(501), None, Verdict::Bad),
+        (answered(400), Some(answered(200)), Verdict::Bad),
+        (answered(400), Some(answered(400)), Verdict::Unknown),
+        (Unread::Garbled("x".to_owned()), None, Verdict::Bad),
+        (Unread::Nothing(MS), None, Verdict::Unknown),
+        (Unread::Closed, None, Verdict::Warning),
+    ] {
+        let finding = rules::unread("OPTIONS", &unread, without.as_ref(), usual);
+        assert_eq!(finding.verdict, verdict, "{unread:?} {without:?}: {finding:?}");
+    }
+    let hundred = |status| Asked { hundreds: 1, ..asked(status, 2) };
+    let http10 = |with: &Asked, without: Option<&Asked>| rules::http10(with, without).verdict;
+    assert_eq!(http10(&asked(Some(405), 2), None), Verdict::Good);
+    assert_eq!(http10(&asked(None, 2), None), Verdict::Unknown);
+    assert_eq!(http10(&hundred(Some(200)), Some(&asked(Some(200), 2))), Verdict::Bad);
+    assert_eq!(http10(&hundred(Some(200)), Some(&hundred(Some(200)))), Verdict::Unknown);
+
+    let gone = Asked { silent: false, ..asked(None, 2) };
+    let ours = plain(200, 2);
+    assert_eq!(rules::empty(&asked(Some(400), 2), &ours).verdict, Verdict::Good);
+    assert_eq!(rules::empty(&asked(None, 2), &ours).verdict, Verdict::Bad);
+    assert_eq!(rules::empty(&asked(None, 2), &plain(200, 1500)).verdict, Verdict::Unknown);
+    assert_eq!(rules::empty(&gone, &ours).verdict, Verdict::Unknown);
+
+    for (status, verdict) in [(417, Verdict::Good), (200, Verdict::Good), (500, Verdict::Warning)] {
+        assert_eq!(rules::other(&asked(Some(status), 2), &ours).verdict, verdict);
+    }
+    assert_eq!(rules::other(&gone, &ours).verdict, Verdict::Warning);
+    for (hundreds, verdict) in
+        [(0, None), (1, Some(Verdict::Good)), (2, Some(Verdict::Bad)), (3, Some(Verdict::Bad))]
+    {
+        let once = rules::once(&held(First::Continue(MS), hundreds, None));
+        assert_eq!(once.map(|finding| finding.verdict), verdict);
+    }
+}
+
+/// What the server of a test does about the expectation.
+#[derive(Clone, Copy, PartialEq)]
+enum Habit {
+    Answers,
+    AnswersOld,
+    AnswersTwice,
+    Ignores,
+    Decides,
+    DecidesAndMisreads,
+    Refuses,
+    ClosesUnsaid,
+}
+
+async fn habit(mut peer: Peer, habit: Habit) -> Option<()> {
+    loop {
+        let head = peer.head().await?;
+        let old = head.lines().next()?.ends_with("HTTP/1.0");
+        let expects = field(&head, "expect").is_some_and(|value| value == "100-continue");
+        let has_body = field(&head, "content-length").is_some_and(|length| length != "0");
+        if !head.starts_with("GET /page ") && !head.starts_with("OPTIONS /page ") {
+            peer.say("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").await;
+            return None;
+        }
+        if expects && has_body {
+            match habit {
+                Habit::AnswersOld => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
+                Habit::Answers if !old => peer.say("HTTP/1.1 100 Continue\r\n\r\n").await,
+                Habit::AnswersTwice if !old => {
+                    peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n").await;
+                }
+                Habit::DecidesAndMisreads if !old => {
+                    peer.ok().await;
+                    continue;
+                }
+                Habit::Decides => peer.ok().await,
+                Habit::ClosesUnsaid => {
+                    peer.ok().await;
+                    return None;
+                }
+                Habit::Refuses => {
+                    peer.say("HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        peer.body(&head).await?;
+        if !(expects && has_body && habit == Habit::Decides) {
+            peer.ok().await;
+        }
+        if old {
+            return None;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_servers_do_about_the_expectation_is_found() {
+    let worse = |findings: Vec<Finding>| -> Vec<(&'static str, Verdict)> {
+        let worse = findings.into_iter().filter(|finding| finding.verdict > Verdict::Unknown);
+        worse.map(|finding| (finding.id, finding.verdict)).collect()
+    };
+    let all = [
+        (Habit::Answers, vec![]),
+        (Habit::AnswersOld, vec![("expect.http10", Verdict::Bad)]),
+        (Habit::AnswersTwice, vec![("expect.once", Verdict::Bad)]),
+        (Habit::Ignores, vec![("expect.continue", Verdict::Bad)]),
+        (Habit::Decides, vec![]),
+        (Habit::DecidesAndMisreads, vec![("expect.unread", Verdict::Bad)]),
+        (Habit::Refuses, vec![("expect.continue", Verdict::Warning)]),
+        (Habit::ClosesUnsaid, vec![("expect.unread", Verdict::Warning)]),
+    ];
+    let mut examinations = Vec::new();
+    for (one, expected) in all {
+        examinations.push(tokio::spawn(async move {
+            let patient = scripted::patient(move |peer| habit(peer, one)).await;
+            let findings = examine(&patient).await;
+            (findings, expected)
+        }));
+    }
+    for examination in examinations {
+        let (findings, expected) = examination.await.expect("an examination");
+        assert_eq!(worse(findings.clone()), expected, "{findings:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_may_be_posted_to_is() {
+    let target = scripted::serve(|mut peer: Peer| async move {
+        loop {
+            let head = peer.head().await?;
+            match head.lines().next()? {
+                "GET /page HTTP/1.1" => peer.ok().await,
+                "POST /orders HTTP/1.1" | "POST /orders HTTP/1.0" => {
+                    if head.contains("100-continue") {
+                        peer.say("HTTP/1.1 403 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+                        return None;
+                    }
+                    let body = peer.body(&head).await?;
+                    let status = if body == b"<order/>" { 200 } else { 422 };
+                    peer.say(&format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n")).await;
+                }
+                _ => return None,
+            }
+        }
+    })
+    .await;
+    let settings = Settings {
+        post: Some("/orders".to_owned()),
+        body: b"<order/>".to_vec(),
+        rate: 1000,
+        ..Settings::default()
+    };
+    let findings = examine(&scripted::patient_of(&target, settings).await).await;
+    let first = findings.first().expect("a finding");
+    assert_eq!((first.id, first.verdict), ("expect.continue", Verdict::Bad), "{findings:#?}");
+    assert!(first.evidence.starts_with("POST /orders HTTP/1.1 with a body of 8 bytes"), "{first:?}");
+    assert!(first.evidence.ends_with("without the expectation 200"), "{first:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_no_options_at_all_is_not_judged() {
+    let patient = scripted::patient(|mut peer| async move {
+        while peer.head().await?.starts_with("GET") {
+            peer.ok().await;
+        }
+        None
+    })
+    .await;
+    let findings = examine(&patient).await;
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings.first().map(|finding| finding.verdict), Some(Verdict::Unknown));
+}
+
+#[tokio::test]
+async fn a_reset_now_and_then_is_no_verdict() {
+    let resets = Arc::new(AtomicBool::new(false));
+    let patient = scripted::patient(move |mut peer: Peer| {
+        let resets = Arc::clone(&resets);
+        async move {
+            loop {
+                let head = peer.head().await?;
+                let expects = field(&head, "expect") == Some("100-continue");
+                if expects && !resets.swap(true, Ordering::Relaxed) {
+                    return None;
+                }
+                if expects && head.contains("HTTP/1.1") {
+                    peer.say("HTTP/1.1 100 Continue\r\n\r\n").await;
+                }
+                peer.body(&head).await?;
+                peer.ok().await;
+            }
+        }
+    })
+    .await;
+    let findings = examine(&patient).await;
+    assert_eq!(worst(&findings), Verdict::Good, "{findings:#?}");
+}

@@ -1,0 +1,199 @@
+//! Bytes, sent as they are on a connection of their own, and what came back.
+
+use std::time::Duration;
+
+use keepwarm_http1::ResponseHead;
+
+use super::Page;
+use crate::probes::persistence::within;
+use crate::wire::{Answer, Ask, Failure, Line, Outcome, Read};
+
+/// After an answer a second one, if any, follows within this.
+const SOON: Duration = Duration::from_millis(60);
+
+/// Between the parts of a request that is sent in parts.
+const PAUSE: Duration = Duration::from_millis(80);
+
+/// What is sent.
+#[derive(Debug, Clone)]
+pub(super) struct Bytes {
+    /// The parts: sent one by one, with a pause between.
+    pub(super) parts: Vec<Vec<u8>>,
+    /// Whether it begins with an answer to `HEAD`.
+    pub(super) method: String,
+    /// What is done behind the first answer.
+    pub(super) then: Then,
+}
+
+/// What is done behind an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It tells everything.
+    Leave,
+    /// Whatever follows by itself is looked at.
+    Watch,
+    /// That, and whether an ordinary request is answered.
+    AskAgain,
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub(super) struct Seen {
+    /// The answers, two at most.
+    pub(super) answers: Vec<Answer>,
+    /// Whether the connection was closed behind them, or was announced to be.
+    pub(super) ended: bool,
+    /// Bytes behind the last answer, which was whole.
+    pub(super) behind: usize,
+    /// The answer to an ordinary request that was sent behind a single answer, on the same connection.
+    pub(super) next: Option<Answer>,
+}
+
+/// What a server made of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It was answered as the ordinary request is.
+    Well,
+    /// It was answered, by another status.
+    Otherwise(u16),
+    /// It was answered by a status that says that it was not understood, or not wanted as it was.
+    Refused(u16),
+    /// The connection ended without an answer.
+    Dropped,
+    /// No (whole) answer came.
+    Nothing,
+}
+
+impl Bytes {
+    pub(super) fn of(ask: &Ask, bytes: Vec<u8>) -> Self {
+        Self { parts: vec![bytes], method: ask.method().to_owned(), then: Then::AskAgain }
+    }
+
+    pub(super) fn then(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+}
+
+/// The head of a request with these lines added before its end, and the body.
+pub(super) fn with_lines(ask: &Ask, lines: &str, body: &[u8]) -> Bytes {
+    let mut bytes = ask.head();
+    bytes.truncate(bytes.len().saturating_sub(2));
+    bytes.extend_from_slice(lines.as_bytes());
+    bytes.extend_from_slice(b"\r\n");
+    bytes.extend_from_slice(body);
+    Bytes::of(ask, bytes)
+}
+
+/// Sends, and reads what comes: the first answer, a second one if it comes, else the answer to one more request.
+pub(super) async fn send(page: &Page<'_>, bytes: &Bytes) -> Result<Seen, Failure> {
+    let patient = page.patient;
+    let mut line = patient.line().await?;
+    let mut seen = Seen { answers: Vec::new(), ended: false, behind: 0, next: None };
+    patient.budget.request().await;
+    line.begin(&Ask::new(&bytes.method, "/", Vec::new()));
+    for (index, part) in bytes.parts.iter().enumerate() {
+        if index > 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
+        if line.send(part).await.is_err() {
+            break;
+        }
+    }
+    let first = line.answer(within(patient)).await;
+    let goes_on = stays(&first);
+    seen.answers.push(first);
+    if !goes_on {
+        seen.behind = behind(seen.answers.first(), line.left_over());
+        seen.ended = true;
+        return Ok(seen);
+    }
+    if bytes.then == Then::Leave {
+        return Ok(seen);
+    }
+    let (then, second) = follows(&mut line, &page.ask, SOON, patient.first.took * 2).await;
+    match then {
+        Read::Silence if bytes.then == Then::Watch => return Ok(seen),
+        Read::Silence => {}
+        Read::Bytes(count) => {
+            seen.behind = count;
+            seen.ended = second.as_ref().is_none_or(|answer| !stays(answer));
+            seen.answers.extend(second);
+            return Ok(seen);
+        }
+        _ => {
+            seen.ended = true;
+            return Ok(seen);
+        }
+    }
+    seen.next = Some(patient.exchange_within(&mut line, &page.ask, within(patient)).await);
+    // An answer to what was hidden, which came late.
+    let took = patient.first.took * 2;
+    if let (Read::Bytes(_), Some(late)) = follows(&mut line, &page.ask, SOON + took, took).await {
+        seen.answers.push(late);
+    }
+    Ok(seen)
+}
+
+/// What comes behind an answer, and begins soon: nothing, bytes (and the answer that they are, if they are one), or the close.
+async fn follows(line: &mut Line, ask: &Ask, soon: Duration, more: Duration) -> (Read, Option<Answer>) {
+    if line.left_over().is_empty() {
+        match line.read(soon).await {
+            Read::Bytes(_) => {}
+            other => return (other, None),
+        }
+    }
+    let behind = line.left_over().len();
+    line.begin(ask);
+    let answer = line.answer(SOON + more).await;
+    match answer.head.is_some() {
+        true => (Read::Bytes(0), Some(answer)),
+        false => (Read::Bytes(behind), None),
+    }
+}
+
+fn stays(answer: &Answer) -> bool {
+    answer.is_complete() && answer.head.as_ref().is_some_and(ResponseHead::keeps_connection)
+}
+
+fn behind(answer: Option<&Answer>, left: &[u8]) -> usize {
+    if answer.is_some_and(Answer::is_complete) { left.len() } else { 0 }
+}
+
+impl Seen {
+    /// What became of the first message.
+    pub(super) fn first(&self, ordinary: Option<u16>) -> Taken {
+        self.answers.first().map_or(Taken::Nothing, |answer| taken(answer, ordinary))
+    }
+
+    /// What became of what stood behind it, if an answer came to that.
+    pub(super) fn second(&self, ordinary: Option<u16>) -> Option<Taken> {
+        self.answers.get(1).map(|answer| taken(answer, ordinary))
+    }
+
+    /// Whether an ordinary request behind it was answered as ever.
+    pub(super) fn is_in_step(&self, ordinary: Option<u16>) -> bool {
+        self.next.as_ref().is_some_and(|answer| taken(answer, ordinary) == Taken::Well)
+    }
+
+    /// For evidence: `200 after 1.2 ms, then without another request 400 after 0.1 ms`.
+    pub(super) fn words(&self, then: &str) -> String {
+        let answers: Vec<String> = self.answers.iter().map(Answer::words).collect();
+        answers.join(&format!(", then {then} "))
+    }
+}
+
+/// Where nothing else was asked.
+pub(super) const UNASKED: &str = "without another request";
+
+pub(super) fn taken(answer: &Answer, ordinary: Option<u16>) -> Taken {
+    match (&answer.outcome, answer.status()) {
+        (Outcome::Complete | Outcome::Endless, status) if status == ordinary => Taken::Well,
+        (Outcome::Complete | Outcome::Endless, Some(status)) => match status {
+            // 502, 503 and 504 tell of the moment, 401, 403 and 429 of who asks.
+            400 | 411 | 413 | 414 | 417 | 421 | 426 | 431 | 500 | 501 | 505 => Taken::Refused(status),
+            _ => Taken::Otherwise(status),
+        },
+        (Outcome::Closed | Outcome::Reset, None) => Taken::Dropped,
+        _ => Taken::Nothing,
+    }
+}

@@ -1,0 +1,224 @@
+//! Servers, each with one fault, on the wire. They read as strictly as the workspace's own decoder; a fault is what is done to the bytes before it sees them, or to
+//! what it says.
+
+use std::sync::Arc;
+
+use http::Method;
+use keepwarm_http1::{Event, Limits, RequestBody, RequestDecoder, RequestHead};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{Examination, Probe, Quiet, Settings, Target, Verdict};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// Answers once, and closes.
+    NeverKeeps,
+    /// 401 to everything.
+    Unauthorized,
+
+    BytesBehind,
+    TwoAnswers,
+    OneRead,
+    NamesByCase,
+    LeavesBody,
+    IgnoresChunks,
+    NoOptions,
+
+    /// `Content-Length` counts, where there is `Transfer-Encoding`, too.
+    LengthCounts,
+    /// The chunks count, and the connection goes on.
+    ChunksCount,
+    FirstLength,
+    SignedLength,
+    BlankBeforeColon,
+    CodingsThatEndOtherwise,
+    SignedChunk,
+    BareLf,
+    FieldsFromFolds,
+    Folding,
+    FirstHost,
+}
+
+const LENGTH: &str = "Content-Length: ";
+
+impl Fault {
+    /// What the decoder gets to see.
+    fn mend(self, bytes: Vec<u8>) -> Vec<u8> {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let mended = match self {
+            Self::LengthCounts if text.contains(LENGTH) => text.replace("Transfer-Encoding: chunked\r\n", ""),
+            Self::ChunksCount if text.contains("chunked\r\n") => without(&text, LENGTH),
+            Self::FirstLength => text.replace(&format!("{LENGTH}0\r\n{LENGTH}"), LENGTH),
+            Self::SignedLength => text.replace(": +", ": "),
+            Self::BlankBeforeColon => text.replace(" : ", ": "),
+            Self::CodingsThatEndOtherwise => text.replace("chunked, identity", "chunked"),
+            Self::SignedChunk => text.replace("\r\n+5\r\n", "\r\n5\r\n"),
+            Self::BareLf => text.replace("\r\n", "\n").replace('\n', "\r\n"),
+            Self::Folding => text.replace("\r\n ", " "),
+            Self::FieldsFromFolds => text.replace("\r\n ", "\r\n"),
+            Self::NamesByCase => text.replace("\r\nconnection:", "\r\nx-connection:"),
+            Self::FirstHost => without(&text, "Host: keepwarm-check"),
+            _ => return bytes,
+        };
+        mended.into_bytes()
+    }
+}
+
+fn without(text: &str, line: &str) -> String {
+    text.split_inclusive("\r\n").filter(|known| !known.starts_with(line)).collect()
+}
+
+async fn start(fault: Fault) -> Target {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, fault));
+        }
+    });
+    Target::parse(&format!("http://{address}/page")).expect("a target")
+}
+
+async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
+    let (mut inbox, mut decoder, mut head) =
+        (Vec::new(), RequestDecoder::new(Limits::default()), RequestHead::default());
+    let mut close = false;
+    loop {
+        let decoded = match decoder.decode(&inbox, &mut head) {
+            Ok(decoded) => decoded,
+            Err(refused) => {
+                let answer = format!(
+                    "HTTP/1.1 {} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                    refused.status()
+                );
+                return stream.write_all(answer.as_bytes()).await.ok();
+            }
+        };
+        inbox.drain(..decoded.consumed);
+        match decoded.event {
+            Event::NeedMore => {
+                inbox.reserve(64 * 1024);
+                if stream.read_buf(&mut inbox).await.ok()? == 0 {
+                    return None;
+                }
+                inbox = fault.mend(inbox);
+                if fault == Fault::OneRead && !inbox.windows(4).any(|four| four == b"\r\n\r\n") {
+                    inbox = b"?\r\n\r\n".to_vec();
+                }
+            }
+            Event::Head => {
+                close = head.wants.close || fault == Fault::NeverKeeps;
+                let leaves = match head.body {
+                    RequestBody::None => false,
+                    RequestBody::Length(_) => fault == Fault::LeavesBody,
+                    RequestBody::Chunked => matches!(fault, Fault::LeavesBody | Fault::IgnoresChunks),
+                };
+                if leaves {
+                    answer(&mut stream, &head, fault, close).await?;
+                    decoder = RequestDecoder::new(Limits::default());
+                }
+            }
+            Event::End => {
+                answer(&mut stream, &head, fault, close).await?;
+                if close {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+async fn answer(stream: &mut TcpStream, head: &RequestHead, fault: Fault, close: bool) -> Option<()> {
+    let known = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&head.method);
+    let status = match (head.refusal, fault) {
+        (Some(refusal), _) => refusal.status(),
+        (None, Fault::Unauthorized) => 401,
+        (None, _) if !known => 501,
+        (None, _) => 200,
+    };
+    if fault == Fault::NoOptions && head.method == Method::OPTIONS {
+        return Some(());
+    }
+    let connection = if close { "Connection: close\r\n" } else { "" };
+    let mut answer = format!("HTTP/1.1 {status} It\r\nContent-Length: 4\r\n{connection}\r\npong");
+    match fault {
+        Fault::BytesBehind => answer.push_str("\r\n"),
+        Fault::TwoAnswers => answer = answer.repeat(2),
+        _ => {}
+    }
+    stream.write_all(answer.as_bytes()).await.ok()
+}
+
+async fn examined(fault: Fault, intrusive: bool) -> Examination {
+    let target = start(fault).await;
+    let settings = Settings { probes: vec![Probe::Framing], rate: 1000, intrusive, ..Settings::default() };
+    crate::examine(&target, &settings, Arc::new(Quiet)).await
+}
+
+fn blamed(examination: &Examination, verdict: Verdict) -> Vec<&'static str> {
+    let findings = examination.examined.iter().flat_map(|examined| &examined.findings);
+    findings.filter(|finding| finding.verdict == verdict).map(|finding| finding.id).collect()
+}
+
+async fn hold(cases: &[(Fault, &[&'static str], &[&'static str])], intrusive: bool) {
+    let running: Vec<_> = cases.iter().map(|&(fault, ..)| tokio::spawn(examined(fault, intrusive))).collect();
+    for (running, (fault, bad, warnings)) in running.into_iter().zip(cases) {
+        let examination = running.await.expect("no panic");
+        assert_eq!(&blamed(&examination, Verdict::Bad), bad, "{fault:?}: {examination:#?}");
+        assert_eq!(&blamed(&examination, Verdict::Warning), warnings, "{fault:?}: {examination:#?}");
+        for finding in examination.examined.iter().flat_map(|examined| &examined.findings) {
+            let blamed = finding.verdict > Verdict::Unknown;
+            assert!(!blamed || finding.fix.is_some() && finding.cost.is_some(), "{finding:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_unusual_is_asked_of_everybody() {
+    hold(
+        &[
+            (Fault::None, &[], &[]),
+            (Fault::NeverKeeps, &[], &[]),
+            (Fault::Unauthorized, &[], &[]),
+            (Fault::BytesBehind, &["framing.behind_answer"], &[]),
+            (Fault::OneRead, &["framing.split_head"], &[]),
+            (Fault::NamesByCase, &["framing.field_names"], &[]),
+            (Fault::LeavesBody, &["framing.unwanted_body", "framing.chunked_body"], &[]),
+            (Fault::IgnoresChunks, &["framing.chunked_body"], &[]),
+            (Fault::NoOptions, &[], &["framing.asterisk"]),
+        ],
+        false,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_malformed_is_asked_on_request_and_a_boundary_that_moves_is_bad() {
+    hold(
+        &[
+            (Fault::None, &[], &[]),
+            (Fault::NeverKeeps, &[], &[]),
+            (Fault::LengthCounts, &["framing.both_lengths"], &[]),
+            (Fault::ChunksCount, &["framing.both_lengths"], &[]),
+            (Fault::FirstLength, &["framing.differing_lengths"], &[]),
+            (Fault::SignedLength, &["framing.length_syntax"], &[]),
+            (Fault::BlankBeforeColon, &["framing.blank_before_colon"], &[]),
+            (Fault::CodingsThatEndOtherwise, &["framing.transfer_coding"], &[]),
+            (Fault::SignedChunk, &["framing.chunk_size"], &[]),
+            (Fault::FieldsFromFolds, &["framing.folding"], &[]),
+            (Fault::FirstHost, &["framing.two_hosts"], &[]),
+            (Fault::BareLf, &[], &["framing.chunk_line_end", "framing.bare_lf"]),
+            (Fault::Folding, &[], &["framing.folding"]),
+        ],
+        true,
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_second_answer_that_nobody_asked_for_is_found() {
+    hold(&[(Fault::TwoAnswers, &["framing.behind_answer"], &[])], true).await;
+}

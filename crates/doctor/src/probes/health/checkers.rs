@@ -1,0 +1,163 @@
+//! What each checker sends, and what it calls healthy.
+
+use std::time::Duration;
+
+use crate::patient::Patient;
+use crate::report::time;
+use crate::wire::{Answer, Ask, Outcome};
+
+/// The name a cluster or an upstream group has in most examples.
+const GROUP: &str = "backend";
+
+/// A checker that a server may stand behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Checker {
+    /// `option httpchk`, and nothing else.
+    HaProxyDefault,
+    /// `http-check send` with the method, version and host that one should give it.
+    HaProxy,
+    /// `health_check` of nginx Plus, and what an ordinary request of nginx's `proxy_pass` looks like, by which the free nginx judges.
+    Nginx,
+    Envoy,
+    Kubernetes,
+}
+
+/// What a checker saw.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen {
+    /// What was sent, and who sends it.
+    pub(super) asked: String,
+    /// What stood in `Host`.
+    pub(super) host: Option<String>,
+    /// Why there was no connection.
+    pub(super) failure: Option<String>,
+    pub(super) status: Option<u16>,
+    /// What came, in words.
+    pub(super) words: String,
+    /// Whether the connection stayed open without an answer.
+    pub(super) silent: bool,
+    /// The status of the second check on the same connection, where one was made and answered.
+    pub(super) again: Option<u16>,
+}
+
+impl Seen {
+    pub(super) fn first(&mut self, answer: &Answer) {
+        self.status = answer.status();
+        self.silent = answer.head.is_none() && answer.outcome == Outcome::Silence;
+        let after: Duration = answer.head_at.unwrap_or(answer.took);
+        self.words = match answer.status() {
+            Some(status) => format!("{status} after {}", time(after)),
+            None => answer.words(),
+        };
+    }
+
+    pub(super) fn again(&mut self, answer: &Answer) {
+        self.again = answer.status();
+    }
+}
+
+impl Checker {
+    /// In the order they are tried: what is thought of a check without `Host` depends on what another name gets.
+    pub(super) const ALL: [Self; 5] =
+        [Self::HaProxy, Self::Nginx, Self::HaProxyDefault, Self::Envoy, Self::Kubernetes];
+
+    /// The id of its finding.
+    pub(super) fn id(self) -> &'static str {
+        match self {
+            Self::HaProxyDefault => "health.haproxy_default",
+            Self::HaProxy => "health.haproxy",
+            Self::Nginx => "health.nginx",
+            Self::Envoy => "health.envoy",
+            Self::Kubernetes => "health.kubernetes",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::HaProxyDefault => "HAProxy's option httpchk as it is",
+            Self::HaProxy => "HAProxy's http-check send",
+            Self::Nginx => "nginx",
+            Self::Envoy => "Envoy",
+            Self::Kubernetes => "Kubernetes",
+        }
+    }
+
+    /// Checks on one connection.
+    pub(super) fn turns(self) -> usize {
+        if self == Self::Envoy { 2 } else { 1 }
+    }
+
+    /// Whether it takes a server with this answer for healthy, unless told otherwise.
+    pub(super) fn passes(self, status: u16) -> bool {
+        match self {
+            Self::Envoy => status == 200,
+            _ => (200..400).contains(&status),
+        }
+    }
+
+    /// What it puts into `Host`.
+    pub(super) fn host(self, patient: &Patient) -> Option<String> {
+        match self {
+            Self::HaProxyDefault => None,
+            Self::HaProxy => Some(patient.authority()),
+            Self::Nginx | Self::Envoy => Some(GROUP.to_owned()),
+            Self::Kubernetes => {
+                let address = patient.addresses.first().map(ToString::to_string);
+                Some(address.unwrap_or_else(|| patient.authority()))
+            }
+        }
+    }
+
+    /// Its request, with the fields that were given besides: without them the page may not be there.
+    pub(super) fn ask(self, patient: &Patient) -> Ask {
+        let method = if self == Self::HaProxyDefault { "OPTIONS" } else { "GET" };
+        let own: &[(&str, &str)] = match self {
+            Self::HaProxyDefault => &[],
+            Self::HaProxy | Self::Nginx => &[("Connection", "close")],
+            Self::Envoy => &[("User-Agent", "Envoy/HC")],
+            Self::Kubernetes => {
+                &[("User-Agent", "kube-probe/1.34"), ("Accept", "*/*"), ("Connection", "close")]
+            }
+        };
+        let mut ask = Ask::new(method, &patient.target.path, Vec::new());
+        for (name, value) in &patient.settings.headers {
+            ask = ask.field(name, value);
+        }
+        ask = match self.host(patient) {
+            Some(host) => ask.field("Host", &host),
+            None => ask.without("Host"),
+        };
+        ask = own.iter().fold(ask, |ask, (name, value)| ask.field(name, value));
+        match self {
+            Self::HaProxyDefault | Self::Nginx => ask.http10(),
+            Self::HaProxy | Self::Envoy | Self::Kubernetes => ask,
+        }
+    }
+
+    /// What it sends, for evidence.
+    pub(super) fn shown(self, ask: &Ask, host: Option<&str>) -> String {
+        let host = host.map_or_else(|| "without Host".to_owned(), |host| format!("with Host: {host}"));
+        format!("{}, {} {host}", self.name(), ask.line())
+    }
+
+    /// What to tell it, so that it sees a healthy server healthy.
+    pub(super) fn fix(self) -> &'static str {
+        match self {
+            Self::HaProxyDefault => {
+                "Tell HAProxy what to ask: option httpchk, and http-check send meth GET uri /PATH ver HTTP/1.1 hdr Host NAME."
+            }
+            Self::HaProxy => {
+                "Give the check a path that answers 2xx or 3xx, or say http-check expect status CODE."
+            }
+            Self::Nginx => {
+                "proxy_http_version 1.1; proxy_set_header Host NAME; and, in nginx Plus, health_check uri=/PATH match=NAME;"
+            }
+            Self::Envoy => {
+                "http_health_check: {host: NAME, path: /PATH, expected_statuses: [{start: 200, end: 400}]}."
+            }
+            Self::Kubernetes => {
+                "httpGet: {path: /PATH, httpHeaders: [{name: Host, value: NAME}]}, and timeoutSeconds if one second is too short."
+            }
+        }
+    }
+}

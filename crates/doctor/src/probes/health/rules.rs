@@ -1,0 +1,148 @@
+//! From what a checker saw to what is thought of it.
+
+use std::time::Duration;
+
+use super::PATIENCE;
+use super::checkers::{Checker, Seen};
+use crate::finding::Finding;
+use crate::report::time;
+use crate::wire::Answer;
+
+pub(super) const ONE_READ: &str = "health.one_read";
+
+/// An ordinary request that takes longer than this leaves no room to tell a stall from a slow page.
+const SLOW: Duration = Duration::from_millis(500);
+
+const DOWN: &str = "such a check takes a server out that is well";
+
+/// How an ordinary request is answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Usual {
+    pub(super) status: u16,
+    pub(super) after: Duration,
+    /// The status of a request of HTTP/1.0 with another name in `Host`, once that is known.
+    pub(super) elsewhere: Option<u16>,
+}
+
+impl Usual {
+    pub(super) fn of(answer: &Answer) -> Self {
+        Self {
+            status: answer.status().unwrap_or(0),
+            after: answer.head_at.unwrap_or(answer.took),
+            elsewhere: None,
+        }
+    }
+}
+
+/// What a check comes to. `authority` is what a browser sends as `Host`.
+pub(super) fn check(checker: Checker, seen: &Seen, usual: Usual, authority: &str) -> Finding {
+    let id = checker.id();
+    if let Some(failure) = &seen.failure {
+        return Finding::unknown(id, failure.clone());
+    }
+    let evidence = format!("{}: {}", seen.asked, seen.words);
+    let Some(status) = seen.status else { return unanswered(id, seen, usual, evidence) };
+    if checker.passes(status) {
+        let again = match seen.again {
+            Some(again) => format!(", and {again} on the same connection again"),
+            None => String::new(),
+        };
+        return Finding::good(id, format!("{evidence}: healthy{again}"));
+    }
+    match reason(checker, status, seen, usual, authority) {
+        Reason::Itself => Finding::unknown(
+            id,
+            format!(
+                "{evidence}: not healthy, but so is a browser answered; a check needs a path with another answer"
+            ),
+        ),
+        Reason::Proper(words) => Finding::good(
+            id,
+            format!("{evidence}: not healthy, {words}; such a check is to be told what to ask"),
+        ),
+        Reason::Busy => Finding::unknown(id, format!("{evidence}: asked too often")),
+        // RFC 9112 §3.2 wants a Host of HTTP/1.1 alone: a valid request is called a bad one.
+        Reason::None if status == 400 && seen.host.is_none() => {
+            Finding::bad(id, format!("{evidence}: not healthy, though a browser gets {}", usual.status))
+                .costs(DOWN)
+        }
+        Reason::None => {
+            Finding::warning(id, format!("{evidence}: not healthy, though a browser gets {}", usual.status))
+                .costs(DOWN)
+        }
+    }
+}
+
+/// Why a check does not pass.
+enum Reason {
+    /// The page answers nobody better.
+    Itself,
+    /// The answer is a proper one to this request.
+    Proper(&'static str),
+    /// Too many requests.
+    Busy,
+    /// There is none.
+    None,
+}
+
+fn reason(checker: Checker, status: u16, seen: &Seen, usual: Usual, authority: &str) -> Reason {
+    if !checker.passes(usual.status) && (status == usual.status || !(200..400).contains(&usual.status)) {
+        return Reason::Itself;
+    }
+    let options = checker == Checker::HaProxyDefault;
+    match status {
+        429 => Reason::Busy,
+        200..=399 => Reason::Proper("since it wants 200"),
+        // HTTP/1.0 is to be answered, and needs no Host.
+        426 | 505 => Reason::None,
+        // Unless it is the name that is not liked: then it is none of the version's business.
+        400 if seen.host.is_none() && usual.elsewhere != Some(400) => Reason::None,
+        401..=499 | 501 if options => Reason::Proper("as nobody need support OPTIONS"),
+        400..=499 if seen.host.as_deref() != Some(authority) => {
+            Reason::Proper("as that is not the site's name")
+        }
+        _ => Reason::None,
+    }
+}
+
+fn unanswered(id: &'static str, seen: &Seen, usual: Usual, evidence: String) -> Finding {
+    let browser = time(usual.after);
+    match seen.silent {
+        true if usual.after >= PATIENCE => Finding::warning(
+            id,
+            format!("{evidence}: too late for a check, and a browser waits for {browser}, too"),
+        )
+        .costs(DOWN),
+        true if usual.after >= SLOW => {
+            Finding::unknown(id, format!("{evidence}; a browser waits for {browser}"))
+        }
+        _ => Finding::bad(id, format!("{evidence}, though a browser gets {} after {browser}", usual.status))
+            .costs(DOWN),
+    }
+}
+
+/// A checker that reads once needs the status line in its first read. It is not this probe that judges how an answer is written.
+pub(super) fn one_read(asked: &str, reads: &[Vec<u8>]) -> Finding {
+    let first = |read: &&Vec<u8>| !read.is_empty();
+    let Some(least) = reads.iter().filter(first).min_by_key(|read| (has_status_line(read), read.len()))
+    else {
+        return Finding::unknown(
+            ONE_READ,
+            format!("{asked}: nothing came to be read within {}", time(PATIENCE)),
+        );
+    };
+    let evidence = format!("{asked}, read once: {} bytes", least.len());
+    if !has_status_line(least) {
+        let shown: String = least.iter().take(40).map(|byte| byte.escape_ascii().to_string()).collect();
+        return Finding::warning(ONE_READ, format!("{evidence}, not even a status line: \"{shown}\""))
+            .costs("a check that reads once takes a server out that is well");
+    }
+    match least.windows(4).any(|four| four == b"\r\n\r\n") {
+        true => Finding::good(ONE_READ, format!("{evidence}, the whole head")),
+        false => Finding::good(ONE_READ, format!("{evidence}, the status line, but not the whole head")),
+    }
+}
+
+fn has_status_line(read: &[u8]) -> bool {
+    read.starts_with(b"HTTP/") && read.contains(&b'\n')
+}

@@ -1,0 +1,121 @@
+use std::time::Duration;
+
+use super::hops::{Hop, Idle, promised, watch};
+use super::rules;
+use crate::finding::Verdict;
+use crate::probes::mock::{Reply, serve};
+use crate::probes::scripted::patient_of;
+use crate::server::Server;
+use crate::settings::Settings;
+use crate::wire::Answer;
+
+fn hop(server: Server, idle: Idle) -> Hop {
+    Hop { url: "http://inner.example/".to_owned(), server, status: 200, took: Duration::from_millis(3), idle }
+}
+
+fn said(seconds: u64) -> Idle {
+    Idle::Promised(Duration::from_secs(seconds))
+}
+
+#[test]
+fn the_inner_server_keeps_idle_connections_longer() {
+    let cases = [
+        (hop(Server::Envoy, Idle::Untold), said(5), Verdict::Warning),
+        (hop(Server::Envoy, Idle::Untold), Idle::Longer(Duration::from_secs(130)), Verdict::Unknown),
+        (hop(Server::Caddy, Idle::Untold), Idle::Longer(Duration::from_secs(130)), Verdict::Good),
+        (hop(Server::Apache, said(5)), said(65), Verdict::Warning),
+        (hop(Server::Nginx, Idle::Untold), said(5), Verdict::Unknown),
+        (hop(Server::Nginx, Idle::Untold), said(75), Verdict::Good),
+        // A load balancer of 60 s before Node's 5 s, and before 65 s.
+        (
+            hop(Server::Unknown, Idle::Measured(Duration::from_secs(60))),
+            Idle::Measured(Duration::from_secs(5)),
+            Verdict::Warning,
+        ),
+        (hop(Server::Unknown, said(60)), said(65), Verdict::Good),
+        (hop(Server::Unknown, Idle::Untold), said(65), Verdict::Unknown),
+        (hop(Server::Envoy, Idle::Untold), Idle::Untold, Verdict::Unknown),
+        (hop(Server::Envoy, Idle::Untold), Idle::Never, Verdict::Good),
+    ];
+    for (outer, idle, verdict) in cases {
+        let found = rules::idle(&outer, &hop(Server::Unknown, idle));
+        assert_eq!(found.verdict, verdict, "{outer:?} before {idle:?}: {found:?}");
+    }
+}
+
+#[test]
+fn the_outer_server_waits_longer() {
+    let answered = |status, seconds| Hop {
+        status,
+        took: Duration::from_secs(seconds),
+        ..hop(Server::Unknown, Idle::Untold)
+    };
+    for (outer, inner, verdict) in [
+        (answered(504, 10), answered(200, 12), Verdict::Bad),
+        (answered(504, 10), answered(200, 1), Verdict::Unknown),
+        (answered(504, 10), answered(504, 10), Verdict::Good),
+        (answered(502, 10), answered(503, 9), Verdict::Good),
+        (answered(200, 1), answered(200, 1), Verdict::Unknown),
+    ] {
+        let found = rules::answers(&outer, &inner);
+        assert_eq!(found.verdict, verdict, "{found:?}");
+    }
+}
+
+#[test]
+fn promises_are_read() {
+    for (fields, idle) in [
+        (&[("Keep-Alive", "timeout=5, max=100")][..], said(5)),
+        (&[("Keep-Alive", "max=100, Timeout=\"75\"")], said(75)),
+        (&[("Keep-Alive", "300")], Idle::Untold),
+        (&[("Keep-Alive", "timeout=soon")], Idle::Untold),
+        (&[("Content-Length", "0")], Idle::Untold),
+    ] {
+        assert_eq!(promised(&Answer::for_tests(200, fields)), idle, "{fields:?}");
+    }
+}
+
+fn page(seconds: u64) -> impl Fn(&str) -> Reply + Send + Sync {
+    let page = format!("HTTP/1.1 200 OK\r\nKeep-Alive: timeout={seconds}\r\nContent-Length: 2\r\n\r\nok");
+    move |_| Reply::of(&[&page])
+}
+
+#[tokio::test]
+async fn each_server_of_a_row_is_compared_with_the_next() {
+    let (front, middle, back) =
+        (serve(false, page(60)).await, serve(false, page(65)).await, serve(false, page(5)).await);
+    let mut gone = back.clone();
+    gone.port = 1;
+    let patient = patient_of(&front, Settings { via: vec![middle, back, gone], ..Settings::default() }).await;
+    let found: Vec<_> = super::examine(&patient).await.into_iter().map(|one| (one.id, one.verdict)).collect();
+    assert_eq!(
+        found,
+        [
+            (rules::HOPS, Verdict::Unknown),
+            (rules::IDLE, Verdict::Good),
+            (rules::ANSWERS, Verdict::Unknown),
+            (rules::IDLE, Verdict::Warning),
+            (rules::ANSWERS, Verdict::Unknown),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn without_a_row_there_is_advice() {
+    let patient = patient_of(&serve(false, page(5)).await, Settings::default()).await;
+    let found = super::examine(&patient).await;
+    assert!(found[0].evidence.contains("--via") && found[0].verdict == Verdict::Unknown, "{found:?}");
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_watched_until_it_is_closed() {
+    let kept = patient_of(&serve(false, page(5)).await, Settings::default()).await;
+    let (line, _) = kept.once(&kept.ask()).await.expect("a connection");
+    let moment = Duration::from_millis(50);
+    assert_eq!(watch(line, moment).await, Idle::Longer(moment));
+    let whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let closed =
+        patient_of(&serve(false, move |_| Reply::of(&[whole]).closing()).await, Settings::default()).await;
+    let (line, _) = closed.once(&closed.ask()).await.expect("a connection");
+    assert!(matches!(watch(line, Duration::from_secs(30)).await, Idle::Measured(_)));
+}

@@ -1,0 +1,82 @@
+//! Servers for the tests of probes whose matter is when, and in how many writes, an answer comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::target::Target;
+
+/// What a server does with a request.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Reply {
+    /// How long it does nothing.
+    pub(super) after: Duration,
+    /// What it writes, each by itself.
+    pub(super) writes: Vec<Vec<u8>>,
+    /// Whether it then closes.
+    pub(super) closes: bool,
+}
+
+impl Reply {
+    /// These writes.
+    pub(super) fn of(writes: &[&str]) -> Self {
+        Self { writes: writes.iter().map(|text| text.as_bytes().to_vec()).collect(), ..Self::default() }
+    }
+
+    /// Later.
+    pub(super) fn after(self, milliseconds: u64) -> Self {
+        Self { after: Duration::from_millis(milliseconds), ..self }
+    }
+
+    /// And closes.
+    pub(super) fn closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+}
+
+/// A server that answers each request line so, with Nagle's algorithm or without. It ends with the test's runtime.
+pub(super) async fn serve<F>(nagle: bool, reply: F) -> Target
+where
+    F: Fn(&str) -> Reply + Send + Sync + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let reply = Arc::new(reply);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let reply = Arc::clone(&reply);
+            tokio::spawn(async move {
+                let _ = stream.set_nodelay(!nagle);
+                connection(stream, reply.as_ref()).await;
+            });
+        }
+    });
+    Target::parse(&format!("http://127.0.0.1:{port}/page")).expect("a URL")
+}
+
+async fn connection(mut stream: TcpStream, reply: &(dyn Fn(&str) -> Reply + Send + Sync)) {
+    let mut inbox = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        while let Some(end) = inbox.windows(4).position(|four| four == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&inbox[..end]).into_owned();
+            inbox.drain(..end + 4);
+            let answer = reply(head.lines().next().unwrap_or_default());
+            tokio::time::sleep(answer.after).await;
+            for write in &answer.writes {
+                if stream.write_all(write).await.is_err() {
+                    return;
+                }
+            }
+            if answer.closes {
+                return;
+            }
+        }
+        match stream.read(&mut chunk).await {
+            Ok(count) if count > 0 => inbox.extend_from_slice(&chunk[..count]),
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Answers without a body, whatever their fields say: to HEAD, and 304 (RFC 9112 §6.3). A body that comes all the same is taken for the next answer.
+
+use keepwarm_http1::ResponseHead;
+
+use super::{Series, light, patience, series};
+use crate::finding::Finding;
+use crate::patient::Patient;
+use crate::wire::{Answer, Ask, Outcome};
+
+pub(super) const HEAD: &str = "persistence.head";
+pub(super) const NOT_MODIFIED: &str = "persistence.not_modified";
+
+const COST: &str = "on a kept connection the next answer is misread, or the connection is lost";
+
+pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+    vec![head(patient).await, not_modified(patient).await]
+}
+
+async fn head(patient: &Patient) -> Finding {
+    match asked(patient, patient.ask_by("HEAD")).await {
+        Ok(series) => judge(HEAD, "", &series),
+        Err(why) => Finding::unknown(HEAD, why),
+    }
+}
+
+async fn not_modified(patient: &Patient) -> Finding {
+    if patient.first.status() != Some(200) {
+        let status = patient.first.status().unwrap_or_default();
+        return Finding::unknown(NOT_MODIFIED, format!("the page answers {status}, which has no 304"));
+    }
+    let Some((name, value)) = condition(&patient.first) else {
+        return Finding::unknown(NOT_MODIFIED, "the page has neither ETag nor Last-Modified to ask with");
+    };
+    let ask = patient.ask().field(name, &value);
+    match asked(patient, ask).await {
+        Ok(series) if series.answers.first().and_then(Answer::status) != Some(304) => {
+            let words = series.answers.first().map(Answer::words).unwrap_or_default();
+            Finding::unknown(
+                NOT_MODIFIED,
+                format!("{} with {name}: {words}, so there was no 304", series.asked),
+            )
+        }
+        Ok(series) => judge(NOT_MODIFIED, &format!(" with {name}"), &series),
+        Err(why) => Finding::unknown(NOT_MODIFIED, why),
+    }
+}
+
+/// The field that makes the request conditional on what the first answer gave (RFC 9110 §13.1).
+fn condition(first: &Answer) -> Option<(&'static str, String)> {
+    let etag = first.field("etag").map(|tag| ("If-None-Match", tag));
+    etag.or_else(|| first.field("last-modified").map(|date| ("If-Modified-Since", date)))
+}
+
+/// The request, and an ordinary one behind it.
+async fn asked(patient: &Patient, ask: Ask) -> Result<Series, String> {
+    let mut series = series(
+        patient,
+        &[ask, light(patient)],
+        ResponseHead::keeps_connection,
+        patience(patient).min(super::PATIENCE),
+    )
+    .await
+    .map_err(|failure| failure.to_string())?;
+    // The second only shows whether anything stood between the two.
+    if series.answers.len() > 1 && series.last().is_some_and(Answer::is_complete) {
+        series.behind = 0;
+    }
+    Ok(series)
+}
+
+/// It ends with its head, and nothing comes behind it.
+pub(super) fn judge(id: &'static str, with: &str, series: &Series) -> Finding {
+    let Some(first) = series.answers.first() else { return Finding::unknown(id, series.asked.clone()) };
+    let evidence = format!("{}{with}: {}", series.asked, first.words());
+    if series.behind > 0 {
+        let evidence = format!("{evidence}, and {} bytes of body behind it", series.behind);
+        return match first.head.as_ref().is_some_and(ResponseHead::keeps_connection) {
+            true => Finding::bad(id, evidence).costs(COST),
+            // Nobody reads on where the connection ends.
+            false => Finding::warning(id, format!("{evidence}, where the connection ends"))
+                .costs("bytes that nobody reads; behind a front that keeps connections, an answer misread"),
+        };
+    }
+    match (&first.outcome, series.answers.get(1).map(|second| &second.outcome)) {
+        (Outcome::Complete, Some(Outcome::Malformed(fault))) => {
+            let evidence = format!("{evidence}; on the same connection no valid answer follows ({fault})");
+            Finding::bad(id, evidence).costs(COST)
+        }
+        (Outcome::Complete, Some(Outcome::Complete)) => Finding::good(
+            id,
+            format!("{evidence}, nothing behind it, and the connection is good for the next"),
+        ),
+        (Outcome::Complete, _) => Finding::good(id, format!("{evidence}, nothing behind it")),
+        _ => Finding::unknown(id, evidence),
+    }
+}

@@ -1,0 +1,195 @@
+//! A client of HTTP/1.0, without `keep-alive` and with it.
+
+use std::time::Duration;
+
+use keepwarm_http1::{ResponseBody, ResponseHead, Version};
+
+use super::{Series, Then, at_once, ends_by_close, patience, quickest_close, refuses_version, series};
+use crate::finding::{Finding, Verdict};
+use crate::patient::Patient;
+use crate::report::time;
+use crate::wire::{Answer, Failure, Outcome};
+
+/// Without `keep-alive`: the close is what such a client waits for.
+pub(super) const PLAIN: &str = "persistence.http10";
+
+/// With it: kept or not, it has to be told.
+pub(super) const KEPT: &str = "persistence.http10_keep_alive";
+
+/// No chunks for who does not know them.
+pub(super) const CHUNKED: &str = "persistence.http10_chunked";
+
+pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
+    let plain = closing(patient).await;
+    let kept = keeping(patient).await;
+    let prompt = at_once(patient);
+    // A refusal stalls as any other answer does when its close does not come: Envoy's comes after a second.
+    let refused = |series: &Series| {
+        let closed = matches!(series.then, Then::Closed(after) if after <= prompt);
+        refuses_version(series) && closed && !matches!(patient.first.status(), Some(426 | 505))
+    };
+    let mut findings = match &plain {
+        Ok(series) if refused(series) => vec![Finding::good(PLAIN, not_spoken(series))],
+        Ok(series) => vec![without_keep_alive(series, prompt)],
+        Err(failure) => vec![Finding::unknown(PLAIN, failure.to_string())],
+    };
+    findings.push(match &kept {
+        Ok(series) if refused(series) => Finding::good(KEPT, not_spoken(series)),
+        Ok(series) => with_keep_alive(series, prompt),
+        Err(failure) => Finding::unknown(KEPT, failure.to_string()),
+    });
+    findings.push(chunked(&[plain.as_ref().ok(), kept.as_ref().ok()]));
+    findings
+}
+
+/// The connection of a client that says nothing.
+async fn closing(patient: &Patient) -> Result<Series, Failure> {
+    quickest_close(patient, &[patient.ask().http10().without("Connection")], patience(patient)).await
+}
+
+/// The connection of a client that asks for `keep-alive`.
+async fn keeping(patient: &Patient) -> Result<Series, Failure> {
+    let ask = patient.ask().http10().field("Connection", "keep-alive");
+    let asks = [ask.clone(), ask];
+    let once = series(patient, &asks, granted, patience(patient)).await?;
+    match with_keep_alive(&once, at_once(patient)).verdict {
+        Verdict::Bad if !patient.settings.slow && !refuses_version(&once) => {
+            series(patient, &asks, granted, patience(patient)).await
+        }
+        _ => Ok(once),
+    }
+}
+
+fn not_spoken(series: &Series) -> String {
+    let words = series.last().map(Answer::words).unwrap_or_default();
+    let then = match series.then {
+        Then::Closed(after) => format!("closed {} later", time(after)),
+        Then::Open(after) => format!("still open {} later", time(after)),
+    };
+    format!("{}: {words}, {then}; HTTP/1.0 is not spoken here", series.asked)
+}
+
+/// A client of HTTP/1.0 that says nothing is closed on.
+pub(super) fn without_keep_alive(series: &Series, prompt: Duration) -> Finding {
+    let Some(answer) = series.last() else { return Finding::unknown(PLAIN, series.asked.clone()) };
+    let evidence = format!("{}: {}", series.asked, answer.words());
+    let stalls = |how: String, cost: String| {
+        Finding::bad(PLAIN, format!("{evidence}{}, {how}", said(answer)))
+            .costs(format!("{cost} on every request of a client that speaks HTTP/1.0 without keep-alive"))
+    };
+    if series.behind > 0 {
+        return Finding::unknown(PLAIN, behind(&evidence, series));
+    }
+    match (&answer.outcome, series.then) {
+        (Outcome::Complete, Then::Closed(after)) if after <= prompt => {
+            Finding::good(PLAIN, format!("{evidence}, closed {} later", time(after)))
+        }
+        (Outcome::Complete, Then::Closed(after)) => {
+            stalls(format!("and closed only {} later", time(after)), time(after))
+        }
+        (Outcome::Complete, Then::Open(after)) => {
+            stalls(format!("and still open {} later", time(after)), format!("more than {}", time(after)))
+        }
+        // Everything but the close came; nothing else ends this body.
+        (Outcome::Silence, Then::Open(after)) if ends_by_close(answer) && after >= prompt * 4 => stalls(
+            format!("its body ends with the close, which did not come within {}", time(after)),
+            format!("more than {}", time(after)),
+        ),
+        _ => Finding::unknown(PLAIN, evidence),
+    }
+}
+
+/// What stands behind an answer hides what becomes of the connection.
+fn behind(evidence: &str, series: &Series) -> String {
+    format!("{evidence}, and {} bytes behind its end", series.behind)
+}
+
+/// What the answer says about the connection.
+fn said(answer: &Answer) -> String {
+    let version = match answer.head.as_ref().map(|head| head.version) {
+        Some(Version::Http10) => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    };
+    match answer.field("connection") {
+        Some(value) => format!(" ({version}, Connection: {value})"),
+        None => format!(" ({version}, no Connection)"),
+    }
+}
+
+/// A client of HTTP/1.0 that asks for `keep-alive` reads in the answer whether it got it, and waits for the close if not.
+pub(super) fn with_keep_alive(series: &Series, prompt: Duration) -> Finding {
+    let Some(first) = series.answers.first() else { return Finding::unknown(KEPT, series.asked.clone()) };
+    let Some(head) = first.head.as_ref().filter(|_| first.is_complete()) else {
+        return Finding::unknown(KEPT, format!("{} with keep-alive: {}", series.asked, first.words()));
+    };
+    let evidence = format!("{} with keep-alive: {}{}", series.asked, first.words(), said(first));
+    if series.behind > 0 {
+        return Finding::unknown(KEPT, behind(&evidence, series));
+    }
+    if !granted(head) {
+        return not_granted(series, prompt, &evidence);
+    }
+    let second = series.answers.get(1);
+    match (second.map(|answer| &answer.outcome), series.then) {
+        (None, Then::Closed(after)) => {
+            Finding::bad(KEPT, format!("{evidence}, and closed {} later, unannounced", time(after)))
+                .costs("the next request of such a client meets a closed connection: an error, or a retry")
+        }
+        (Some(Outcome::Complete), _) => Finding::good(
+            KEPT,
+            format!("{evidence}; the second: {}", second.map(Answer::words).unwrap_or_default()),
+        ),
+        (Some(Outcome::Silence | Outcome::Closed | Outcome::Reset), _) => Finding::bad(
+            KEPT,
+            format!("{evidence}; the second: {}", second.map(Answer::words).unwrap_or_default()),
+        )
+        .costs("every second request on a kept connection of such a client"),
+        _ => Finding::unknown(KEPT, evidence),
+    }
+}
+
+/// `keep-alive` was not granted: then the close is due.
+fn not_granted(series: &Series, prompt: Duration, evidence: &str) -> Finding {
+    match series.then {
+        Then::Closed(after) if after <= prompt => {
+            Finding::good(KEPT, format!("{evidence}, closed {} later", time(after)))
+        }
+        Then::Closed(after) => Finding::bad(
+            KEPT,
+            format!("{evidence}, and closed only {} later", time(after)),
+        )
+        .costs(format!("{} on every request of a client that speaks HTTP/1.0 with keep-alive", time(after))),
+        Then::Open(after) => Finding::bad(KEPT, format!("{evidence}, and still open {} later", time(after)))
+            .costs(format!("more than {} on every request of such a client", time(after))),
+    }
+}
+
+/// Whether a client of HTTP/1.0 may take the connection for kept: it says so, and the answer's end can be told.
+fn granted(head: &ResponseHead) -> bool {
+    head.wants.keep_alive && !head.wants.close && head.body != ResponseBody::UntilClose
+}
+
+/// RFC 9112 §6.1: a server must not send a transfer coding to a client of HTTP/1.0.
+fn chunked(asked: &[Option<&Series>]) -> Finding {
+    let answers =
+        asked.iter().flatten().flat_map(|series| series.answers.iter().map(move |answer| (series, answer)));
+    let mut seen = None;
+    for (series, answer) in answers {
+        let Some(head) = &answer.head else { continue };
+        if let Some(coding) = answer.field("transfer-encoding") {
+            return Finding::bad(
+                CHUNKED,
+                format!("{}: {}, with Transfer-Encoding: {coding}", series.asked, answer.words()),
+            )
+            .costs("such a client takes the sizes of the chunks for content, and waits for the close");
+        }
+        seen = Some((series, head.status));
+    }
+    match seen {
+        Some((series, status)) => Finding::good(
+            CHUNKED,
+            format!("{}: {}, without Transfer-Encoding", series.asked, status.as_u16()),
+        ),
+        None => Finding::unknown(CHUNKED, "no answer to HTTP/1.0"),
+    }
+}

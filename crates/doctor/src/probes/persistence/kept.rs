@@ -1,0 +1,164 @@
+//! Several requests on one connection of HTTP/1.1: is each answered, and is the last one announced?
+
+use std::time::Duration;
+
+use keepwarm_http1::{ResponseHead, Version};
+
+use super::{Series, Then, patience, series};
+use crate::finding::{Finding, Verdict};
+use crate::patient::Patient;
+use crate::report::time;
+use crate::wire::{Answer, Failure, Outcome};
+
+/// Whether a connection is kept, and what it costs if not.
+pub(super) const REUSE: &str = "persistence.reuse";
+
+/// Whether what the answers say about the connection is what is done.
+pub(super) const ANNOUNCED: &str = "persistence.announced";
+
+/// So many requests are sent on one connection.
+const REQUESTS: usize = 3;
+
+/// Opening a connection within a machine takes less than this. What costs more is worth a word.
+const CHEAP: Duration = Duration::from_millis(1);
+
+/// What was found, and what later steps go by.
+pub(super) struct Kept {
+    pub(super) findings: Vec<Finding>,
+    /// Seconds of `Keep-Alive: timeout=`.
+    pub(super) promised: Option<u64>,
+    /// A second request gets nothing.
+    pub(super) stalls: bool,
+    /// Why the ordinary request itself got no answer, the first one on its connection; nothing as a rule.
+    pub(super) unanswered: Option<String>,
+    /// It got nothing within its time.
+    pub(super) silent: bool,
+}
+
+pub(super) async fn examine(patient: &Patient) -> Kept {
+    let asks = vec![patient.ask(); REQUESTS];
+    let once = match asked(patient, &asks).await {
+        Ok(series) => series,
+        Err(failure) => {
+            let unknown = |id| Finding::unknown(id, failure.to_string());
+            return Kept {
+                findings: vec![unknown(REUSE), unknown(ANNOUNCED)],
+                promised: None,
+                stalls: false,
+                unanswered: Some(failure.to_string()),
+                silent: false,
+            };
+        }
+    };
+    let cheapest = cheapest(patient, once.opening).await;
+    let judged =
+        |series: &Series| vec![reuse(series, cheapest, patient.target.is_encrypted()), announced(series)];
+    let mut findings = judged(&once);
+    let is_bad = |finding: &Finding| finding.verdict == Verdict::Bad;
+    if findings.iter().any(is_bad) {
+        // A worker that is replaced closes a connection once; what is wrong with the server happens again.
+        if let Ok(again) = asked(patient, &asks).await {
+            let again = judged(&again);
+            if again.iter().zip(&findings).any(|(now, then)| is_bad(then) && !is_bad(now)) {
+                findings = again;
+            }
+        }
+    }
+    let promised = once.answers.iter().filter_map(|answer| answer.head.as_ref()?.keep_alive_timeout()).next();
+    let stalls = findings.iter().any(|finding| finding.id == REUSE && is_bad(finding));
+    let unanswered = match once.answers.as_slice() {
+        [only] if !only.is_complete() => Some(format!("{}: {}", once.asked, only.words())),
+        _ => None,
+    };
+    let silent = unanswered.is_some() && once.last().is_some_and(|only| only.outcome == Outcome::Silence);
+    Kept { findings, promised, stalls, unanswered, silent }
+}
+
+async fn asked(patient: &Patient, asks: &[crate::wire::Ask]) -> Result<Series, Failure> {
+    series(patient, asks, ResponseHead::keeps_connection, patience(patient)).await
+}
+
+/// What opening a connection takes at least: the quickest of three.
+async fn cheapest(patient: &Patient, first: Duration) -> Duration {
+    let mut cheapest = first;
+    for _ in 0..2 {
+        if let Ok(line) = patient.line().await {
+            cheapest = cheapest.min(line.times.connect + line.times.tls);
+        }
+    }
+    cheapest
+}
+
+/// Is a connection good for more than one request, and what does it cost if not?
+pub(super) fn reuse(series: &Series, opening: Duration, encrypted: bool) -> Finding {
+    let times: Vec<String> = series.answers.iter().map(Answer::words).collect();
+    let evidence = format!("{}: {}", series.asked, times.join("; then on the same connection "));
+    let Some(last) = series.last() else { return Finding::unknown(REUSE, evidence) };
+    match (&last.outcome, series.answers.len()) {
+        (Outcome::Complete, REQUESTS) => Finding::good(REUSE, evidence),
+        (Outcome::Complete, _) if !series.is_kept() => never_kept(series, &evidence, opening, encrypted),
+        (Outcome::Silence, 2..) => {
+            Finding::bad(REUSE, evidence).costs("a client that keeps connections waits until it gives up")
+        }
+        // The close is unannounced, which is said there; or what came is no answer, which is said elsewhere.
+        _ => Finding::unknown(REUSE, evidence),
+    }
+}
+
+/// Each call pays for a connection.
+fn never_kept(series: &Series, evidence: &str, opening: Duration, encrypted: bool) -> Finding {
+    let old = series.last().and_then(|answer| answer.head.as_ref());
+    let old = old.is_some_and(|head| head.version == Version::Http10);
+    let why = match series.last().and_then(|answer| answer.field("connection")) {
+        Some(value) => format!("Connection: {value}"),
+        None if old => "an answer of HTTP/1.0, without keep-alive".to_owned(),
+        None => "an answer whose length is not told".to_owned(),
+    };
+    let count = match series.answers.len() {
+        1 => "every answer".to_owned(),
+        count => format!("{count} answers"),
+    };
+    let evidence = format!("{evidence}; the connection ends after {count} ({why})");
+    let what = if encrypted { "connection and TLS handshake" } else { "connection" };
+    let cost = format!("a new {what} for every call: at least {} each from here", time(opening));
+    match encrypted || opening >= CHEAP {
+        true => Finding::warning(REUSE, evidence).costs(cost),
+        false => Finding::good(REUSE, evidence).costs(cost),
+    }
+}
+
+/// Is done what was said: a connection that was to be kept is not closed behind an answer, and one that was to end ends?
+pub(super) fn announced(series: &Series) -> Finding {
+    let Some(last) = series.last() else { return Finding::unknown(ANNOUNCED, series.asked.clone()) };
+    let evidence = format!("{}: {}", series.asked, last.words());
+    let connection = last
+        .field("connection")
+        .map_or_else(|| "no Connection field".to_owned(), |value| format!("Connection: {value}"));
+    match (&last.outcome, series.is_kept(), series.then) {
+        (Outcome::Complete, true, Then::Closed(after)) => Finding::bad(
+            ANNOUNCED,
+            format!("{evidence} ({connection}), and closed {} later all the same", time(after)),
+        )
+        .costs("the next request on such a connection is lost: an error, or a retry where one is safe"),
+        (Outcome::Complete, false, Then::Open(after)) => Finding::bad(
+            ANNOUNCED,
+            format!("{evidence} ({connection}), and still open {} later", time(after)),
+        )
+        .costs(format!("more than {} for every client that waits for the close", time(after))),
+        (Outcome::Complete, true, Then::Open(_)) => {
+            Finding::good(ANNOUNCED, format!("{evidence}, to be kept, and kept"))
+        }
+        (Outcome::Complete, false, Then::Closed(after)) => {
+            Finding::good(ANNOUNCED, format!("{evidence} ({connection}), closed {} later", time(after)))
+        }
+        // The second or third request met a close that came while it was under way.
+        (Outcome::Closed | Outcome::Reset, _, _) if last.head.is_none() && series.answers.len() > 1 => {
+            Finding::bad(
+                ANNOUNCED,
+                format!("{evidence}, though the answer before it let the connection live on"),
+            )
+            .costs("the next request on such a connection is lost: an error, or a retry where one is safe")
+        }
+        _ => Finding::unknown(ANNOUNCED, evidence),
+    }
+}

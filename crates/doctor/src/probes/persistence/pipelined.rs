@@ -1,0 +1,60 @@
+//! Two requests sent at once: RFC 9112 §9.3.2 wants both answered, in order. Clients do that seldom on purpose; proxies and one-shot scripts do, and whoever reads
+//! more than one request from its socket and drops what it does not look at loses requests of others, too.
+
+use super::{light, within};
+use crate::finding::{Finding, Verdict};
+use crate::patient::Patient;
+use crate::wire::{Answer, Outcome};
+
+pub(super) const ID: &str = "persistence.pipelined";
+
+pub(super) async fn examine(patient: &Patient) -> Finding {
+    let once = asked(patient).await;
+    match once.verdict {
+        Verdict::Bad => asked(patient).await,
+        _ => once,
+    }
+}
+
+async fn asked(patient: &Patient) -> Finding {
+    let mut line = match patient.line().await {
+        Ok(line) => line,
+        Err(failure) => return Finding::unknown(ID, failure.to_string()),
+    };
+    let ask = light(patient);
+    patient.budget.request().await;
+    patient.budget.request().await;
+    line.begin(&ask);
+    // A server may answer the first and close before it has read the second.
+    let _ = line.send(&[ask.bytes(), ask.bytes()].concat()).await;
+    let first = line.answer(within(patient)).await;
+    if !first.is_complete()
+        || !first.head.as_ref().is_some_and(keepwarm_http1::ResponseHead::keeps_connection)
+    {
+        return judge(&ask.line(), &first, None);
+    }
+    line.begin(&ask);
+    let second = line.answer(within(patient)).await;
+    judge(&ask.line(), &first, Some(&second))
+}
+
+/// Both are answered, unless the first answer says that it is the last.
+fn judge(asked: &str, first: &Answer, second: Option<&Answer>) -> Finding {
+    let evidence = format!("two times {asked} at once: {}", first.words());
+    match (&first.outcome, second) {
+        (Outcome::Complete, None) => {
+            Finding::good(ID, format!("{evidence}, which says that the connection ends with it"))
+        }
+        (Outcome::Complete, Some(second)) => {
+            let evidence = format!("{evidence}; then {}", second.words());
+            match second.outcome {
+                Outcome::Complete => Finding::good(ID, evidence),
+                Outcome::Silence if second.head.is_none() => Finding::bad(ID, evidence).costs(
+                    "a client or proxy that sends requests ahead waits for an answer that never comes",
+                ),
+                _ => Finding::unknown(ID, evidence),
+            }
+        }
+        _ => Finding::unknown(ID, evidence),
+    }
+}

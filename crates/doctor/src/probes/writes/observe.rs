@@ -1,0 +1,267 @@
+//! Asking, and counting what came.
+
+use std::time::{Duration, Instant};
+
+use keepwarm_http1::ResponseBody;
+
+use crate::patient::Patient;
+use crate::wire::{Acks, Answer, Ask, Line, Read};
+
+/// New connections that are asked on.
+const FRESH: usize = 3;
+
+/// Answers of each kind on a kept connection: enough for a median that one interruption does not move.
+const KEPT: usize = 5;
+
+/// Answers to HEAD.
+const HEADS: usize = 3;
+
+/// A page that is larger, or slower, is asked for no more than needed: an error answer of the same server stands in for it.
+const LARGE: u64 = 64 * 1024;
+const SLOW: Duration = Duration::from_millis(300);
+
+/// After this no more than the least is asked.
+const ENOUGH: Duration = Duration::from_millis(1500);
+
+/// For so long an answer on a new connection is looked for without sleeping, so that its segments are read one by one.
+const WATCHED: Duration = Duration::from_millis(15);
+
+/// What fits one segment on any path: IPv6's least of 1,280 bytes, less 60 of headers and some options.
+pub(super) const ROOM: usize = 1200;
+
+/// What belongs to no answer comes within this, if the server wrote it with the answer.
+const SETTLE: Duration = Duration::from_millis(4);
+
+/// A path that no server has.
+pub(super) const MISSING: &str = "/keepwarm-check-no-such-path";
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// What was asked for: the request line.
+    pub(super) asked: String,
+    /// On new connections.
+    pub(super) fresh: Vec<Sample>,
+    /// On a kept connection, acknowledged late.
+    pub(super) late: Vec<Sample>,
+    /// On the same, acknowledged at once.
+    pub(super) at_once: Vec<Sample>,
+    /// Answers to HEAD.
+    pub(super) heads: Vec<Sample>,
+    /// Why there is not more.
+    pub(super) failure: Option<String>,
+}
+
+/// One answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sample {
+    /// Bytes, head and body.
+    pub(super) bytes: usize,
+    /// The head's bytes, give or take the reason phrase.
+    pub(super) head: usize,
+    /// The head's lines, with the status line.
+    pub(super) lines: usize,
+    /// How the body ends.
+    pub(super) body: Body,
+    /// Segments with data, without those of 1xx answers; nothing where the kernel does not tell, or counted others with them.
+    pub(super) segments: Option<u32>,
+    /// The largest segment that came on this connection, if it was larger than the 536 bytes that are taken for granted.
+    pub(super) largest: usize,
+    /// Reads that brought bytes.
+    pub(super) reads: usize,
+    /// Those until the head was whole.
+    pub(super) head_reads: usize,
+    /// The longest pause between two reads.
+    pub(super) pause: Duration,
+    /// Whether something came behind the answer.
+    pub(super) more: bool,
+}
+
+impl Sample {
+    /// Bytes that a segment of this connection holds at least.
+    pub(super) fn room(&self) -> usize {
+        self.largest.max(ROOM)
+    }
+}
+
+/// How a body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    /// There is none.
+    None,
+    /// At a length that was said.
+    Length,
+    /// With the last chunk.
+    Chunked,
+    /// With the connection.
+    Close,
+}
+
+/// Asks.
+pub(super) async fn observe(patient: &Patient) -> Seen {
+    let begun = Instant::now();
+    let (ask, head) = subject(patient).await;
+    let mut seen = Seen { asked: ask.line(), ..Seen::default() };
+    for _ in 0..FRESH {
+        let one = match patient.line().await {
+            Ok(mut line) => sample(patient, &mut line, &ask, true).await,
+            Err(failure) => {
+                seen.failure = Some(failure.to_string());
+                None
+            }
+        };
+        // A server that no longer answers is not waited for again.
+        let Some((one, _)) = one else { return seen };
+        seen.fresh.push(one);
+        if begun.elapsed() > ENOUGH {
+            break;
+        }
+    }
+    kept(patient, &ask, begun, &mut seen).await;
+    heads(patient, &head, begun, &mut seen).await;
+    seen
+}
+
+/// The page, or an error answer of the same server if the page is large or slow, and the error is not; and its head alone.
+async fn subject(patient: &Patient) -> (Ask, Ask) {
+    let page = patient.ask();
+    let head = patient.ask_by("HEAD");
+    let heavy = |answer: &Answer| answer.body_len > LARGE || answer.took > SLOW || !answer.is_complete();
+    if !heavy(&patient.first) {
+        return (page, head);
+    }
+    let missing = patient.ask_by("GET").target(MISSING);
+    match patient.once(&missing).await {
+        Ok((_, answer)) if !heavy(&answer) => (missing, head.target(MISSING)),
+        _ if patient.first.body_len > LARGE => (head.clone(), head),
+        _ => (page, head),
+    }
+}
+
+/// Acknowledges late and at once, in turns, on one connection.
+async fn kept(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
+    let mut line = match patient.line().await {
+        Ok(line) => line,
+        Err(failure) => {
+            seen.failure = Some(failure.to_string());
+            return;
+        }
+    };
+    // The first answer warms the connection, and tells whether it is kept.
+    let Some((_, true)) = sample(patient, &mut line, ask, true).await else { return };
+    for turn in 0..KEPT {
+        if turn >= 2 && begun.elapsed() > ENOUGH {
+            return;
+        }
+        for acks in [Acks::Late, Acks::AtOnce] {
+            line.acknowledge(acks);
+            let Some((one, keeps)) = sample(patient, &mut line, ask, false).await else { return };
+            match acks {
+                Acks::Late => seen.late.push(one),
+                _ => seen.at_once.push(one),
+            }
+            if !keeps {
+                return;
+            }
+        }
+    }
+}
+
+/// Asks for heads alone, on connections of their own: what a server sends with them in error would be counted with the next answer.
+async fn heads(patient: &Patient, ask: &Ask, begun: Instant, seen: &mut Seen) {
+    let mut open: Option<Line> = None;
+    for turn in 0..HEADS {
+        if turn >= 1 && begun.elapsed() > ENOUGH {
+            return;
+        }
+        let first = open.is_none();
+        let mut line = match open.take() {
+            Some(line) => line,
+            None => match patient.line().await {
+                Ok(line) => line,
+                Err(failure) => {
+                    seen.failure = Some(failure.to_string());
+                    return;
+                }
+            },
+        };
+        line.acknowledge(Acks::AtOnce);
+        let Some((one, keeps)) = sample(patient, &mut line, ask, first).await else { return };
+        seen.heads.push(one);
+        if keeps {
+            open = Some(line);
+        }
+    }
+}
+
+/// Asks once, and counts; with whether the connection can be asked again. Nothing if no whole answer came.
+async fn sample(patient: &Patient, line: &mut Line, ask: &Ask, first: bool) -> Option<(Sample, bool)> {
+    let patience = patient.settings.timeout.min(Duration::from_secs(2).max(patient.first.took * 3));
+    let before = line.facts();
+    patient.budget.request().await;
+    line.begin(ask);
+    // A server may answer before it has everything: what it said is looked at either way.
+    let _ = line.send(&ask.bytes()).await;
+    let watched = if first { watch(line).await } else { 0 };
+    let answer = line.answer(patience).await;
+    let after = line.facts();
+    let head = answer.head.as_ref().filter(|_| answer.is_complete())?;
+    let behind = !line.left_over().is_empty();
+    let keeps = head.keeps_connection();
+    let more = behind || matches!(line.read(SETTLE).await, Read::Bytes(_));
+    // Tickets of TLS come with the first answer.
+    let told = !(first && line.handshake.is_some());
+    let segments = before
+        .zip(after)
+        .filter(|_| told)
+        .map(|(before, after)| after.data_segments_in.wrapping_sub(before.data_segments_in));
+    let head_len = head.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + 19;
+    let one = Sample {
+        bytes: head_len + answer.body_len as usize,
+        head: head_len,
+        lines: head.fields.len() + 1,
+        body: match head.body {
+            ResponseBody::Length(_) => Body::Length,
+            ResponseBody::Chunked => Body::Chunked,
+            ResponseBody::UntilClose => Body::Close,
+            _ => Body::None,
+        },
+        segments: segments.map(|all| all.saturating_sub(answer.informational.len() as u32).max(1)),
+        largest: after.map_or(0, |facts| facts.receive_mss as usize),
+        reads: watched + answer.seen.len(),
+        head_reads: head_reads(watched, &answer),
+        pause: pause(&answer),
+        more,
+    };
+    Some((one, keeps && !more))
+}
+
+/// Reads what comes, segment by segment where it can, until a head is whole; says in how many reads.
+async fn watch(line: &mut Line) -> usize {
+    let (mut reads, begun) = (0, Instant::now());
+    while begun.elapsed() < WATCHED && !line.left_over().windows(4).any(|four| four == b"\r\n\r\n") {
+        match line.read(Duration::ZERO).await {
+            Read::Bytes(_) => reads += 1,
+            Read::Silence => tokio::task::yield_now().await,
+            _ => break,
+        }
+    }
+    reads
+}
+
+/// Reads until the head was whole. Where 1xx answers came first it is not known which read was whose.
+fn head_reads(watched: usize, answer: &Answer) -> usize {
+    let whole = answer.head_at.unwrap_or_default();
+    match answer.informational.is_empty() {
+        true => (watched + answer.seen.iter().filter(|read| read.at <= whole).count()).max(1),
+        false => 1,
+    }
+}
+
+fn pause(answer: &Answer) -> Duration {
+    let pauses = answer.seen.windows(2).filter_map(|pair| match pair {
+        [earlier, later] => Some(later.at.saturating_sub(earlier.at)),
+        _ => None,
+    });
+    pauses.max().unwrap_or_default()
+}

@@ -1,0 +1,227 @@
+//! The rules: from what was counted to findings.
+
+use std::time::Duration;
+
+use super::observe::{Body, ROOM, Sample, Seen};
+use crate::finding::Finding;
+use crate::report::time;
+
+pub(super) const HEAD: &str = "writes.head";
+pub(super) const SEGMENTS: &str = "writes.segments";
+pub(super) const NAGLE: &str = "writes.nagle";
+
+/// What a host may send where the other side said nothing (RFC 9293 §3.7.1): segments smaller than this on the average are small writes.
+const SMALL: usize = 536;
+
+/// A delayed acknowledgement waits 40 ms on Linux, 200 ms on others, never less than this.
+const DELAYED: Duration = Duration::from_millis(30);
+
+/// What acknowledging at once must save to prove that it was the acknowledgement.
+const SAVED: Duration = Duration::from_millis(25);
+
+/// Does a head that fits one segment leave in one?
+pub(super) fn head(seen: &Seen) -> Finding {
+    let alone: Vec<&Sample> = seen.heads.iter().filter(|one| !one.more).collect();
+    let counted = median(alone.iter().filter_map(|one| one.segments));
+    let all = || seen.fresh.iter().chain(&seen.late).chain(&seen.at_once).chain(alone.iter().copied());
+    let Some(one) = alone.first().copied().or_else(|| all().next()) else {
+        return Finding::unknown(HEAD, nothing(seen));
+    };
+    let needed = one.head.div_ceil(ROOM);
+    if let Some(counted) = counted.filter(|&counted| counted as usize > excused(one.head)) {
+        let evidence = format!(
+            "HEAD: the head alone, {} lines and about {} bytes, came in {counted} segments; {needed} would do",
+            one.lines, one.head
+        );
+        return in_pieces(evidence, counted as usize - needed);
+    }
+    let all: Vec<&Sample> = all().collect();
+    if let Some(found) = torn(seen, &all).or_else(|| inferred(seen).filter(|_| counted.is_none())) {
+        return found;
+    }
+    match counted {
+        Some(counted) => Finding::good(
+            HEAD,
+            format!("HEAD: {} lines, about {} bytes, {}", one.lines, one.head, segments_of(counted as usize)),
+        ),
+        None => {
+            Finding::good(HEAD, format!("{}: in {} answers the head was read at once", seen.asked, all.len()))
+        }
+    }
+}
+
+/// Segments that a head may take on a path that carries only the least (RFC 9293 §3.7.1).
+fn excused(head: usize) -> usize {
+    head.div_ceil(SMALL)
+}
+
+/// From reads. A segment is read whole, so a read that ends within a head is the end of a segment. Two of them, lest a lost packet was the cause.
+fn torn(seen: &Seen, all: &[&Sample]) -> Option<Finding> {
+    let torn: Vec<&&Sample> = all.iter().filter(|one| one.head_reads > excused(one.head)).collect();
+    let most = torn.iter().max_by_key(|one| one.head_reads).filter(|_| torn.len() >= 2)?;
+    let evidence = format!(
+        "{}: in {} of {} answers the head, {} lines and about {} bytes, came in up to {} reads, so in as many segments or more",
+        seen.asked,
+        torn.len(),
+        all.len(),
+        most.lines,
+        most.head,
+        most.head_reads
+    );
+    Some(in_pieces(evidence, most.head_reads - most.head.div_ceil(ROOM)))
+}
+
+/// From sums, where HEAD is of no use: the largest segment was the whole body, or there were as many segments as lines.
+fn inferred(seen: &Seen) -> Option<Finding> {
+    let count = median(seen.fresh.iter().filter_map(|one| one.segments))? as usize;
+    let one = seen.fresh.first().filter(|one| matches!(one.body, Body::Length | Body::Close))?;
+    let needed = one.head.div_ceil(ROOM);
+    let body = one.bytes.saturating_sub(one.head);
+    let whole = one.largest == body && count > excused(one.head) + 1;
+    let by_line = body < SMALL && one.lines >= 4 && count > one.lines;
+    let how = match (whole, by_line) {
+        (true, _) => "of which the body was one",
+        (_, true) => "a line of the head in each",
+        _ => return None,
+    };
+    let evidence =
+        format!("{}: {} lines and {body} bytes of body in {count} segments, {how}", seen.asked, one.lines);
+    Some(in_pieces(evidence, count - 1 - needed))
+}
+
+fn in_pieces(evidence: String, more: usize) -> Finding {
+    Finding::bad(HEAD, evidence).costs(format!(
+        "{more} packets too many on every answer, a system call and a wake-up of the client for each; a check that reads once sees a part of the head"
+    ))
+}
+
+/// Does an answer take the segments it needs, or few more?
+pub(super) fn segments(seen: &Seen) -> Finding {
+    // On new connections every write shows; where those could not be counted, on the kept one.
+    let samples = [&seen.fresh, &seen.at_once, &seen.late];
+    let counted = samples.into_iter().find_map(|of| {
+        let count = median(of.iter().filter_map(|one| one.segments))?;
+        of.first().map(|one| (count as usize, *one))
+    });
+    let Some((count, one)) = counted else {
+        let reads = samples.into_iter().flatten().map(|one| one.reads).max();
+        let words = reads.map(|reads| {
+            format!(
+                "{}: up to {reads} reads; the system counts no segments, and several may be read at once",
+                seen.asked
+            )
+        });
+        return Finding::unknown(SEGMENTS, words.unwrap_or_else(|| nothing(seen)));
+    };
+    let evidence = format!("{}: {} bytes in {}", seen.asked, one.bytes, segments_of(count));
+    let needed = one.bytes.div_ceil(one.room()).max(1);
+    let ordinary = needed
+        + match one.body {
+            Body::None => 0,
+            Body::Length | Body::Close => 1,
+            // Whoever chunks may have meant each of a few pieces to leave at once.
+            Body::Chunked => 6,
+        };
+    if count <= needed {
+        return Finding::good(SEGMENTS, evidence);
+    }
+    let full = one.bytes / one.room();
+    let small = (one.bytes - full * one.room()) / (count - full).max(1);
+    if count > ordinary && small < SMALL {
+        let words = format!(
+            "{evidence}, {} of them of {small} bytes on the average; {needed} would do",
+            count - full
+        );
+        return Finding::warning(SEGMENTS, words).costs(packets(count - needed));
+    }
+    if count > ordinary {
+        return Finding::good(SEGMENTS, evidence);
+    }
+    let apart = if one.body == Body::Chunked { "head and chunks" } else { "head and body" };
+    Finding::good(SEGMENTS, format!("{evidence}, {apart} apart; {needed} would do"))
+        .costs(packets(count - needed))
+}
+
+/// Does a write wait for a delayed acknowledgement?
+pub(super) fn nagle(seen: &Seen) -> Finding {
+    let (late, at_once) = (pauses(&seen.late), pauses(&seen.at_once));
+    let evidence = |words: &str| format!("{} on a kept connection: {words}", seen.asked);
+    let (Some(usual), Some(prompt)) = (median(late.iter().copied()), median(at_once.iter().copied())) else {
+        return match seen.fresh.is_empty() {
+            true => Finding::unknown(NAGLE, nothing(seen)),
+            false => Finding::unknown(
+                NAGLE,
+                format!(
+                    "{}: no connection was kept; on a new one nothing waits, for it is acknowledged at once",
+                    seen.asked
+                ),
+            ),
+        };
+    };
+    // All but one of each are on their side: one may have been interrupted.
+    let least = second(&late, false);
+    let most = second(&at_once, true);
+    if least >= DELAYED && least >= most + SAVED {
+        let lost = usual.saturating_sub(prompt);
+        return Finding::bad(
+            NAGLE,
+            evidence(&format!(
+                "the answer pauses {} when its first part is acknowledged late, as clients do, and {} when at once ({} of each)",
+                time(usual),
+                time(prompt),
+                late.len()
+            )),
+        )
+        .costs(format!("{} on every such answer over a kept connection", time(lost)));
+    }
+    if usual >= DELAYED {
+        return Finding::good(
+            NAGLE,
+            evidence(&format!(
+                "the answer pauses {} whether it is acknowledged late or at once: the pause is the application's",
+                time(usual)
+            )),
+        );
+    }
+    Finding::good(
+        NAGLE,
+        evidence(&format!(
+            "no write waits for an acknowledgement: the longest pause within an answer is {}",
+            time(usual)
+        )),
+    )
+}
+
+fn nothing(seen: &Seen) -> String {
+    match &seen.failure {
+        Some(why) => format!("{}: {why}", seen.asked),
+        None => format!("{}: no whole answer came when asked again", seen.asked),
+    }
+}
+
+fn packets(more: usize) -> String {
+    format!("{more} packet{} more on every answer", if more == 1 { "" } else { "s" })
+}
+
+fn segments_of(count: usize) -> String {
+    format!("{count} segment{}", if count == 1 { "" } else { "s" })
+}
+
+fn pauses(samples: &[Sample]) -> Vec<Duration> {
+    let mut pauses: Vec<Duration> = samples.iter().map(|one| one.pause).collect();
+    pauses.sort_unstable();
+    pauses
+}
+
+/// The second from the end; of fewer than three the last.
+fn second(sorted: &[Duration], from_above: bool) -> Duration {
+    let skip = usize::from(sorted.len() >= 3);
+    let one = if from_above { sorted.iter().rev().nth(skip) } else { sorted.get(skip) };
+    one.copied().unwrap_or_default()
+}
+
+fn median<T: Ord + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut values: Vec<T> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied()
+}

@@ -1,0 +1,245 @@
+use std::time::Duration;
+
+use super::observe::{Body, Sample, Seen};
+use super::rules;
+use crate::finding::Verdict;
+use crate::probes::mock::{Reply, serve};
+use crate::probes::scripted::patient_of;
+use crate::settings::Settings;
+use crate::wire::{Answer, Seen as Bytes};
+
+const HEAD: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-One: 1\r\nX-Two: 2\r\nContent-Length: 5\r\n\r\n";
+
+fn sample(segments: u32) -> Sample {
+    Sample {
+        bytes: 205,
+        head: 200,
+        lines: 6,
+        body: Body::Length,
+        segments: Some(segments),
+        largest: 536,
+        reads: 1,
+        head_reads: 1,
+        pause: Duration::ZERO,
+        more: false,
+    }
+}
+
+fn with(change: impl Fn(&mut Sample)) -> Sample {
+    let mut one = sample(1);
+    change(&mut one);
+    one
+}
+
+fn paused(milliseconds: &[u64]) -> Vec<Sample> {
+    milliseconds.iter().map(|&ms| with(|one| one.pause = Duration::from_millis(ms))).collect()
+}
+
+#[test]
+fn a_head_in_pieces_is_bad() {
+    let whole = with(|one| one.body = Body::None);
+    let cases: &[(&str, Vec<Sample>, Vec<Sample>, Verdict)] = &[
+        ("one segment", vec![whole; 3], vec![sample(2); 3], Verdict::Good),
+        ("a segment for each line", vec![with(|one| one.segments = Some(7)); 3], vec![], Verdict::Bad),
+        ("once, by a lost packet", vec![whole, sample(2), whole], vec![], Verdict::Good),
+        (
+            "large, and in as many as it needs",
+            vec![with(|one| (one.head, one.segments) = (4000, Some(3))); 3],
+            vec![],
+            Verdict::Good,
+        ),
+        (
+            "large, by lines",
+            vec![with(|one| (one.head, one.segments) = (4000, Some(30))); 3],
+            vec![],
+            Verdict::Bad,
+        ),
+        (
+            "on a path of small segments",
+            vec![with(|one| (one.head, one.segments) = (1000, Some(2))); 3],
+            vec![],
+            Verdict::Good,
+        ),
+        ("torn reads", vec![], vec![with(|one| one.head_reads = 3); 2], Verdict::Bad),
+        ("one torn read", vec![], vec![with(|one| one.head_reads = 2), sample(1), sample(1)], Verdict::Good),
+        (
+            "HEAD with a body, and a body in a segment of its own",
+            vec![with(|one| (one.more, one.segments) = (true, Some(5))); 3],
+            vec![with(|one| (one.bytes, one.largest, one.segments) = (2800, 2600, Some(5))); 3],
+            Verdict::Bad,
+        ),
+        (
+            "HEAD with a body, head and body apart",
+            vec![with(|one| (one.more, one.segments) = (true, Some(2))); 3],
+            vec![sample(2); 3],
+            Verdict::Good,
+        ),
+        (
+            "nothing counted, read at once",
+            vec![with(|one| one.segments = None)],
+            vec![with(|one| one.segments = None); 3],
+            Verdict::Good,
+        ),
+        ("no answer", vec![], vec![], Verdict::Unknown),
+    ];
+    for (name, heads, fresh, verdict) in cases {
+        let seen = Seen { heads: heads.clone(), fresh: fresh.clone(), ..Seen::default() };
+        let found = rules::head(&seen);
+        assert_eq!(found.verdict, *verdict, "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn two_segments_are_ordinary_and_many_small_ones_are_not() {
+    let cases: &[(&str, Sample, Verdict, bool)] = &[
+        ("one", sample(1), Verdict::Good, false),
+        ("head and body apart", sample(2), Verdict::Good, true),
+        ("a body in parts", sample(3), Verdict::Warning, true),
+        (
+            "head, chunk, end",
+            with(|one| (one.body, one.segments) = (Body::Chunked, Some(3))),
+            Verdict::Good,
+            true,
+        ),
+        (
+            "many small chunks",
+            with(|one| (one.body, one.segments) = (Body::Chunked, Some(20))),
+            Verdict::Warning,
+            true,
+        ),
+        (
+            "a large page in full segments",
+            with(|one| (one.bytes, one.largest, one.segments) = (60_000, 1448, Some(42))),
+            Verdict::Good,
+            false,
+        ),
+        (
+            "a large page by lines",
+            with(|one| (one.bytes, one.largest, one.segments) = (60_000, 1448, Some(600))),
+            Verdict::Warning,
+            true,
+        ),
+        ("not counted", with(|one| one.segments = None), Verdict::Unknown, false),
+    ];
+    for (name, one, verdict, costs) in cases {
+        let found = rules::segments(&Seen { fresh: vec![*one; 3], ..Seen::default() });
+        assert_eq!((found.verdict, found.cost.is_some()), (*verdict, *costs), "{name}: {found:?}");
+    }
+    // Under TLS those of the first answer on a connection cannot be counted, those of later ones can.
+    let seen = Seen {
+        fresh: vec![with(|one| one.segments = None); 3],
+        at_once: vec![sample(2); 5],
+        ..Seen::default()
+    };
+    assert_eq!(rules::segments(&seen).verdict, Verdict::Good);
+}
+
+#[test]
+fn a_write_that_waits_for_an_acknowledgement_is_bad() {
+    let cases: &[(&str, &[u64], &[u64], Verdict)] = &[
+        ("the 40 ms", &[41, 40, 44, 41, 40], &[0, 0, 1, 0, 0], Verdict::Bad),
+        ("on a long way", &[141, 140, 144, 141, 140], &[100, 99, 100, 101, 100], Verdict::Bad),
+        ("interrupted once each", &[41, 0, 44, 41, 40], &[0, 0, 60, 0, 0], Verdict::Bad),
+        ("nothing waits", &[0, 0, 1, 0, 0], &[0, 0, 1, 0, 0], Verdict::Good),
+        ("one interruption", &[0, 45, 0, 0, 0], &[0, 0, 0, 0, 0], Verdict::Good),
+        ("a page that is made in two halves", &[50, 51, 50, 50, 53], &[50, 50, 52, 50, 50], Verdict::Good),
+        ("uneven pauses", &[80, 31, 0, 60, 45], &[40, 10, 50, 80, 0], Verdict::Good),
+        ("two of each", &[41, 40], &[0, 1], Verdict::Bad),
+    ];
+    for (name, late, at_once, verdict) in cases {
+        let seen = Seen { late: paused(late), at_once: paused(at_once), ..Seen::default() };
+        let found = rules::nagle(&seen);
+        assert_eq!(found.verdict, *verdict, "{name}: {found:?}");
+    }
+    let not_kept = Seen { fresh: vec![sample(2); 3], ..Seen::default() };
+    assert_eq!(rules::nagle(&not_kept).verdict, Verdict::Unknown);
+}
+
+#[test]
+fn a_stream_that_is_held_back_is_bad() {
+    let at = |ms: &[u64]| -> Vec<Bytes> {
+        ms.iter().map(|&ms| Bytes { at: Duration::from_millis(ms), bytes: 100 }).collect()
+    };
+    let events = "data: 1\n\ndata: 2\n\ndata: 3\n\n";
+    let cases: &[(&str, &str, &[u64], &str, Verdict)] = &[
+        ("events as they are made", "text/event-stream", &[1, 501, 1001], events, Verdict::Good),
+        ("all at the end", "text/event-stream; charset=utf-8", &[1001], events, Verdict::Bad),
+        ("a single event", "text/event-stream", &[1001], "data: 1\n\n", Verdict::Unknown),
+        ("soon over", "text/event-stream", &[3], events, Verdict::Unknown),
+        ("lines at the end", "application/x-ndjson", &[700], "{}\n{}\n{}\n", Verdict::Bad),
+        ("a slow page", "text/html", &[1001], "<p>", Verdict::Unknown),
+        ("a page in parts", "text/html", &[10, 200], "<p>", Verdict::Good),
+    ];
+    for (name, kind, reads, body, verdict) in cases {
+        let mut answer = Answer::for_tests(200, &[("Content-Type", kind)]);
+        answer.seen = at(reads);
+        answer.body = body.as_bytes().to_vec();
+        let found = super::stream::stream(&answer);
+        assert_eq!(found.verdict, *verdict, "{name}: {found:?}");
+    }
+}
+
+async fn verdicts(
+    nagle: bool,
+    reply: impl Fn(&str) -> Reply + Send + Sync + 'static,
+) -> Vec<(&'static str, Verdict)> {
+    let target = serve(nagle, reply).await;
+    let patient = patient_of(&target, Settings { rate: 200, ..Settings::default() }).await;
+    let found = super::examine(&patient).await;
+    found.iter().filter(|one| one.verdict != Verdict::Unknown).map(|one| (one.id, one.verdict)).collect()
+}
+
+#[tokio::test]
+async fn a_server_that_writes_line_by_line_is_found() {
+    let found = verdicts(false, |asked| {
+        let mut lines: Vec<&str> = HEAD.split_inclusive("\r\n").collect();
+        if !asked.starts_with("HEAD") {
+            lines.push("pong\n");
+        }
+        Reply::of(&lines)
+    });
+    let found = found.await;
+    assert!(found.contains(&(rules::HEAD, Verdict::Bad)), "{found:?}");
+    assert!(found.contains(&(rules::NAGLE, Verdict::Good)), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_waits_for_acknowledgements_is_found() {
+    let found = verdicts(true, |asked| match asked.starts_with("HEAD") {
+        true => Reply::of(&[HEAD]),
+        false => Reply::of(&[HEAD, "pong\n"]),
+    });
+    let found = found.await;
+    assert!(found.contains(&(rules::NAGLE, Verdict::Bad)), "{found:?}");
+    assert!(found.contains(&(rules::HEAD, Verdict::Good)), "{found:?}");
+    assert!(found.contains(&(rules::SEGMENTS, Verdict::Good)), "{found:?}");
+}
+
+#[tokio::test]
+async fn servers_with_other_faults_are_good() {
+    // Closes each time; says a body for HEAD; boots; has a page of a megabyte.
+    let good = |found: &[(&str, Verdict)]| found.iter().all(|(_, verdict)| *verdict == Verdict::Good);
+    let whole = format!("{HEAD}pong\n");
+    let text = whole.clone();
+    let found = verdicts(false, move |_| Reply::of(&[&text]).closing()).await;
+    assert!(good(&found), "{found:?}");
+    let text = whole.clone();
+    let found = verdicts(false, move |_| Reply::of(&[HEAD, &text[HEAD.len()..]])).await;
+    assert!(good(&found), "{found:?}");
+    let text = whole.clone();
+    let found = verdicts(false, move |asked| match asked.starts_with("HEAD") {
+        true => Reply::of(&[HEAD]).after(50),
+        false => Reply::of(&[&text]).after(50),
+    });
+    let found = found.await;
+    assert!(good(&found), "{found:?}");
+    let page = format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(1_000_000));
+    let found = verdicts(true, move |asked| match asked.split(' ').collect::<Vec<_>>()[..] {
+        ["HEAD", ..] => Reply::of(&["HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"]),
+        ["GET", "/page", _] => Reply::of(&[&page]),
+        _ => Reply::of(&[&whole]),
+    });
+    let found = found.await;
+    assert!(good(&found) && found.len() == 3, "{found:?}");
+}

@@ -1,0 +1,213 @@
+//! What is wrong when there is nothing to examine: told by evidence, and with a look at what may be meant instead.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use keepwarm_http1::{FaultKind, ResponseHead};
+use rustls::ALL_VERSIONS;
+
+use super::peers;
+use crate::finding::Finding;
+use crate::patient::{Dial, Patient};
+use crate::report::time;
+use crate::settings::Settings;
+use crate::wire::{Answer, Ask, Failure, Handshake, Outcome, Trust, authorities, client_config, distrust};
+
+/// How long is waited to learn what a server speaks that did not answer as it was asked.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// There is no connection.
+pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
+    let target = dial.target;
+    if matches!(failure, Failure::Certificate(_)) {
+        return untrusted(dial, failure).await;
+    }
+    let mut evidence = format!("{target}: {failure}");
+    let fix = match failure {
+        Failure::Resolve { .. } => "Check the name, or pass --resolve HOST:PORT:ADDRESS.",
+        Failure::Refused(_) => "Start the server, or check the port.",
+        Failure::NoRoute(_)
+        | Failure::Gone(_)
+        | Failure::Network(_)
+        | Failure::TimedOut("connecting" | "resolving the name", _) => {
+            "Check that this machine may reach that address (firewall, route), or raise --timeout."
+        }
+        // From here on there was a connection, and no TLS.
+        Failure::NotTls(_) => CLEAR,
+        Failure::Tls(_) | Failure::Lost(_) | Failure::TimedOut(..) | Failure::Certificate(_) => {
+            match speaks_clear(dial).await {
+                Some(line) => {
+                    evidence = format!("{evidence}; asked in clear it answers \"{line}\"");
+                    CLEAR
+                }
+                None => match failure {
+                    Failure::Tls(_) => {
+                        "Mend the protocol: TLS 1.2 or 1.3 is needed, and HTTP/1.1 where ALPN is used; with OpenSSL, look with openssl s_client -connect HOST:PORT."
+                    }
+                    Failure::Lost(_) => "Look into the server's log: it takes connections and drops them.",
+                    _ => {
+                        "Look whether the server hangs: it takes connections and says nothing. Or raise --timeout."
+                    }
+                },
+            }
+        }
+    };
+    let id = match failure {
+        Failure::Resolve { .. } => "reach.name",
+        Failure::NotTls(_) | Failure::Tls(_) => "reach.tls",
+        _ => "reach.connection",
+    };
+    fixed(Finding::bad(id, evidence), fix)
+}
+
+const CLEAR: &str = "Use http:// for this port, or switch TLS on for it (nginx: listen 443 ssl).";
+
+/// Shakes hands once more, without belief and without asking for anything, to see what is shown.
+async fn untrusted(dial: &Dial<'_>, failure: &Failure) -> Finding {
+    let target = dial.target;
+    let mut evidence = format!("{target}: {failure}");
+    if let Some(handshake) = handshake(dial, dial.settings.timeout).await {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let now = i64::try_from(now).unwrap_or(i64::MAX);
+        let authorities = authorities(&dial.settings.authorities);
+        let reasons = distrust(&handshake.chain, &target.host, &authorities, now);
+        if !reasons.is_empty() {
+            let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+            evidence = format!("{target}: the certificate cannot be believed: {}", reasons.join("; "));
+        }
+    }
+    let fix = "Install a certificate for this name, with its intermediates (nginx: the whole chain in ssl_certificate), and renew it in time; --insecure examines the rest all the same.";
+    fixed(Finding::bad("reach.certificate", evidence), fix)
+}
+
+/// What a server that is asked for nothing says in a handshake; nothing if there is none.
+async fn handshake(dial: &Dial<'_>, within: Duration) -> Option<Handshake> {
+    let trust =
+        Trust { insecure: true, versions: ALL_VERSIONS, alpn: Vec::new(), authorities: authorities(&[]) };
+    let config = client_config(&trust).ok()?;
+    let settings = Settings { timeout: within.min(dial.settings.timeout), ..dial.settings.clone() };
+    let dial = Dial { settings: &settings, ..*dial };
+    let (_, peers) = peers(dial.target, &settings).await.ok()?;
+    dial.line(peers.first()?, Some(config), 0).await.ok()?.handshake
+}
+
+/// The first line of the answer, if there is one in clear. Nothing is told that is meant to be encrypted.
+async fn speaks_clear(dial: &Dial<'_>) -> Option<String> {
+    let settings = Settings { timeout: LOOK.min(dial.settings.timeout), ..dial.settings.clone() };
+    let dial = Dial { settings: &settings, ..*dial };
+    let (_, peers) = peers(dial.target, &settings).await.ok()?;
+    let mut line = dial.line(peers.first()?, None, 0).await.ok()?;
+    let fields = vec![("Host".to_owned(), dial.target.authority())];
+    let ask = Ask::new("HEAD", "/", fields);
+    dial.budget.request().await;
+    line.begin(&ask);
+    line.send(&ask.bytes()).await.ok()?;
+    let answer = line.answer(settings.timeout).await;
+    answer.status().map(|status| format!("HTTP/1.1 {status}"))
+}
+
+/// There is a connection, and no answer that could be examined. Nothing if there is one.
+pub(super) async fn unanswered(patient: &Patient, unread: &[u8]) -> Option<Finding> {
+    let answer = &patient.first;
+    let asked = format!("{} {}", patient.settings.method, patient.target);
+    let suspect = !answer.is_complete() || answer.status() == Some(400);
+    if suspect && let Some(finding) = speaks_tls(patient, &asked, unread).await {
+        return Some(finding);
+    }
+    if answer.is_complete() {
+        return None;
+    }
+    Some(judge(&asked, answer, unread))
+}
+
+/// A server that speaks TLS was asked in clear: it answers with an alert, a 400, or a close.
+async fn speaks_tls(patient: &Patient, asked: &str, unread: &[u8]) -> Option<Finding> {
+    let answer = &patient.first;
+    let silent = answer.head.is_none() && !matches!(answer.outcome, Outcome::Endless);
+    let is_alert = matches!(unread, [21, 3, ..]);
+    let worth = is_alert || answer.status() == Some(400) || (silent && unread.is_empty());
+    if !worth || patient.target.is_encrypted() || patient.target.socket.is_some() {
+        return None;
+    }
+    let dial = Dial {
+        target: &patient.target,
+        settings: &patient.settings,
+        budget: &patient.budget,
+        watcher: &patient.watcher,
+    };
+    let handshake = handshake(&dial, LOOK).await?;
+    let evidence = format!("{asked}: {}; the port speaks {}", said(answer, unread), handshake.version);
+    Some(fixed(Finding::bad("reach.tls", evidence), "Use https:// for this port."))
+}
+
+/// What an answer that is not whole says about the server. What is plainly the matter of a probe is told by its id.
+fn judge(asked: &str, answer: &Answer, unread: &[u8]) -> Finding {
+    let evidence = format!("{asked}: {}", said(answer, unread));
+    let Some(head) = &answer.head else {
+        let is_http = unread.starts_with(b"HTTP/1.") && matches!(answer.outcome, Outcome::Malformed(_));
+        let id = if is_http { "framing.answer" } else { "reach.answer" };
+        return fixed(
+            Finding::bad(id, evidence),
+            "An ordinary request gets no whole answer, so there is nothing to compare with: mend that first.",
+        );
+    };
+    let length = answer.field("content-length");
+    let chunked = head.fields.first("transfer-encoding").is_some();
+    let stalls = answer.outcome == Outcome::Silence && !is_trickling(answer);
+    let says = match (&length, chunked) {
+        (Some(length), false) => format!("Content-Length: {length}, {} bytes came", answer.body_len),
+        (_, true) => format!("chunked, {} bytes came, and no last chunk", answer.body_len),
+        (None, false) => format!("no length, {} bytes came, and no close", answer.body_len),
+    };
+    let evidence = format!("{evidence} ({says})");
+    match &answer.outcome {
+        _ if is_stream(head) => fixed(
+            Finding::unknown("reach.answer", format!("{evidence}: a stream that does not end")),
+            "Examine another path of this server.",
+        ),
+        Outcome::Silence if stalls && length.is_none() && !chunked => fixed(
+            Finding::bad("persistence.unended", evidence)
+                .costs(format!("more than {} on every such request", time(answer.took))),
+            "Give the answer its Content-Length, send it chunked, or say Connection: close and close.",
+        ),
+        Outcome::Silence if stalls => fixed(
+            Finding::bad("framing.unended", evidence)
+                .costs(format!("more than {} on every such request", time(answer.took))),
+            "Have the app give no Content-Length of its own, or the right one; let the server frame the answer.",
+        ),
+        Outcome::Closed | Outcome::Reset | Outcome::Malformed(_) => fixed(
+            Finding::bad("framing.answer", evidence),
+            "Have the app give no Content-Length of its own, or the right one; look into the server's log for what broke off.",
+        ),
+        _ => fixed(
+            Finding::bad("reach.answer", evidence),
+            "An answer that does not end cannot be compared with anything: examine another path, or raise --timeout.",
+        ),
+    }
+}
+
+/// The answer in words, and how the bytes begin that could not be understood.
+fn said(answer: &Answer, unread: &[u8]) -> String {
+    let shown = match &answer.outcome {
+        Outcome::Malformed(fault) if fault.kind == FaultKind::Unsolicited => String::new(),
+        Outcome::Complete => String::new(),
+        _ if unread.is_empty() => String::new(),
+        _ => format!(", beginning with \"{}\"", unread.escape_ascii()),
+    };
+    format!("{}{shown}", answer.words())
+}
+
+/// Whether bytes kept coming until the end of our patience.
+fn is_trickling(answer: &Answer) -> bool {
+    answer.seen.last().is_some_and(|seen| seen.at > answer.took / 2)
+}
+
+/// Media that never end by their nature.
+fn is_stream(head: &ResponseHead) -> bool {
+    let kind = head.fields.first("content-type").unwrap_or_default().to_ascii_lowercase();
+    kind.starts_with(b"text/event-stream") || kind.starts_with(b"multipart/x-mixed-replace")
+}
+
+fn fixed(mut finding: Finding, fix: &str) -> Finding {
+    finding.fix = Some(fix.to_owned());
+    finding
+}

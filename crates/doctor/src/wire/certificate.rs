@@ -1,0 +1,269 @@
+//! Certificates, read and judged.
+
+use std::fmt;
+use std::time::Duration;
+
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, RootCertStore};
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+
+/// What a certificate says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// Whom it is about.
+    pub subject: String,
+    /// Who signed it.
+    pub issuer: String,
+    /// The names and addresses it is for.
+    pub names: Vec<String>,
+    /// It counts from this second of Unix time on.
+    pub from: i64,
+    /// It counts up to this second of Unix time.
+    pub until: i64,
+    /// Whether subject and issuer are one.
+    pub is_self_signed: bool,
+    /// Its size in DER.
+    pub bytes: usize,
+}
+
+/// Why a chain of certificates is not believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Distrust {
+    /// It counted up to so long ago.
+    Expired(Duration),
+    /// It counts only so much later.
+    NotYet(Duration),
+    /// It is for other names than the one asked for.
+    WrongName {
+        /// The one asked for.
+        asked: String,
+        /// Those it is for.
+        names: Vec<String>,
+    },
+    /// Its only witness is itself.
+    SelfSigned(String),
+    /// Nobody who is believed signed it, and the certificate of this issuer was not sent along.
+    UnknownIssuer(String),
+    /// The chain ends in this root, which is not believed.
+    UnknownRoot(String),
+    /// In the words of the library that verifies.
+    Other(String),
+}
+
+impl Certificate {
+    /// From DER; nothing if it is no certificate.
+    #[must_use]
+    pub fn parse(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = parse_x509_certificate(der).ok()?;
+        let names = match certificate.subject_alternative_name() {
+            Ok(Some(names)) => names.value.general_names.iter().filter_map(name).collect(),
+            _ => Vec::new(),
+        };
+        Some(Self {
+            subject: words(&certificate.subject().to_string()),
+            issuer: words(&certificate.issuer().to_string()),
+            names,
+            from: certificate.validity().not_before.timestamp(),
+            until: certificate.validity().not_after.timestamp(),
+            is_self_signed: certificate.subject().as_raw() == certificate.issuer().as_raw(),
+            bytes: der.len(),
+        })
+    }
+
+    /// How long it counts in all.
+    #[must_use]
+    pub fn lifetime(&self) -> Duration {
+        seconds(self.until.saturating_sub(self.from))
+    }
+}
+
+/// Why this chain, for this host, is not to be believed at this second of Unix time; nothing if it is.
+#[must_use]
+pub fn distrust(
+    chain: &[CertificateDer<'_>],
+    host: &str,
+    authorities: &RootCertStore,
+    now: i64,
+) -> Vec<Distrust> {
+    let Some((leaf, others)) = chain.split_first() else {
+        return vec![Distrust::Other("no certificate was sent".to_owned())];
+    };
+    let (Some(read), Ok(parsed)) = (Certificate::parse(leaf), ParsedCertificate::try_from(leaf)) else {
+        return vec![Distrust::Other("what was sent is no certificate".to_owned())];
+    };
+    let mut reasons = Vec::new();
+    if now > read.until {
+        reasons.push(Distrust::Expired(seconds(now.saturating_sub(read.until))));
+    } else if now < read.from {
+        reasons.push(Distrust::NotYet(seconds(read.from.saturating_sub(now))));
+    }
+    let asked = ServerName::try_from(host);
+    if asked.is_err() || asked.is_ok_and(|asked| verify_server_name(&parsed, &asked).is_err()) {
+        reasons.push(Distrust::WrongName { asked: host.to_owned(), names: read.names.clone() });
+    }
+    // Who signed it is asked as of a time at which it counts, so that one reason does not hide the other.
+    let then = now.clamp(read.from, read.until.max(read.from));
+    let then = UnixTime::since_unix_epoch(seconds(then));
+    let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
+    let signed = verify_server_cert_signed_by_trust_anchor(&parsed, authorities, others, then, algorithms);
+    reasons.extend(signed.err().map(|error| unsigned(&error, &read, others)));
+    reasons
+}
+
+fn unsigned(error: &rustls::Error, leaf: &Certificate, others: &[CertificateDer<'_>]) -> Distrust {
+    match error {
+        _ if leaf.is_self_signed => Distrust::SelfSigned(leaf.subject.clone()),
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            let last = others.iter().filter_map(|der| Certificate::parse(der)).next_back();
+            match last.as_ref().unwrap_or(leaf) {
+                root if root.is_self_signed => Distrust::UnknownRoot(root.subject.clone()),
+                end => Distrust::UnknownIssuer(end.issuer.clone()),
+            }
+        }
+        other => Distrust::Other(other.to_string()),
+    }
+}
+
+fn name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some(words(name)),
+        GeneralName::IPAddress(bytes) => match <[u8; 4]>::try_from(*bytes) {
+            Ok(four) => Some(std::net::Ipv4Addr::from(four).to_string()),
+            Err(_) => Some(std::net::Ipv6Addr::from(<[u8; 16]>::try_from(*bytes).ok()?).to_string()),
+        },
+        _ => None,
+    }
+}
+
+/// A text of a peer's, fit for one line of a report.
+fn words(text: &str) -> String {
+    text.chars().filter(|char| !char.is_control()).take(100).collect()
+}
+
+fn seconds(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+}
+
+/// A span of time as people say it of certificates.
+pub(crate) fn span(time: Duration) -> String {
+    const HOUR: u64 = 3600;
+    match time.as_secs() {
+        seconds if seconds < 2 * HOUR => format!("{} minutes", seconds / 60),
+        seconds if seconds < 48 * HOUR => format!("{} hours", seconds / HOUR),
+        seconds => format!("{} days", seconds / (24 * HOUR)),
+    }
+}
+
+impl fmt::Display for Distrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired(ago) => write!(f, "it expired {} ago", span(*ago)),
+            Self::NotYet(ahead) => write!(f, "it counts only in {}", span(*ahead)),
+            Self::WrongName { asked, names } if names.is_empty() => {
+                write!(f, "it is for no name at all, and {asked} was asked for")
+            }
+            Self::WrongName { asked, names } => {
+                let shown: Vec<&str> = names.iter().take(5).map(String::as_str).collect();
+                let more = if names.len() > shown.len() { ", …" } else { "" };
+                write!(f, "it is for {}{more}, and {asked} was asked for", shown.join(", "))
+            }
+            Self::SelfSigned(subject) => write!(f, "it is signed by nobody but itself ({subject})"),
+            Self::UnknownIssuer(issuer) => write!(
+                f,
+                "its issuer ({issuer}) was not sent along, and is no authority that is believed here: an intermediate certificate is missing"
+            ),
+            Self::UnknownRoot(root) => {
+                write!(f, "its root ({root}) is no authority that is believed here")
+            }
+            Self::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    const NOW: i64 = 1_800_000_000; // 2027-01-15
+    const DAY: i64 = 24 * 3600;
+
+    fn authority(name: &str) -> (CertificateParams, KeyPair) {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2040, 1, 1);
+        (params, KeyPair::generate().unwrap())
+    }
+
+    fn leaf(names: &[&str], until: i64) -> CertificateParams {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "shop");
+        params.not_before = date_time_ymd(2026, 1, 1);
+        params.not_after = date_time_ymd(2026, 1, 1) + Duration::from_secs((until - 1_767_225_600) as u64);
+        params
+    }
+
+    #[test]
+    fn a_chain_is_believed_or_every_reason_is_told() {
+        let (root_params, root_key) = authority("Root");
+        let root = root_params.self_signed(&root_key).unwrap();
+        let root_issuer = Issuer::from_params(&root_params, &root_key);
+        let (middle_params, middle_key) = authority("Middle");
+        let middle = middle_params.signed_by(&middle_key, &root_issuer).unwrap();
+        let middle_issuer = Issuer::from_params(&middle_params, &middle_key);
+        let key = KeyPair::generate().unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(root.der().clone()).unwrap();
+        let none = RootCertStore::empty();
+
+        let good =
+            leaf(&["shop.example", "192.0.2.1"], NOW + 30 * DAY).signed_by(&key, &middle_issuer).unwrap();
+        let old = leaf(&["shop.example"], NOW - 3 * DAY).signed_by(&key, &middle_issuer).unwrap();
+        let own = leaf(&["shop.example"], NOW + DAY).self_signed(&key).unwrap();
+        let chain = [good.der().clone(), middle.der().clone()];
+        let whole = [good.der().clone(), middle.der().clone(), root.der().clone()];
+        for (chain, host, roots, words) in [
+            (&chain[..], "shop.example", &roots, &[][..]),
+            (&chain, "192.0.2.1", &roots, &[]),
+            (&whole, "shop.example", &roots, &[]),
+            (&chain, "other.example", &roots, &["is for shop.example, 192.0.2.1, and other.example"]),
+            (&chain[..1], "shop.example", &roots, &["issuer (CN=Middle) was not sent"]),
+            (&whole, "shop.example", &none, &["root (CN=Root)"]),
+            (&[old.der().clone(), middle.der().clone()], "shop.example", &roots, &["expired 3 days ago"]),
+            (&[old.der().clone()], "x.example", &roots, &["3 days", "x.example", "CN=Middle"]),
+            (&[own.der().clone()], "shop.example", &roots, &["nobody but itself (CN=shop)"]),
+            (&[], "shop.example", &roots, &["no certificate"]),
+            (&[CertificateDer::from(vec![0x30, 0x82, 1])], "shop.example", &roots, &["no certificate"]),
+        ] {
+            let reasons: Vec<String> =
+                distrust(chain, host, roots, NOW).iter().map(Distrust::to_string).collect();
+            assert_eq!(reasons.len(), words.len(), "{host}: {reasons:?}");
+            for (reason, part) in reasons.iter().zip(words) {
+                assert!(reason.contains(part), "{reason}: {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic() {
+        let key = KeyPair::generate().unwrap();
+        let der = leaf(&["shop.example"], NOW).self_signed(&key).unwrap().der().to_vec();
+        assert!(Certificate::parse(&der).is_some_and(|it| it.names == ["shop.example"] && it.is_self_signed));
+        for end in 0..der.len() {
+            assert_eq!(Certificate::parse(&der[..end]), None);
+        }
+        for at in 0..der.len() {
+            let mut broken = der.clone();
+            broken[at] ^= 0x55;
+            let _ = distrust(&[CertificateDer::from(broken)], "shop.example", &RootCertStore::empty(), NOW);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Servers that are broken in exactly one way, each examined as a whole: the doctor finds that one, by the probe that owns it, and calls nothing else bad.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a panic is how a test fails, and the servers here are asked by nobody but the doctor"
+)]
+
+mod server;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use keepwarm_doctor::{CONNECTIONS, Examination, Quiet, Settings, Target, Verdict, examine};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+
+use server::{Flaw, Server};
+
+/// Examinations at once: they wait more than they work, but what one does must not spoil another's times.
+static AT_ONCE: Semaphore = Semaphore::const_new(4);
+
+/// How a server is examined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Politely,
+    Intrusively,
+    /// With `--insecure`.
+    Trustingly,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    flaw: Flaw,
+    /// The probe that finds it.
+    probe: &'static str,
+    /// What it says of it.
+    verdict: Verdict,
+    way: Way,
+}
+
+const fn bad(flaw: Flaw, probe: &'static str) -> Case {
+    Case { flaw, probe, verdict: Verdict::Bad, way: Way::Politely }
+}
+
+const fn warning(flaw: Flaw, probe: &'static str) -> Case {
+    Case { flaw, probe, verdict: Verdict::Warning, way: Way::Politely }
+}
+
+const fn intrusive(flaw: Flaw, probe: &'static str) -> Case {
+    Case { flaw, probe, verdict: Verdict::Bad, way: Way::Intrusively }
+}
+
+#[test]
+fn a_correct_server_is_all_good() {
+    hold(&[
+        Case { flaw: Flaw::None, probe: "", verdict: Verdict::Good, way: Way::Politely },
+        Case { flaw: Flaw::None, probe: "", verdict: Verdict::Good, way: Way::Intrusively },
+        Case { flaw: Flaw::NoneOverTls, probe: "", verdict: Verdict::Good, way: Way::Politely },
+    ]);
+}
+
+#[test]
+fn who_closes() {
+    hold(&[
+        bad(Flaw::NeverCloses, "persistence"),
+        bad(Flaw::AnnouncesCloseAndStays, "persistence"),
+        bad(Flaw::AnnouncesKeepAliveAndCloses, "persistence"),
+        bad(Flaw::ClosesUnannounced, "persistence"),
+        bad(Flaw::ClosesIdleEarly, "persistence"),
+        bad(Flaw::HeadWithBody, "persistence"),
+        bad(Flaw::NotModifiedWithBody, "persistence"),
+        bad(Flaw::ChunkedTo10, "persistence"),
+        bad(Flaw::LosesPipelined, "persistence"),
+    ]);
+}
+
+#[test]
+fn expectations() {
+    hold(&[
+        bad(Flaw::IgnoresExpect, "expect"),
+        warning(Flaw::RefusesExpect, "expect"),
+        bad(Flaw::ContinueTo10, "expect"),
+        bad(Flaw::ContinueTwice, "expect"),
+        bad(Flaw::ContinueLate, "expect"),
+    ]);
+}
+
+#[test]
+fn writes() {
+    hold(&[bad(Flaw::LineByLine, "writes"), bad(Flaw::Nagle, "writes")]);
+}
+
+#[test]
+fn boots() {
+    hold(&[bad(Flaw::Boots, "boot"), bad(Flaw::BootsForAnything, "boot")]);
+}
+
+#[test]
+fn connections() {
+    hold(&[
+        bad(Flaw::NoReuse, "connect"),
+        bad(Flaw::Expired, "reach"),
+        Case { way: Way::Trustingly, ..bad(Flaw::Expired, "connect") },
+        warning(Flaw::OnlyTls12, "connect"),
+        bad(Flaw::DeadIpv6, "connect"),
+        warning(Flaw::LongChain, "connect"),
+        bad(Flaw::OtherName, "reach"),
+        Case { way: Way::Trustingly, ..warning(Flaw::OtherName, "connect") },
+    ]);
+}
+
+#[test]
+fn messages() {
+    hold(&[
+        bad(Flaw::LeavesBody, "framing"),
+        bad(Flaw::BytesBehindAnswer, "framing"),
+        bad(Flaw::CloseInSmallLettersOnly, "persistence"),
+        bad(Flaw::IgnoresChunked, "framing"),
+        bad(Flaw::OneRead, "framing"),
+    ]);
+}
+
+#[test]
+fn malformed_messages() {
+    hold(&[
+        intrusive(Flaw::BothLengths, "framing"),
+        intrusive(Flaw::TwoLengths, "framing"),
+        Case { verdict: Verdict::Warning, ..intrusive(Flaw::BareLf, "framing") },
+        intrusive(Flaw::BlankBeforeColon, "framing"),
+        Case { verdict: Verdict::Warning, ..intrusive(Flaw::Folding, "framing") },
+        intrusive(Flaw::LaxChunkSize, "framing"),
+    ]);
+}
+
+#[test]
+fn health_checks() {
+    hold(&[bad(Flaw::WantsHostOf10, "health"), bad(Flaw::OptionsStalls, "health")]);
+}
+
+#[test]
+fn what_stands_beside_the_answer() {
+    hold(&[bad(Flaw::ForbiddenTrailers, "informational"), bad(Flaw::HintsTo10, "informational")]);
+}
+
+#[test]
+fn an_authority_that_nobody_knows_is_named() {
+    let server = Server::encrypted(Flaw::NoneOverTls);
+    let case = Case { flaw: Flaw::NoneOverTls, probe: "reach", verdict: Verdict::Bad, way: Way::Politely };
+    let settings = Settings { authorities: Vec::new(), ..settings(&server, case) };
+    let target = Target::parse(&server.url()).expect("a target");
+    let examination = reactor().block_on(examine(&target, &settings, Arc::new(Quiet)));
+    assert_eq!(fault(case, &examination), None, "{}", told(&examination));
+    assert!(told(&examination).contains("no authority that is believed here"), "{}", told(&examination));
+}
+
+/// Examines them all, and says of which of them the doctor said something else.
+fn hold(cases: &[Case]) {
+    let wrong: Vec<String> = reactor().block_on(async {
+        let running: Vec<_> = cases.iter().copied().map(|case| tokio::spawn(one(case))).collect();
+        let mut wrong = Vec::new();
+        for one in running {
+            wrong.extend(one.await.expect("no panic"));
+        }
+        wrong
+    });
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+fn reactor() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a reactor")
+}
+
+async fn one(case: Case) -> Option<String> {
+    let _place = AT_ONCE.acquire().await.expect("never closed");
+    let server = Server::start(case.flaw);
+    let target = Target::parse(&server.url()).expect("a target");
+    let examination = examine(&target, &settings(&server, case), Arc::new(Quiet)).await;
+    let most = server.most_at_once();
+    assert!(!case.flaw.is_none() || most <= CONNECTIONS, "{most} connections at once");
+    fault(case, &examination)
+        .map(|why| format!("{:?}, {:?}: {why}\n{}", case.flaw, case.way, told(&examination)))
+}
+
+fn settings(server: &Server, case: Case) -> Settings {
+    let mut resolve = vec![("localhost".to_owned(), server.port(), IpAddr::from(Ipv4Addr::LOCALHOST))];
+    if case.flaw == Flaw::DeadIpv6 {
+        resolve.insert(0, ("localhost".to_owned(), server.port(), IpAddr::from(Ipv6Addr::LOCALHOST)));
+    }
+    Settings {
+        resolve,
+        authorities: server.authority().map(authority).into_iter().collect(),
+        insecure: case.way == Way::Trustingly,
+        intrusive: case.way == Way::Intrusively,
+        timeout: Duration::from_secs(3),
+        rate: 400,
+        ..Settings::default()
+    }
+}
+
+fn authority(pem: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).expect("a certificate")
+}
+
+/// What the doctor should not have said.
+fn fault(case: Case, examination: &Examination) -> Option<String> {
+    for examined in &examination.examined {
+        let verdict = examined.verdict();
+        let owner = examined.id == case.probe;
+        if owner && verdict != case.verdict {
+            return Some(format!("{} says {}, not {}", case.probe, verdict.name(), case.verdict.name()));
+        }
+        let most = if case.flaw.is_none() { Verdict::Unknown } else { Verdict::Warning };
+        if !owner && verdict > most {
+            return Some(format!("{} says {}, and is not concerned", examined.id, verdict.name()));
+        }
+    }
+    let found = case.probe.is_empty() || examination.examined.iter().any(|one| one.id == case.probe);
+    (!found).then(|| format!("there is no probe {}", case.probe))
+}
+
+/// Everything that was found.
+fn told(examination: &Examination) -> String {
+    let findings = examination.examined.iter().flat_map(|examined| &examined.findings);
+    let lines: Vec<String> = findings
+        .map(|finding| format!("    {:<14} {}: {}", finding.verdict.name(), finding.id, finding.evidence))
+        .collect();
+    format!("{}\n    in {:.1} s", lines.join("\n"), examination.took.as_secs_f64())
+}

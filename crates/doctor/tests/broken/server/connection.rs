@@ -1,0 +1,272 @@
+//! A connection: requests in, answers out, and who closes.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::Flaw;
+use super::answer::{Answer, answer};
+use super::request::{Body, Parsed, Request, chunk_size, parse};
+
+/// What is promised to an idle connection.
+const IDLE: Duration = Duration::from_secs(75);
+
+/// So long a connection that was closed on this side is read from, so that no reset overtakes the answer.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The longest body that is read.
+const LONGEST: u64 = 1024 * 1024;
+
+/// With TLS or without.
+enum Wire {
+    Plain(TcpStream),
+    Encrypted(Box<StreamOwned<ServerConnection, TcpStream>>),
+}
+
+/// A connection, and what has come and is not read.
+pub(super) struct Connection {
+    wire: Wire,
+    pub(super) flaw: Flaw,
+    inbox: Vec<u8>,
+    /// Requests that were answered.
+    pub(super) turn: usize,
+}
+
+/// Why there is no request.
+enum End {
+    /// The client has gone, or stayed silent for too long.
+    Gone,
+    /// What came cannot be read.
+    Refused(u16),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Gone
+    }
+}
+
+/// Serves a connection to its end.
+pub(super) fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>, flaw: Flaw) {
+    if stream.set_nodelay(flaw != Flaw::Nagle).is_err() {
+        return;
+    }
+    let wire = match tls.map(ServerConnection::new) {
+        None => Wire::Plain(stream),
+        Some(Ok(session)) => Wire::Encrypted(Box::new(StreamOwned::new(session, stream))),
+        Some(Err(_)) => return,
+    };
+    let mut connection = Connection { wire, flaw, inbox: Vec::new(), turn: 0 };
+    match connection.requests() {
+        Ok(()) | Err(End::Gone) => {}
+        Err(End::Refused(status)) => {
+            let refusal = Answer::refused(status);
+            let _ = connection.write(&refusal.bytes());
+        }
+    }
+    connection.close();
+}
+
+impl Connection {
+    fn requests(&mut self) -> Result<(), End> {
+        loop {
+            let request = self.request()?;
+            let stays = self.one(&request)?;
+            self.turn += 1;
+            if self.flaw == Flaw::LosesPipelined {
+                self.inbox.clear();
+            }
+            if !stays {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Answers a request, and says whether there may be another.
+    fn one(&mut self, request: &Request) -> Result<bool, End> {
+        if let Some(expected) = request.field("expect").filter(|_| !request.old) {
+            let refused = !expected.eq_ignore_ascii_case("100-continue") || self.flaw == Flaw::RefusesExpect;
+            if refused {
+                return Err(End::Refused(417));
+            }
+        }
+        if self.flaw == Flaw::OptionsStalls && request.method == "OPTIONS" {
+            let _ = self.fill(IDLE)?;
+            return Ok(false);
+        }
+        let unread =
+            request.body != Body::None && !matches!(&*request.method, "GET" | "HEAD" | "OPTIONS" | "POST");
+        if !unread {
+            self.body(request)?;
+        }
+        if matches!(self.flaw, Flaw::Boots) && request.path() == "/" || self.flaw == Flaw::BootsForAnything {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut answer = answer(request, self.flaw, self.turn);
+        if unread {
+            answer.close();
+        }
+        answer.send(self)?;
+        match self.flaw {
+            // Here it waits, for a request or for ever.
+            Flaw::AnnouncesCloseAndStays => {
+                while self.inbox.is_empty() && self.fill(IDLE)? {}
+                Ok(true)
+            }
+            _ => Ok(answer.stays),
+        }
+    }
+
+    fn request(&mut self) -> Result<Request, End> {
+        let mut reads = 0;
+        loop {
+            if !self.inbox.is_empty() {
+                match parse(&self.inbox, self.flaw) {
+                    Parsed::Part if self.flaw == Flaw::OneRead && reads > 0 => return Err(End::Refused(400)),
+                    Parsed::Part => {}
+                    Parsed::Refused(status) => return Err(End::Refused(status)),
+                    Parsed::Whole(request, length) => {
+                        self.inbox.drain(..length);
+                        return Ok(request);
+                    }
+                }
+            }
+            let idle = self.turn > 0 && self.inbox.is_empty();
+            let within = match self.flaw == Flaw::ClosesIdleEarly && idle {
+                true => Duration::from_millis(300),
+                false => IDLE,
+            };
+            if !self.fill(within)? {
+                return Err(End::Gone);
+            }
+            reads += 1;
+        }
+    }
+
+    /// Reads the body, and says that it may come if the client waits for that.
+    fn body(&mut self, request: &Request) -> Result<(), End> {
+        let waits = request.field("expect").is_some();
+        if request.body == Body::None || self.flaw == Flaw::LeavesBody && !waits {
+            return Ok(());
+        }
+        let promised = b"HTTP/1.1 100 Continue\r\n\r\n";
+        match self.flaw {
+            Flaw::IgnoresExpect | Flaw::ContinueLate => {}
+            Flaw::ContinueTo10 if request.old && waits => self.write(promised)?,
+            _ if request.old || !waits || !self.inbox.is_empty() => {}
+            Flaw::ContinueTwice => self.write(&promised.repeat(2))?,
+            _ => self.write(promised)?,
+        }
+        match request.body {
+            Body::None => {}
+            Body::Length(length) if length > LONGEST => return Err(End::Refused(413)),
+            Body::Length(length) => self.take(usize::try_from(length).unwrap_or_default())?,
+            Body::Chunked => self.chunks()?,
+        }
+        if self.flaw == Flaw::ContinueLate && waits && !request.old {
+            self.write(promised)?;
+        }
+        Ok(())
+    }
+
+    fn chunks(&mut self) -> Result<(), End> {
+        let mut total = 0;
+        loop {
+            let line = self.line()?;
+            let size = chunk_size(&line, self.flaw).ok_or(End::Refused(400))?;
+            total += size;
+            if total > LONGEST {
+                return Err(End::Refused(413));
+            }
+            if size == 0 {
+                break;
+            }
+            self.take(usize::try_from(size).unwrap_or_default())?;
+            if !self.line()?.is_empty() {
+                return Err(End::Refused(400));
+            }
+        }
+        // Trailers, which nobody reads.
+        while !self.line()?.is_empty() {}
+        Ok(())
+    }
+
+    fn line(&mut self) -> Result<String, End> {
+        loop {
+            if let Some(end) = self.inbox.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.inbox.drain(..=end).collect();
+                let line = line.strip_suffix(b"\n").unwrap_or_default();
+                let line = match line.strip_suffix(b"\r") {
+                    Some(line) => line,
+                    None if self.flaw == Flaw::BareLf => line,
+                    None => return Err(End::Refused(400)),
+                };
+                return String::from_utf8(line.to_vec()).map_err(|_| End::Refused(400));
+            }
+            if self.inbox.len() > 4096 {
+                return Err(End::Refused(400));
+            }
+            if !self.fill(IDLE)? {
+                return Err(End::Gone);
+            }
+        }
+    }
+
+    fn take(&mut self, length: usize) -> Result<(), End> {
+        while self.inbox.len() < length {
+            if !self.fill(IDLE)? {
+                return Err(End::Gone);
+            }
+        }
+        self.inbox.drain(..length);
+        Ok(())
+    }
+
+    /// Waits for bytes; false when no more will come.
+    fn fill(&mut self, within: Duration) -> io::Result<bool> {
+        self.socket().set_read_timeout(Some(within))?;
+        let mut chunk = [0; 16 * 1024];
+        let read = match &mut self.wire {
+            Wire::Plain(stream) => stream.read(&mut chunk),
+            Wire::Encrypted(stream) => stream.read(&mut chunk),
+        };
+        let count = match read {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+            other => other?,
+        };
+        self.inbox.extend_from_slice(&chunk[..count]);
+        Ok(count > 0)
+    }
+
+    /// Writes at once: what is written by one call is one segment, if it fits.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.wire {
+            Wire::Plain(stream) => stream.write_all(bytes),
+            Wire::Encrypted(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match &self.wire {
+            Wire::Plain(stream) => stream,
+            Wire::Encrypted(stream) => stream.get_ref(),
+        }
+    }
+
+    fn close(mut self) {
+        if let Wire::Encrypted(stream) = &mut self.wire {
+            stream.conn.send_close_notify();
+            let _ = stream.flush();
+        }
+        if self.socket().shutdown(Shutdown::Write).is_ok() {
+            let mut more = true;
+            while more {
+                self.inbox.clear();
+                more = self.fill(LINGER).unwrap_or(false);
+            }
+        }
+    }
+}

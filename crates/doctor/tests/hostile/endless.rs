@@ -1,0 +1,123 @@
+//! Servers that flood.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use keepwarm_doctor::{Examination, Verdict};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::server::{ANSWER, check, every_probe_spoke, found, request, serve, settings};
+
+/// What one connection may take in at most: what an answer may be long, and what lies in the kernel's buffers on the way (6 MB by Linux's defaults, each side).
+const MOST: u64 = 64 * 1024 * 1024;
+
+/// What it sends, on and on.
+#[derive(Clone, Copy)]
+struct Flood {
+    /// Whether the request is waited for.
+    asked: bool,
+    begins: &'static str,
+    goes_on: &'static str,
+}
+
+/// Examines a server that floods from this connection on, and gives the most that one connection took.
+async fn examine(well: usize, flood: Flood) -> (Examination, u64) {
+    let most = Arc::new(AtomicU64::new(0));
+    let taken = Arc::clone(&most);
+    let address = serve(well, move |stream| pour(stream, flood, Arc::clone(&taken))).await;
+    let it = check(&format!("http://{address}/"), &settings()).await;
+    (it, most.load(Ordering::Relaxed))
+}
+
+async fn pour(mut stream: TcpStream, flood: Flood, most: Arc<AtomicU64>) -> std::io::Result<()> {
+    if flood.asked {
+        request(&mut stream).await?;
+    }
+    stream.write_all(flood.begins.as_bytes()).await?;
+    let block = flood.goes_on.repeat(16 * 1024 / flood.goes_on.len() + 1);
+    let mut sent = 0;
+    loop {
+        stream.write_all(block.as_bytes()).await?;
+        sent += block.len() as u64;
+        most.fetch_max(sent, Ordering::Relaxed);
+    }
+}
+
+async fn expect(flood: Flood, id: &str, words: &str) {
+    for well in [0, 1] {
+        let (it, most) = examine(well, flood).await;
+        assert!(most < MOST, "{most} bytes were taken from one connection");
+        match well {
+            0 => {
+                found(&it, id, Verdict::Bad, words);
+            }
+            _ => every_probe_spoke(&it),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_line_without_an_end() {
+    let flood = Flood { asked: true, begins: "HTTP/1.1 200 ", goes_on: "x" };
+    expect(flood, "framing.answer", "no valid answer").await;
+}
+
+#[tokio::test]
+async fn a_head_without_an_end() {
+    let flood = Flood { asked: true, begins: "HTTP/1.1 200 OK\r\n", goes_on: "X-Flood: yes\r\n" };
+    expect(flood, "framing.answer", "no valid answer").await;
+}
+
+#[tokio::test]
+async fn informational_answers_without_an_end() {
+    let flood = Flood { asked: true, begins: "", goes_on: "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" };
+    expect(flood, "reach.answer", "informational answers without a final one, and no end").await;
+}
+
+#[tokio::test]
+async fn a_body_without_an_end() {
+    let flood = Flood { asked: true, begins: "HTTP/1.1 200 OK\r\n\r\n", goes_on: "flood " };
+    let (it, most) = examine(0, flood).await;
+    assert!(most < MOST, "{most} bytes were taken from one connection");
+    found(&it, "reach.answer", Verdict::Bad, "200, and no end");
+    expect(
+        Flood {
+            begins: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            goes_on: "1\r\nx\r\n",
+            ..flood
+        },
+        "reach.answer",
+        "200, and no end",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_chunk_extension_without_an_end() {
+    let begins = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;";
+    let flood = Flood { asked: true, begins, goes_on: "x" };
+    expect(flood, "framing.answer", "200, and then no valid message").await;
+}
+
+#[tokio::test]
+async fn trailers_without_an_end() {
+    let begins = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+    let flood = Flood { asked: true, begins, goes_on: "X-Flood: yes\r\n" };
+    expect(flood, "framing.answer", "200, and then no valid message").await;
+}
+
+#[tokio::test]
+async fn bytes_before_anything_was_asked() {
+    let flood = Flood { asked: false, begins: "", goes_on: "flood " };
+    expect(flood, "reach.answer", "beginning with \"flood").await;
+}
+
+#[tokio::test]
+async fn bytes_behind_the_answer() {
+    let answer = std::str::from_utf8(ANSWER).unwrap();
+    let flood = Flood { asked: true, begins: answer, goes_on: "flood " };
+    let (it, most) = examine(0, flood).await;
+    assert!(most < MOST, "{most} bytes were taken from one connection");
+    every_probe_spoke(&it);
+}

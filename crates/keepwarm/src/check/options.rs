@@ -1,0 +1,90 @@
+//! From the command line to what is examined, and how.
+
+use keepwarm_doctor::{Probe, Settings, Target};
+
+use crate::cli::Check;
+
+/// What is examined.
+#[derive(Debug)]
+pub(super) struct Subject {
+    /// What it is, besides its URL.
+    pub(super) label: Option<String>,
+    pub(super) target: Target,
+    /// How, where that is not how the others are examined.
+    pub(super) settings: Option<Settings>,
+}
+
+impl Subject {
+    /// As it is called while it is examined.
+    pub(super) fn name(&self) -> String {
+        self.label.clone().unwrap_or_else(|| self.target.to_string())
+    }
+}
+
+/// All of it.
+///
+/// # Errors
+/// What is wrong, and what was expected.
+pub(super) fn read(options: &Check) -> Result<(Settings, Vec<Subject>), String> {
+    let which = &options.which;
+    for (option, given) in [
+        ("--config", which.config.is_some()),
+        ("--pid", which.pid.is_some()),
+        ("--pid-file", which.pid_file.is_some()),
+    ] {
+        if given && !options.own {
+            return Err(format!("{option} says which Keepwarm --self means: pass --self, and no URL"));
+        }
+    }
+    let settings = settings(options)?;
+    let mut subjects = Vec::new();
+    for url in &options.urls {
+        let mut target = Target::parse(url).map_err(|error| error.to_string())?;
+        // No other path may be asked by POST.
+        if let ("POST", Some(path)) = (settings.method.as_str(), &settings.post) {
+            target.path.clone_from(path);
+        }
+        subjects.push(Subject { label: None, target, settings: None });
+    }
+    Ok((settings, subjects))
+}
+
+fn settings(options: &Check) -> Result<Settings, String> {
+    let defaults = Settings::default();
+    let method = options.method.clone().unwrap_or_else(|| defaults.method.clone());
+    if method == "POST" && options.post.is_none() {
+        return Err("--method POST: name the path that may be asked by POST with --post PATH; the safe methods are GET, HEAD and OPTIONS".to_owned());
+    }
+    let via = |url: &String| Target::parse(url).map_err(|error| format!("--via {error}"));
+    let mut settings = Settings {
+        probes: probes(options)?,
+        headers: options.header.clone(),
+        method,
+        body: options.body.clone().map_or_else(|| defaults.body.clone(), |body| body.0),
+        post: options.post.clone(),
+        resolve: options.resolve.clone(),
+        insecure: options.insecure,
+        timeout: options.timeout,
+        rate: options.rate,
+        intrusive: options.intrusive,
+        slow: options.slow,
+        via: options.via.iter().map(via).collect::<Result<_, _>>()?,
+        ..defaults
+    };
+    if let Some(file) = &options.ca {
+        settings.believe(file).map_err(|why| format!("--ca: {why}"))?;
+    }
+    Ok(settings)
+}
+
+/// In the order of the report, whatever the order in which they were named.
+fn probes(options: &Check) -> Result<Vec<Probe>, String> {
+    let wanted = |probe: &Probe| {
+        (options.only.is_empty() || options.only.contains(probe)) && !options.skip.contains(probe)
+    };
+    let probes: Vec<Probe> = Probe::ALL.into_iter().filter(wanted).collect();
+    match probes.is_empty() {
+        true => Err("--only and --skip together leave no probe to run".to_owned()),
+        false => Ok(probes),
+    }
+}

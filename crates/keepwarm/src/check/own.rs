@@ -1,0 +1,66 @@
+//! `--self`: the running Keepwarm, part by part.
+
+use std::net::ToSocketAddrs;
+use std::process::ExitCode;
+
+use keepwarm_doctor::{Server, Settings, Target};
+
+use super::Subject;
+use crate::cli::Check;
+use crate::find::Instance;
+use crate::{complain, exit, subjects};
+
+/// What the Keepwarm that is meant serves and calls. What cannot be examined is named.
+///
+/// # Errors
+/// There is nothing to examine: said already, with the exit status that says so.
+pub(super) fn subjects(options: &Check, settings: &Settings) -> Result<Vec<Subject>, ExitCode> {
+    let unreached = ExitCode::from(super::status::UNREACHED);
+    let refuse = |message: &str| {
+        complain(message);
+        Err(unreached)
+    };
+    let instance = Instance::meant(&options.which)
+        .map_err(|status| if status == ExitCode::from(exit::FAILED) { unreached } else { status })?;
+    let answer = match instance.ask("subjects") {
+        Ok(answer) => answer,
+        Err(message) => return refuse(&message),
+    };
+    let Some(all) = answer.as_array() else {
+        return refuse("the Keepwarm that runs is of a version that cannot be examined by this one");
+    };
+    let mut subjects = Vec::new();
+    for one in all.iter().filter_map(subjects::Subject::from_json) {
+        match subject(&one, settings) {
+            Ok(subject) => subjects.push(subject),
+            Err(why) => complain(&format!("{} ({}) is not examined: {why}", one.label, one.url)),
+        }
+    }
+    match subjects.is_empty() {
+        true => refuse("the Keepwarm that runs serves nothing that could be examined"),
+        false => Ok(subjects),
+    }
+}
+
+fn subject(one: &subjects::Subject, settings: &Settings) -> Result<Subject, String> {
+    if let Some(why) = &one.skipped {
+        return Err(why.clone());
+    }
+    let target = Target::parse(&one.url).map_err(|error| error.to_string())?;
+    let mut settings = settings.clone();
+    // A listener that redirects is what is meant, not where it leads to.
+    settings.follow = false;
+    settings.server = one.is_ours.then_some(Server::Keepwarm);
+    if let Some(host) = one.host.as_ref().filter(|host| **host != target.authority()) {
+        settings.headers.insert(0, ("Host".to_owned(), host.clone()));
+    }
+    if let Some(connect) = &one.connect {
+        let addresses = connect.to_socket_addrs().map_err(|error| format!("{connect}: {error}"))?;
+        let resolved = addresses.map(|address| (target.host.clone(), target.port, address.ip()));
+        settings.resolve.splice(..0, resolved);
+    }
+    if let Some(file) = &one.ca {
+        settings.believe(file)?;
+    }
+    Ok(Subject { label: Some(one.label.clone()), target, settings: Some(settings) })
+}

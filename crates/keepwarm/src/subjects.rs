@@ -1,0 +1,228 @@
+//! What of a running Keepwarm `keepwarm check --self` examines: its listeners, its doors, and the endpoints of its upstreams.
+//!
+//! The running process knows all of it, ports that the system chose included; the command asks it by the control socket, and examines from outside.
+
+use keepwarm_config::{
+    Ca, Config, EndpointAddress, HealthProbe, HostPattern, Listen, PathPattern, Upstream, UpstreamEndpoint,
+    UpstreamProtocol,
+};
+use serde_json::{Value, json};
+
+/// One of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Subject {
+    /// What it is in the configuration: `listen.main`, `upstream.search door`, `upstream.search`.
+    pub(crate) label: String,
+    /// By which it is examined.
+    pub(crate) url: String,
+    /// Where to connect in place of what the URL says: an address or a name, and a port.
+    pub(crate) connect: Option<String>,
+    /// `Host`, where it is another than the URL's.
+    pub(crate) host: Option<String>,
+    /// The file of authorities that are believed, besides the system's.
+    pub(crate) ca: Option<String>,
+    /// Whether Keepwarm itself answers there, whatever stands in `Server`.
+    pub(crate) is_ours: bool,
+    /// Why it cannot be examined.
+    pub(crate) skipped: Option<String>,
+}
+
+/// Addresses by the names of listeners or upstreams.
+type Addresses = [(String, Vec<String>)];
+
+/// All of them.
+pub(crate) fn of(config: &Config, listeners: &Addresses, doors: &Addresses) -> Vec<Subject> {
+    let mut subjects = Vec::new();
+    for (name, addresses) in listeners {
+        let Some(listen) = config.listen(name) else { continue };
+        subjects.extend(addresses.iter().map(|address| listener(listen, address)));
+    }
+    for (name, addresses) in doors {
+        let Some(upstream) = config.upstream(name) else { continue };
+        subjects.extend(addresses.iter().map(|address| door(upstream, address)));
+    }
+    for upstream in &config.upstreams {
+        subjects.extend(upstream.endpoints.iter().map(|it| endpoint(upstream, it)));
+    }
+    subjects
+}
+
+/// As a client whose request the first route takes.
+fn listener(listen: &Listen, address: &str) -> Subject {
+    let label = format!("listen.{}", listen.name);
+    let Some(first) = listen.routes.first() else {
+        return Subject { label, ..skipped(address, "it is a forward proxy and serves nothing itself") };
+    };
+    let host = first.hosts.first().map(|host| match host {
+        HostPattern::Exact(host) => host.clone(),
+        HostPattern::Below(suffix) => format!("www{suffix}"),
+    });
+    // `/` where any route takes it: the app's own page, most likely.
+    let takes =
+        |path: &str| listen.routes.iter().any(|route| route.hosts == first.hosts && route.path.matches(path));
+    let path = match &first.path {
+        PathPattern::Exact(path) | PathPattern::Prefix(path) if !takes("/") => path,
+        _ => "/",
+    };
+    Subject { label, is_ours: true, ..at(address, host.as_deref(), path) }
+}
+
+/// As a process of this machine, by the door's own address.
+fn door(upstream: &Upstream, address: &str) -> Subject {
+    let label = format!("upstream.{} door", upstream.name);
+    Subject { label, is_ours: true, ..at(address, None, health_path(upstream)) }
+}
+
+/// As Keepwarm calls it.
+fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
+    let label = format!("upstream.{}", upstream.name);
+    let path = health_path(upstream);
+    let address = endpoint.address.to_string();
+    let reason = match (&upstream.tls, upstream.protocol) {
+        _ if upstream.dns.srv.is_some() => {
+            Some("its addresses come from SRV records, which are not looked up here")
+        }
+        (_, UpstreamProtocol::Http2) => Some("it is spoken to in HTTP/2 only, and the probes speak HTTP/1.1"),
+        (Some(tls), _) if tls.identity.is_some() => {
+            Some("it wants a client certificate, which the probes have not")
+        }
+        _ => None,
+    };
+    if let Some(reason) = reason {
+        return Subject { label, ..skipped(&address, reason) };
+    }
+    let host = upstream.host.clone().unwrap_or_else(|| endpoint.authority.clone());
+    let scheme = if upstream.tls.is_some() { "https" } else { "http" };
+    // What the certificate must be for; without TLS what stands in `Host`.
+    let called = match &upstream.tls {
+        Some(tls) => tls.server_name.clone(),
+        None => host_of(&endpoint.authority).to_owned(),
+    };
+    let (port, connect) = match &endpoint.address {
+        EndpointAddress::Unix(path_of_socket) => {
+            return Subject {
+                label,
+                host: Some(host),
+                ..at(&format!("unix:{}", path_of_socket.display()), None, path)
+            };
+        }
+        EndpointAddress::Ip(address) => (address.port(), Some(address.to_string())),
+        EndpointAddress::Name { host, port } => (*port, (*host != called).then(|| format!("{host}:{port}"))),
+    };
+    let ca = upstream.tls.as_ref().and_then(|tls| match &tls.ca {
+        Ca::System => None,
+        Ca::Only(file) | Ca::Also(file) => Some(file.path.display().to_string()),
+    });
+    let url = format!("{scheme}://{}:{port}{path}", bracketed(&called));
+    Subject { label, url, connect, host: Some(host), ca, is_ours: false, skipped: None }
+}
+
+/// What listens at `http://ADDRESS` or `unix:PATH`, as a client of this machine reaches it.
+fn at(address: &str, host: Option<&str>, path: &str) -> Subject {
+    if address.starts_with("unix:") {
+        let host = host.map(str::to_owned);
+        return Subject { url: format!("{address}:{path}"), host, ..Subject::default() };
+    }
+    let bare = address.trim_start_matches("http://");
+    // What listens on every address of the machine listens on loopback, too.
+    let bare = match bare.strip_prefix("0.0.0.0:") {
+        Some(port) => format!("127.0.0.1:{port}"),
+        None => bare.replacen("[::]:", "[::1]:", 1),
+    };
+    match (host, bare.rsplit_once(':')) {
+        (Some(host), Some((_, port))) => Subject {
+            url: format!("http://{host}:{port}{path}"),
+            connect: Some(bare.clone()),
+            ..Subject::default()
+        },
+        _ => Subject { url: format!("http://{bare}{path}"), ..Subject::default() },
+    }
+}
+
+fn skipped(address: &str, why: &str) -> Subject {
+    Subject { url: address.to_owned(), skipped: Some(why.to_owned()), ..Subject::default() }
+}
+
+/// What its health checks ask is what may be asked often.
+fn health_path(upstream: &Upstream) -> &str {
+    match upstream.health.as_ref().map(|health| &health.probe) {
+        Some(HealthProbe::Http { path, .. }) => path,
+        Some(HealthProbe::Tcp) | None => "/",
+    }
+}
+
+/// The host of an authority, without its port and without brackets.
+fn host_of(authority: &str) -> &str {
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+impl Subject {
+    /// For the control socket.
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "label": self.label,
+            "url": self.url,
+            "connect": self.connect,
+            "host": self.host,
+            "ca": self.ca,
+            "is_ours": self.is_ours,
+            "skipped": self.skipped,
+        })
+    }
+
+    /// From the control socket; nothing if it is no subject.
+    pub(crate) fn from_json(value: &Value) -> Option<Self> {
+        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
+        Some(Self {
+            label: text("label")?,
+            url: text("url")?,
+            connect: text("connect"),
+            host: text("host"),
+            ca: text("ca"),
+            is_ours: value.get("is_ours") == Some(&Value::Bool(true)),
+            skipped: text("skipped"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subject(url: &str, connect: Option<&str>) -> Subject {
+        Subject { url: url.to_owned(), connect: connect.map(str::to_owned), ..Subject::default() }
+    }
+
+    #[test]
+    fn addresses_are_those_of_a_client_on_this_machine() {
+        for (address, host, wanted) in [
+            ("http://127.0.0.1:8080", None, subject("http://127.0.0.1:8080/", None)),
+            ("http://0.0.0.0:80", None, subject("http://127.0.0.1:80/", None)),
+            ("http://[::]:80", None, subject("http://[::1]:80/", None)),
+            ("http://[::]:80", Some("shop.example"), subject("http://shop.example:80/", Some("[::1]:80"))),
+            ("unix:/run/x.sock", None, subject("unix:/run/x.sock:/", None)),
+        ] {
+            assert_eq!(at(address, host, "/"), wanted);
+        }
+        let socket = at("unix:/run/x.sock", Some("shop.example"), "/a");
+        assert_eq!((&*socket.url, socket.host.as_deref()), ("unix:/run/x.sock:/a", Some("shop.example")));
+        assert_eq!(Subject::from_json(&socket.json()), Some(socket));
+    }
+
+    #[test]
+    fn hosts_of_authorities() {
+        for (authority, host) in
+            [("a.example", "a.example"), ("a.example:81", "a.example"), ("[::1]:81", "::1"), ("[::1]", "::1")]
+        {
+            assert_eq!(host_of(authority), host);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Keepwarm under its own doctor: `keepwarm check --self` before every adapter, a server of an app's own, files, fixed answers, a door and its upstream. All
+//! of it is good: nothing bad, and no warning.
+
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use keepwarm_tests::{ASGI, FASTCGI, PHP, RACK, Server, WSGI, keepwarm, process, tools};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use serde_json::Value;
+
+/// An examination has many seconds of its own, and others run beside it.
+const BOUND: Duration = Duration::from_secs(300);
+
+fn check_self(server: &Server, more: &[&str]) -> Output {
+    let config = server.folder().join("keepwarm.toml");
+    let mut command = Command::new(keepwarm());
+    command.args(["check", "--self", "--config"]).arg(config).args(more);
+    tools::run(&mut command, BOUND)
+}
+
+/// Everything that this server serves and calls is good; gives what was examined.
+#[track_caller]
+fn is_well(server: &Server) -> Vec<String> {
+    let output = check_self(server, &["--json", "--fail-on", "warning"]);
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}\n{out}\n{err}"));
+    let examined = report.as_array().expect("an array, also of one");
+    let complaints: Vec<&Value> = examined
+        .iter()
+        .flat_map(|one| one["probes"].as_array().expect("probes"))
+        .flat_map(|probe| probe["findings"].as_array().expect("findings"))
+        .filter(|finding| ["bad", "warning"].iter().any(|verdict| finding["verdict"] == *verdict))
+        .collect();
+    assert!(complaints.is_empty(), "{complaints:#?}\n{err}");
+    assert_eq!(output.status.code(), Some(0), "{out}\n{err}");
+    examined.iter().map(|one| format!("{} {}", text(&one["label"]), text(&one["server"]))).collect()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+#[test]
+fn before_wsgi() {
+    assert_eq!(is_well(&Server::start(WSGI).warm("/pong")), ["listen.main Keepwarm"]);
+}
+
+#[test]
+fn before_asgi() {
+    is_well(&Server::start(ASGI).warm("/pong"));
+}
+
+#[test]
+fn before_rack() {
+    is_well(&Server::start(RACK).warm("/pong"));
+}
+
+#[test]
+fn before_php() {
+    is_well(&Server::start(PHP).warm("/pong"));
+}
+
+#[test]
+fn before_classic_php() {
+    is_well(&Server::start(FASTCGI).warm("/pong"));
+}
+
+#[test]
+fn before_a_server_of_its_own() {
+    let config = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "app"
+[app.app]
+command = ["node", "-e", "require('http').createServer((request, response) => response.end('hello')).listen(process.env.PORT)"]
+workers = 1
+"#;
+    is_well(&Server::start(config).warm("/pong"));
+}
+
+/// Files, a fixed answer and a redirect, each behind a listener of its own, one of them on a Unix socket and one under a name.
+#[test]
+fn files_and_fixed_answers() {
+    let config = r#"
+[listen.files]
+bind = "127.0.0.1:0"
+[[listen.files.route]]
+files = "@DIR@/public"
+[listen.fixed]
+bind = ["127.0.0.2:0", "unix:@DIR@/fixed.sock"]
+[[listen.fixed.route]]
+host = "shop.example"
+respond = { status = 200, body = "hello" }
+[[listen.fixed.route]]
+respond = { status = 200, body = "whoever you mean" }
+[listen.moved]
+bind = "127.0.0.3:0"
+[[listen.moved.route]]
+redirect = { status = 308, to = "https://shop.invalid$path" }
+"#;
+    let server = Server::spawn(config, |command| {
+        let folder = command.get_current_dir().expect("a folder of its own").join("public");
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::write(folder.join("index.html"), "<p>hello</p>").expect("a file");
+    })
+    .listening();
+    let examined = is_well(&server);
+    let labels: Vec<&str> = examined.iter().filter_map(|one| one.split(' ').next()).collect();
+    assert_eq!(labels, ["listen.files", "listen.fixed", "listen.fixed", "listen.moved"]);
+}
+
+/// A door in clear, and what is behind it: another Keepwarm.
+#[test]
+fn a_door_and_its_upstream() {
+    let upstream = Server::start(WSGI).warm("/pong");
+    let server = Server::start(&format!(
+        "[upstream.shop]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n",
+        upstream.address()
+    ));
+    let examined = is_well(&server);
+    assert_eq!(examined.len(), 2, "{examined:?}");
+    assert!(
+        examined[0].starts_with("upstream.shop door ") && examined[1].starts_with("upstream.shop "),
+        "{examined:?}"
+    );
+}
+
+/// A door over TLS to an nginx whose certificate an authority of its own has signed.
+#[test]
+fn a_door_to_an_encrypted_upstream() {
+    let nginx = Nginx::start();
+    let config = format!(
+        "[upstream.site]\nurl = \"https://localhost:{}\"\nca = \"@DIR@/ca.pem\"\nbind = \"127.0.0.1:0\"\n",
+        nginx.port
+    );
+    let server = Server::spawn(&config, |command| {
+        let folder = command.get_current_dir().expect("a folder of its own");
+        std::fs::write(folder.join("ca.pem"), &nginx.ca).expect("a file");
+    })
+    .listening();
+    assert_eq!(is_well(&server)[1], "upstream.site nginx");
+}
+
+/// An nginx behind TLS; ends with the test.
+struct Nginx {
+    process: Child,
+    folder: PathBuf,
+    port: u16,
+    /// The certificate of its authority.
+    ca: String,
+}
+
+impl Nginx {
+    #[track_caller]
+    fn start() -> Self {
+        let port = tools::free_port();
+        let folder = std::env::temp_dir().join(format!("keepwarm-check-{}-{port}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let ca = certificates(&folder);
+        let config = format!(
+            "daemon off; master_process off; pid nginx.pid; error_log stderr crit;
+             events {{ worker_connections 64; }}
+             http {{
+               access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
+               server {{
+                 listen 127.0.0.1:{port} ssl; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate cert.pem; ssl_certificate_key key.pem;
+                 location / {{ return 200 \"hello\"; }}
+               }}
+             }}"
+        );
+        std::fs::write(folder.join("nginx.conf"), config).expect("a file");
+        let process = Command::new("nginx")
+            .args(["-p", &format!("{}/", folder.display()), "-c", "nginx.conf", "-e", "stderr"])
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("nginx");
+        let nginx = Self { process, folder, port, ca };
+        process::wait_until("nginx listens", BOUND, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        nginx
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A certificate for `localhost` and its key, in this folder; gives the certificate of the authority that signed it.
+fn certificates(folder: &Path) -> String {
+    let mut authority = CertificateParams::new(Vec::new()).expect("a certificate");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.distinguished_name.push(DnType::CommonName, "an authority of a test");
+    let authority =
+        CertifiedIssuer::self_signed(authority, KeyPair::generate().expect("a key")).expect("an authority");
+    let key = KeyPair::generate().expect("a key");
+    let leaf = CertificateParams::new(vec!["localhost".to_owned()]).expect("a certificate");
+    let leaf = leaf.signed_by(&key, &authority).expect("a certificate");
+    std::fs::write(folder.join("cert.pem"), leaf.pem()).expect("a file");
+    std::fs::write(folder.join("key.pem"), key.serialize_pem()).expect("a file");
+    authority.pem()
+}
+
+#[test]
+fn what_is_meant_is_found_and_shown() {
+    let server = Server::start(WSGI).warm("/pong");
+    let output = check_self(&server, &["--only", "persistence,ladder"]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    let port = server.address().port();
+    assert!(shown.contains(&format!("listen.main: http://127.0.0.1:{port}/   Keepwarm")), "{shown}");
+
+    let nobody = std::env::temp_dir().join("no-such-keepwarm.toml");
+    let output =
+        tools::run(Command::new(keepwarm()).args(["check", "--self", "--config"]).arg(&nobody), BOUND);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no Keepwarm"), "{output:?}");
+}
