@@ -1,6 +1,6 @@
 # `make demo` and `make test` need Rust and Python; what else they need they install (scripts/setup).
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench fuzz docs
+.PHONY: help demo test lint bench matrix fuzz docs
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
@@ -21,6 +21,9 @@ bench: ## Keepwarm and its peers side by side (about ten minutes; nothing else s
 	@scripts/setup bench
 	cargo build --release --locked -p keepwarm
 	bench/.venv/bin/python bench/load/run.py
+
+matrix: ## keepwarm check on the servers people use, compared with curl, ab and tcpdump (five minutes; needs root for tcpdump)
+	@scripts/doctor-matrix
 
 fuzz: ## every fuzz target for a minute
 	@scripts/setup fuzz

@@ -22,6 +22,8 @@ ALLOWED = {
 # Crates that may be there in two versions: name -> why.
 TWICE = {
     "getrandom": "0.2 is of `ring`, which rustls could use instead of aws-lc-rs: it stands in the lock file and is not built",
+    "syn": "2 is of the derive macros of x509-parser; both run when it is compiled, and nothing of them is in the program",
+    "synstructure": "0.13 is of the same",
     "untrusted": "0.7 is of an optional part of aws-lc-rs: it stands in the lock file and is not built",
 }
 

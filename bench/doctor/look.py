@@ -14,6 +14,8 @@ STALL = 0.9
 PATIENCE = 3
 # The least time for which Linux delays an acknowledgement is 40 ms.
 DELAYED = 0.030
+# No page that says hello takes longer, unless it boots.
+BOOT = 0.050
 
 
 @dataclasses.dataclass
@@ -26,9 +28,9 @@ class Look:
     old_kept: int
     # `curl` with the same URL twice: whether the second went over the first one's connection.
     kept: bool
-    # `curl -0 -I`, and a conditional request: status and seconds. The second only where the page has a validator.
-    head: tuple
-    conditional: typing.Optional[tuple]
+    # A plain socket: bytes behind the head of the answer to HEAD, and to a conditional request, where the page has a validator and there is a 304.
+    head: int
+    conditional: typing.Optional[int]
     # `curl -X OPTIONS -H 'Expect: 100-continue'` with a body: whether a 100 came, the status, the seconds.
     expect: tuple
     # `tcpdump`: segments with data that the server sent in answer to one request.
@@ -39,7 +41,8 @@ class Look:
     # `curl -0` without Host: status and seconds, by GET and by OPTIONS.
     check_get: tuple
     check_options: tuple
-    # A plain socket that closes its side behind the request: the status.
+    # A plain socket: whether one read brings the status line, and the status for a client that closes its side behind the request.
+    one_read: bool
     half_closed: str
     # `curl --request-target http://.../`
     absolute: tuple
@@ -48,8 +51,8 @@ class Look:
 
 
 MALFORMED = {
-    "both lengths": "OPTIONS / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
-    "two lengths": "OPTIONS / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello!",
+    "both lengths": "GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n",
+    "two lengths": "GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello!",
     "bare LF": "GET / HTTP/1.1\nHost: {host}\nConnection: close\n\n",
     "blank before the colon": "GET / HTTP/1.1\r\nHost: {host}\r\nX-Name : value\r\nConnection: close\r\n\r\n",
     "folded line": "GET / HTTP/1.1\r\nHost: {host}\r\nX-Name: one\r\n two\r\nConnection: close\r\n\r\n",
@@ -65,15 +68,16 @@ def look(port):
         old=ab(url),
         old_kept=ab_kept(url),
         kept=kept,
-        head=timed(url, "-0", "-I"),
-        conditional=conditional(url),
+        head=behind(port, "HEAD / HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+        conditional=conditional(port, url),
         expect=expect(url),
         segments=segments(url, port),
         fresh=min(timed(url)[1] for _ in range(5)),
         further=further if kept else None,
         check_get=timed(url, "-0", "-H", "Host:"),
         check_options=timed(url, "-0", "-H", "Host:", "-X", "OPTIONS"),
-        half_closed=half_closed(port),
+        one_read=status(port, "GET / HTTP/1.0\r\nHost: {host}\r\n\r\n") not in ("closed", "no status", "reset", "silence"),
+        half_closed=status(port, "GET / HTTP/1.0\r\nHost: {host}\r\n\r\n", finish=True),
         absolute=timed(url, "--request-target", url),
         malformed={name: status(port, text) for name, text in MALFORMED.items()},
     )
@@ -112,13 +116,33 @@ def twice(url):
     return len(further) == len(rows) - 1, statistics.median(further) if further else None
 
 
-def conditional(url):
+def conditional(port, url):
     head = curl("-I", url).stdout
     tag = re.search(r"(?im)^etag: *(\S+)", head)
     since = re.search(r"(?im)^last-modified: *(.+?)\r?$", head)
-    if tag:
-        return timed(url, "-H", f"If-None-Match: {tag.group(1)}")
-    return timed(url, "-H", f"If-Modified-Since: {since.group(1)}") if since else None
+    if not tag and not since:
+        return None
+    condition = f"If-None-Match: {tag.group(1)}" if tag else f"If-Modified-Since: {since.group(1)}"
+    if timed(url, "-H", condition)[0] != "304":
+        return None
+    return behind(port, "GET / HTTP/1.1\r\nHost: {host}\r\n" + condition + "\r\n\r\n")
+
+
+def behind(port, text):
+    """Bytes that come behind the head of the answer, before the end or a moment's silence."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as plain:
+        plain.sendall(text.format(host=f"127.0.0.1:{port}").encode())
+        while chunk := plain.recv(4096):
+            answer += chunk
+            if b"\r\n\r\n" in answer:
+                plain.settimeout(0.3)
+                try:
+                    answer += plain.recv(4096)
+                except socket.timeout:
+                    pass
+                break
+    return len(answer.partition(b"\r\n\r\n")[2])
 
 
 def expect(url):
@@ -143,10 +167,6 @@ def segments(url, port):
         capture.terminate()
         seen, _ = capture.communicate(timeout=10)
     return sum(1 for length in re.findall(r"length (\d+)", seen) if int(length) > 0)
-
-
-def half_closed(port):
-    return status(port, "GET / HTTP/1.0\r\nHost: {host}\r\n\r\n", finish=True)
 
 
 def status(port, text, finish=False):

@@ -9,8 +9,8 @@ MARKS = {"good": "good", "could not tell": "?", "warning": "warning", "bad": "**
 
 HEAD = """# What `keepwarm check` says of other servers
 
-Made by `scripts/doctor-matrix`, which starts each server as its package gives it, with a page that says hello, asks `keepwarm check --intrusive` about it, and has `curl`, `ab`, `tcpdump` and a plain socket
-look at the same questions. It fails when they disagree. Nothing here is a defect that keeps a server from doing what it was made for; some are made for development only.
+Made by `scripts/doctor-matrix`, which starts each server as its package gives it, with a page that says hello, runs `keepwarm check` on it, and has `curl`, `ab`, `tcpdump` and a plain socket
+look at the same questions. It fails when they disagree, and when something is found that is not explained here. Nothing here is a defect that keeps a server from doing what it was made for; some are made for development only.
 
 """
 
@@ -22,17 +22,19 @@ class Examined:
     peer: object
     version: str
     report: dict
+    # The same for malformed requests.
+    intrusive: dict
     look: object
     compared: list
 
 
 def worse(report):
     """Everything that is a warning or bad."""
-    return [finding for probe in report["probes"] for finding in probe["findings"] if finding["verdict"] in ("warning", "bad")]
+    return [finding for probe in report["probes"] for finding in probe["findings"] if worse_than_good(finding)]
 
 
 def write(examined):
-    return HEAD + verdicts(examined) + found(examined) + seen(examined) + malformed(examined)
+    return HEAD + verdicts(examined) + found(examined) + malformed(examined) + seen(examined)
 
 
 def verdicts(examined):
@@ -45,21 +47,17 @@ def verdicts(examined):
 
 
 def found(examined):
-    """Each thing that was found, with who has it and why."""
+    """Each thing that was found politely, with who has it and why."""
     by_id = {}
     for one in examined:
         for finding in worse(one.report):
-            by_id.setdefault(finding["id"], []).append((one, finding))
+            by_id.setdefault(finding["id"], []).append((one.peer.name, finding))
     text = "## What was found, and why\n"
     for id, those in sorted(by_id.items()):
         text += f"\n### `{id}`\n\n"
-        told = []
-        for one, finding in those:
-            text += f"* **{one.peer.name}**, {finding['verdict']}: {finding['evidence']}\n"
-            why = explained.why(id, one.peer.name)
-            if why and why not in told:
-                told.append(why)
-        text += "".join(f"\n{why}\n" for why in told)
+        text += "".join(f"* **{name}**, {finding['verdict']}: {finding['evidence']}\n" for name, finding in those)
+        told = dict.fromkeys(explained.why(id, name) for name, _ in those)
+        text += "".join(f"\n{why}\n" for why in told if why)
     return text + "\n"
 
 
@@ -84,16 +82,40 @@ def seen(examined):
             look.half_closed,
             look.absolute[0],
         )
-    agreed = sum(len(one.compared) for one in examined)
-    return text + f"\n{agreed} answers were compared with the doctor's.\n\n"
+    malformed = list(examined[0].look.malformed)
+    text += "\nThe status that malformed requests get from a plain socket:\n\n" + row("server", *malformed) + row(*["---"] * (len(malformed) + 1))
+    for one in examined:
+        text += row(one.peer.name, *(one.look.malformed[name] for name in malformed))
+    agreed = sum(same for one in examined for *_, same in one.compared)
+    asked = sum(len(one.compared) for one in examined)
+    return text + f"\nOf {asked} answers to the same question {agreed} agree with the doctor's.\n"
 
 
 def malformed(examined):
-    names = list(examined[0].look.malformed)
-    text = "## What malformed requests get\n\nBy a plain socket: the status, or what happened instead.\n\n" + row("server", *names) + row(*["---"] * (len(names) + 1))
+    """What each takes, as the doctor sees it with --intrusive."""
+    findings = {}
     for one in examined:
-        text += row(one.peer.name, *(one.look.malformed[name] for name in names))
-    return text
+        for probe in one.intrusive["probes"]:
+            for finding in probe["findings"]:
+                findings.setdefault(finding["id"], {})[one.peer.name] = finding
+    rows = {id: those for id, those in sorted(findings.items()) if any(worse_than_good(finding) for finding in those.values())}
+    text = "## Malformed requests\n\n`keepwarm check --intrusive --only framing`. *taken*: a warning; **taken**: bad, since a request can hide, or what must be refused is not.\n\n"
+    names = [one.peer.name for one in examined]
+    text += row("finding", *names) + row(*["---"] * (len(names) + 1))
+    for id, those in rows.items():
+        text += row(f"`{id.partition('.')[2]}`", *(TAKEN[those[name]["verdict"]] if name in those else "?" for name in names))
+    text += "\n"
+    for id, those in rows.items():
+        told = dict.fromkeys(explained.why(id, name) for name, finding in those.items() if worse_than_good(finding))
+        text += "".join(f"* `{id}`: {why}\n" for why in told if why)
+    return text + "\n"
+
+
+TAKEN = {"good": "", "could not tell": "?", "warning": "*taken*", "bad": "**taken**"}
+
+
+def worse_than_good(finding):
+    return finding["verdict"] in ("warning", "bad")
 
 
 def row(*cells):

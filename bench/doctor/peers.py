@@ -198,7 +198,7 @@ PEERS = [
     Peer("php -S", php.built_in(1, "hello_script.php"), ["php", "--version"], known="php -S"),
     Peer("php-fpm behind nginx", php.fpm(1, "hello_script.php", kept=False), [php.newest("php-fpm"), "--version"], known="nginx"),
     Peer("Puma", servers.puma, ["puma", "--version"], "hello.ru"),
-    Peer("Unicorn", servers.unicorn, ["unicorn", "--version"], "hello.ru"),
+    Peer("Unicorn", servers.unicorn, ["unicorn", "--version"], "hello.ru", known="Unicorn"),
     Peer("WEBrick", webrick, ["ruby", "-rwebrick", "-e", "puts WEBrick::VERSION"], "hello.ru", known="WEBrick"),
     Peer("gunicorn", servers.gunicorn, package("gunicorn"), "hello:wsgi", known="gunicorn"),
     Peer("uvicorn", servers.uvicorn, package("uvicorn"), "hello:asgi", known="uvicorn"),
@@ -207,7 +207,7 @@ PEERS = [
     Peer("Paste's httpserver", python(PASTE), package("Paste"), known="Paste's httpserver"),
     Peer("http.server", http_server, PYTHON, known="Python's http.server"),
     Peer("wsgiref", python(WSGIREF), PYTHON, known="wsgiref"),
-    Peer("Node", node, ["node", "--version"]),
+    Peer("Node", node, ["node", "--version"], known="Node.js"),
 ]
 
 

@@ -57,15 +57,17 @@ def arguments():
 def examine(binary, peer):
     server = peers.start(peer)
     try:
-        report = check(binary, f"http://127.0.0.1:{server.port}/")
+        url = f"http://127.0.0.1:{server.port}/"
+        report = check(binary, url)
+        intrusive = check(binary, url, "--only", "framing", "--intrusive")
         seen = look.look(server.port)
     finally:
         server.stop()
-    return page.Examined(peer, peers.version(peer), report, seen, agree.compare(seen, report))
+    return page.Examined(peer, peers.version(peer), report, intrusive, seen, agree.compare(seen, [report, intrusive]))
 
 
-def check(binary, url):
-    done = subprocess.run([binary, "check", "--json", "--intrusive", url], capture_output=True, text=True, timeout=120)
+def check(binary, url, *options):
+    done = subprocess.run([binary, "check", "--json", *options, url], capture_output=True, text=True, timeout=120)
     try:
         report = json.loads(done.stdout)
     except json.JSONDecodeError as error:
@@ -79,7 +81,7 @@ def disagreements(one):
     known = one.peer.known or "a server that does not say its name"
     if one.report["server"] != known:
         faults.append(f"recognised as {one.report['server']}, not as {known}")
-    for finding in page.worse(one.report):
+    for finding in page.worse(one.report) + page.worse(one.intrusive):
         if not explained.why(finding["id"], one.peer.name):
             faults.append(f"not explained: {finding['verdict']} {finding['id']}: {finding['evidence']}")
     return faults

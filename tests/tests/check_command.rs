@@ -140,7 +140,8 @@ fn only_safe_methods_unless_a_path_is_named() {
         check(&arguments);
     }
     let safe = ["GET", "HEAD", "OPTIONS"];
-    for request in origin.requests() {
+    // An empty line before a request is none.
+    for request in origin.requests().iter().filter(|request| !request.head.trim().is_empty()) {
         assert!(safe.contains(&request.method()), "{}", request.head);
     }
     let before = origin.requests().len();
@@ -148,6 +149,35 @@ fn only_safe_methods_unless_a_path_is_named() {
     assert!(out(&output).contains("and POST to /echo"), "{}", out(&output));
     let request = origin.requests().swap_remove(before);
     assert_eq!((request.method(), request.target(), &*request.body), ("POST", "/echo", &b"a=b"[..]));
+}
+
+#[test]
+fn no_redirect_leads_a_post_elsewhere() {
+    // By path: what POST may ask is that path alone.
+    let origin = Origin::start(|request, stream| {
+        let location = if request.target() == "/echo" { "Location: /other\r\n" } else { "" };
+        let _ = write!(stream, "HTTP/1.1 307 Temporary Redirect\r\n{location}Content-Length: 0\r\n\r\n");
+        After::Keep
+    });
+    let url = format!("http://{}/", origin.address());
+    let output = check(&[&url, "--only", "ladder", "--method", "POST", "--post", "/echo"]);
+    assert_eq!(output.status.code(), Some(0), "{}", out(&output));
+    assert!(origin.requests().iter().all(|request| request.target() == "/echo"));
+
+    // By site: it may not be asked at another.
+    let origin = Origin::start(|request, stream| {
+        let port = stream.local_addr().expect("connected").port();
+        let elsewhere =
+            format!("HTTP/1.1 301 Moved\r\nLocation: http://localhost:{port}/\r\nContent-Length: 0\r\n\r\n");
+        let here = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned();
+        let is_first = request.field("host").is_some_and(|host| host.starts_with("127."));
+        let _ = stream.write_all(if is_first { elsewhere } else { here }.as_bytes());
+        After::Keep
+    });
+    let url = format!("http://{}/", origin.address());
+    check(&[&url, "--only", "expect", "--post", "/echo"]);
+    let asked: Vec<_> = origin.requests();
+    assert!(asked.len() > 2 && asked.iter().all(|request| request.method() != "POST"), "{asked:?}");
 }
 
 #[test]
@@ -169,6 +199,8 @@ fn what_is_wrong_on_the_command_line_is_said() {
         (vec![url, "--resolve", "shop.example:127.0.0.1"], vec!["--resolve", "HOST:PORT:ADDRESS"]),
         (vec![url, "--timeout", "1h"], vec!["--timeout", "500ms"]),
         (vec![url, "--ca", "/dev/null"], vec!["--ca", "no certificate in it"]),
+        (vec![url, "--cert", "/dev/null"], vec!["--key"]),
+        (vec![url, "--cert", "/dev/null", "--key", "/dev/null"], vec!["--cert", "no certificate in it"]),
         (vec![url, "--rate", "0"], vec!["--rate", "1"]),
         (vec![url, "--via", "shop.example"], vec!["--via", "http://shop.example"]),
         (vec![url, "--config", "x.toml"], vec!["--config", "--self"]),

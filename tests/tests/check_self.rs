@@ -128,20 +128,16 @@ fn a_door_and_its_upstream() {
     );
 }
 
-/// A door over TLS to an nginx whose certificate an authority of its own has signed.
+/// A door over TLS to an nginx whose certificate an authority of its own has signed, and which wants one of that authority from its clients.
 #[test]
 fn a_door_to_an_encrypted_upstream() {
     let nginx = Nginx::start();
     let config = format!(
-        "[upstream.site]\nurl = \"https://localhost:{}\"\nca = \"@DIR@/ca.pem\"\nbind = \"127.0.0.1:0\"\n",
-        nginx.port
+        "[upstream.site]\nurl = \"https://localhost:{}\"\nca = \"{folder}/ca.pem\"\ncert = \"{folder}/cert.pem\"\nkey = \"{folder}/key.pem\"\nbind = \"127.0.0.1:0\"\n",
+        nginx.port,
+        folder = nginx.folder.display()
     );
-    let server = Server::spawn(&config, |command| {
-        let folder = command.get_current_dir().expect("a folder of its own");
-        std::fs::write(folder.join("ca.pem"), &nginx.ca).expect("a file");
-    })
-    .listening();
-    assert_eq!(is_well(&server)[1], "upstream.site nginx");
+    assert_eq!(is_well(&Server::start(&config))[1], "upstream.site nginx");
 }
 
 /// An nginx behind TLS; ends with the test.
@@ -149,8 +145,6 @@ struct Nginx {
     process: Child,
     folder: PathBuf,
     port: u16,
-    /// The certificate of its authority.
-    ca: String,
 }
 
 impl Nginx {
@@ -159,7 +153,7 @@ impl Nginx {
         let port = tools::free_port();
         let folder = std::env::temp_dir().join(format!("keepwarm-check-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let ca = certificates(&folder);
+        certificates(&folder);
         let config = format!(
             "daemon off; master_process off; pid nginx.pid; error_log stderr crit;
              events {{ worker_connections 64; }}
@@ -167,6 +161,7 @@ impl Nginx {
                access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
                server {{
                  listen 127.0.0.1:{port} ssl; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate cert.pem; ssl_certificate_key key.pem;
+                 ssl_client_certificate ca.pem; ssl_verify_client on;
                  location / {{ return 200 \"hello\"; }}
                }}
              }}"
@@ -177,7 +172,7 @@ impl Nginx {
             .stdin(Stdio::null())
             .spawn()
             .expect("nginx");
-        let nginx = Self { process, folder, port, ca };
+        let nginx = Self { process, folder, port };
         process::wait_until("nginx listens", BOUND, || TcpStream::connect(("127.0.0.1", port)).is_ok());
         nginx
     }
@@ -191,8 +186,8 @@ impl Drop for Nginx {
     }
 }
 
-/// A certificate for `localhost` and its key, in this folder; gives the certificate of the authority that signed it.
-fn certificates(folder: &Path) -> String {
+/// A certificate for `localhost`, its key, and the certificate of the authority that signed it, in this folder.
+fn certificates(folder: &Path) {
     let mut authority = CertificateParams::new(Vec::new()).expect("a certificate");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     authority.distinguished_name.push(DnType::CommonName, "an authority of a test");
@@ -201,9 +196,36 @@ fn certificates(folder: &Path) -> String {
     let key = KeyPair::generate().expect("a key");
     let leaf = CertificateParams::new(vec!["localhost".to_owned()]).expect("a certificate");
     let leaf = leaf.signed_by(&key, &authority).expect("a certificate");
-    std::fs::write(folder.join("cert.pem"), leaf.pem()).expect("a file");
-    std::fs::write(folder.join("key.pem"), key.serialize_pem()).expect("a file");
-    authority.pem()
+    for (file, pem) in
+        [("ca.pem", authority.pem()), ("cert.pem", leaf.pem()), ("key.pem", key.serialize_pem())]
+    {
+        std::fs::write(folder.join(file), pem).expect("a file");
+    }
+}
+
+#[test]
+fn what_cannot_be_examined_is_named() {
+    let config = r#"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+respond = { status = 200, body = "hello" }
+[listen.proxy]
+bind = "127.0.0.2:0"
+forward_proxy = { allow = ["*"] }
+[upstream.new]
+url = "http://127.0.0.1:1"
+protocol = "http2"
+[upstream.found]
+url = "http://found.invalid"
+dns = { srv = "_http._tcp.found.invalid" }
+"#;
+    let output = check_self(&Server::start(config), &["--only", "ladder"]);
+    let err = String::from_utf8_lossy(&output.stderr);
+    for part in ["listen.proxy (", "forward proxy", "upstream.new (", "HTTP/2", "upstream.found (", "SRV"] {
+        assert!(err.contains(part), "{part}: {err}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{err}");
 }
 
 #[test]

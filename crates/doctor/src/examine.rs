@@ -113,7 +113,11 @@ pub async fn examine(target: &Target, settings: &Settings, watcher: Arc<dyn Watc
         examined.push(one);
     }
     if patient.is_gone() {
-        examined.insert(0, reach_examined(gone(&patient), begun.elapsed()));
+        let finding = gone(&patient);
+        match examined.first_mut().filter(|first| first.id == "reach") {
+            Some(first) => first.findings.push(finding),
+            None => examined.insert(0, reach_examined(finding, begun.elapsed())),
+        }
     }
     Examination {
         label: None,

@@ -1,7 +1,7 @@
 //! The doctor: what `keepwarm check URL` does.
 //!
 //! * [`Target`] is what is examined, [`Settings`] how, [`Watcher`] who is told while it goes on.
-//! * [`examine`] does it: it reaches the server ([`reach`]), then runs each [`Probe`], and gives an [`Examination`].
+//! * [`examine`] does it: it reaches the server (`reach`), then runs each [`Probe`], and gives an [`Examination`].
 //! * A probe is one file of [`probes`]: what it asks, the rules by which what it saw becomes [`Finding`]s, what to do about them, and its tests.
 //! * [`wire`] is the client: connections whose every byte, segment and moment can be looked at.
 //! * [`report`] writes an examination as text, as JSON, or several as a table.

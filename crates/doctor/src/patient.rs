@@ -90,6 +90,11 @@ impl Patient {
         self.silences.load(Ordering::Relaxed) >= GONE
     }
 
+    /// A probe has found out that ordinary requests get nothing any more.
+    pub(crate) fn give_up(&self) {
+        self.silences.store(GONE, Ordering::Relaxed);
+    }
+
     fn peer(&self) -> Result<Peer, Failure> {
         match (&self.target.socket, self.addresses.first()) {
             (Some(path), _) => Ok(Peer::Unix(path.clone())),
@@ -124,13 +129,29 @@ impl Patient {
 
     /// The same, for so long at most.
     pub async fn exchange_within(&self, line: &mut Line, ask: &Ask, within: Duration) -> Answer {
+        self.request(line, ask).await;
+        self.answer_until(line, within, |_| false).await
+    }
+
+    /// Sends a request, and nothing more.
+    pub(crate) async fn request(&self, line: &mut Line, ask: &Ask) {
         self.budget.request().await;
         line.begin(ask);
         // A server may answer, and close, before it has everything: what it said is looked at either way.
         let _ = line.send(&ask.bytes()).await;
+    }
+
+    /// Waits for the answer to it, or for enough of it.
+    pub(crate) async fn answer_until(
+        &self,
+        line: &mut Line,
+        within: Duration,
+        enough: impl Fn(&Answer) -> bool,
+    ) -> Answer {
         let within = if self.is_gone() { within.min(LAST) } else { within };
-        let answer = line.answer(within).await;
+        let answer = line.answer_until(within, &enough).await;
         match answer.outcome {
+            Outcome::Silence if enough(&answer) => self.silences.store(0, Ordering::Relaxed),
             Outcome::Silence if within >= self.settings.timeout => {
                 self.silences.fetch_add(1, Ordering::Relaxed);
             }

@@ -105,6 +105,11 @@ async fn follow(
                 if !now.is_same_server(&next) {
                     redirect::keep_secrets(&mut settings);
                 }
+                if now.host != next.host {
+                    // What may be done to one site may not be done to another.
+                    settings.post = None;
+                    settings.identity = None;
+                }
                 way.push(std::mem::replace(&mut now, next));
             }
         }
@@ -125,6 +130,7 @@ async fn visit(
                 versions: ALL_VERSIONS,
                 alpn: vec![b"http/1.1".to_vec()],
                 authorities: Arc::new(Authorities::of_system(&settings.authorities)),
+                identity: settings.identity.clone(),
             };
             let config = client_config(&trust)?;
             (Some(trust), Some(config))

@@ -1,14 +1,16 @@
 //! How a target is examined.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::budget::CONNECTIONS;
 use crate::probes::Probe;
 use crate::server::Server;
+use crate::wire::Identity;
 
 /// How a target is examined. The defaults are polite, and harm no server.
 #[derive(Debug, Clone)]
@@ -29,6 +31,8 @@ pub struct Settings {
     pub insecure: bool,
     /// Authorities that are believed besides the system's, each in DER.
     pub authorities: Vec<CertificateDer<'static>>,
+    /// Who we are, for a server that asks for a client certificate.
+    pub identity: Option<Arc<Identity>>,
     /// How long a single step may take.
     pub timeout: Duration,
     /// Requests a second, at most.
@@ -56,6 +60,7 @@ impl Default for Settings {
             resolve: Vec::new(),
             insecure: false,
             authorities: Vec::new(),
+            identity: None,
             timeout: Duration::from_secs(5),
             rate: crate::budget::REQUESTS_PER_SECOND,
             server: None,
@@ -84,6 +89,22 @@ impl Settings {
         }
     }
 
+    /// Shows the client certificate in one file of PEM, with the key in another.
+    ///
+    /// # Errors
+    /// One of them cannot be read, or does not hold what it should.
+    pub fn identify(&mut self, cert: &str, key: &str) -> Result<(), String> {
+        let wrong = |file: &str, error: &dyn std::fmt::Display| format!("the file {file}: {error}");
+        let certificates = CertificateDer::pem_file_iter(cert).map_err(|error| wrong(cert, &error))?;
+        let chain = certificates.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(cert, &error))?;
+        if chain.is_empty() {
+            return Err(wrong(cert, &"there is no certificate in it (-----BEGIN CERTIFICATE-----)"));
+        }
+        let key = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+        self.identity = Some(Arc::new(Identity { chain, key }));
+        Ok(())
+    }
+
     /// What an examination of so many servers will do at most, in a sentence: said before it begins.
     #[must_use]
     pub fn promise(&self, servers: usize) -> String {
@@ -98,7 +119,7 @@ impl Settings {
             text.push_str(&format!(", and POST to {path}"));
         }
         if self.intrusive {
-            text.push_str("; malformed messages, too");
+            text.push_str("; malformed messages and unusual methods, too");
         }
         if self.slow {
             text.push_str("; waits for minutes until idle connections are closed");
@@ -133,7 +154,7 @@ mod tests {
         for part in [
             "to each server;",
             "OPTIONS, and POST to /echo;",
-            "; malformed messages, too;",
+            "; malformed messages and",
             "; waits for minutes",
         ] {
             assert!(promise.contains(part), "{promise}");

@@ -17,4 +17,4 @@ pub use failure::Failure;
 pub use line::{Acks, Line, LineTimes, Read};
 pub use socket::Peer;
 pub use tls::Handshake;
-pub use trust::{Authorities, Trust, client_config};
+pub use trust::{Authorities, Identity, Trust, client_config};

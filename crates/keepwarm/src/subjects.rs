@@ -21,6 +21,8 @@ pub(crate) struct Subject {
     pub(crate) host: Option<String>,
     /// The file of authorities that are believed, besides the system's.
     pub(crate) ca: Option<String>,
+    /// The files of the client certificate and its key.
+    pub(crate) identity: Option<(String, String)>,
     /// Whether Keepwarm itself answers there, whatever stands in `Server`.
     pub(crate) is_ours: bool,
     /// Why it cannot be examined.
@@ -78,14 +80,11 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
     let label = format!("upstream.{}", upstream.name);
     let path = health_path(upstream);
     let address = endpoint.address.to_string();
-    let reason = match (&upstream.tls, upstream.protocol) {
+    let reason = match upstream.protocol {
         _ if upstream.dns.srv.is_some() => {
             Some("its addresses come from SRV records, which are not looked up here")
         }
-        (_, UpstreamProtocol::Http2) => Some("it is spoken to in HTTP/2 only, and the probes speak HTTP/1.1"),
-        (Some(tls), _) if tls.identity.is_some() => {
-            Some("it wants a client certificate, which the probes have not")
-        }
+        UpstreamProtocol::Http2 => Some("it is spoken to in HTTP/2 only, and the probes speak HTTP/1.1"),
         _ => None,
     };
     if let Some(reason) = reason {
@@ -113,8 +112,12 @@ fn endpoint(upstream: &Upstream, endpoint: &UpstreamEndpoint) -> Subject {
         Ca::System => None,
         Ca::Only(file) | Ca::Also(file) => Some(file.path.display().to_string()),
     });
+    let identity =
+        upstream.tls.as_ref().and_then(|tls| tls.identity.as_ref()).map(|identity| {
+            (identity.cert.path.display().to_string(), identity.key.path.display().to_string())
+        });
     let url = format!("{scheme}://{}:{port}{path}", bracketed(&called));
-    Subject { label, url, connect, host: Some(host), ca, is_ours: false, skipped: None }
+    Subject { label, url, connect, host: Some(host), ca, identity, is_ours: false, skipped: None }
 }
 
 /// What listens at `http://ADDRESS` or `unix:PATH`, as a client of this machine reaches it.
@@ -173,6 +176,8 @@ impl Subject {
             "connect": self.connect,
             "host": self.host,
             "ca": self.ca,
+            "cert": self.identity.as_ref().map(|(cert, _)| cert),
+            "key": self.identity.as_ref().map(|(_, key)| key),
             "is_ours": self.is_ours,
             "skipped": self.skipped,
         })
@@ -187,6 +192,7 @@ impl Subject {
             connect: text("connect"),
             host: text("host"),
             ca: text("ca"),
+            identity: text("cert").zip(text("key")),
             is_ours: value.get("is_ours") == Some(&Value::Bool(true)),
             skipped: text("skipped"),
         })

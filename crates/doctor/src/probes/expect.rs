@@ -42,35 +42,38 @@ async fn still_answers(patient: &Patient) -> bool {
     ask::plain(patient).await.is_ok_and(|plain| plain.status.is_some())
 }
 
-/// The expectation with the body held back. What is not good is asked again: one slow moment is no verdict.
+/// The expectation with the body held back. What is not good is asked again, for one slow moment is no verdict; but not what was never answered: that
+/// may hold a worker of the server, and another would be held.
 async fn held(patient: &Patient, plain: &ask::Plain) -> Vec<Finding> {
     let mut best: Option<Vec<Finding>> = None;
     for _ in 0..2 {
-        let found = match ask::held(patient, plain).await {
-            Ok(held) => {
-                let mut found = vec![rules::continued(&held, plain)];
-                found.extend(rules::once(&held));
-                if let Some(unread) = &held.unread {
-                    let without = match rules::is_misread(unread, patient.first.status()) {
-                        true => ask::unread_without(patient).await,
-                        false => None,
-                    };
-                    found.push(rules::unread(unread, without.as_ref(), patient.first.status()));
-                }
-                found
-            }
-            Err(failure) => vec![Finding::unknown(rules::CONTINUE, failure.to_string())],
+        let (found, stuck) = match ask::held(patient, plain).await {
+            Ok(held) => (judged(patient, &held, plain).await, held.is_stuck()),
+            Err(failure) => (vec![Finding::unknown(rules::CONTINUE, failure.to_string())], false),
         };
-        let (worst, failed) = (worst(&found), found.iter().any(rules::is_failure));
+        let worst = worst(&found);
         if best.as_ref().is_none_or(|best| worst < self::worst(best)) {
             best = Some(found);
         }
-        // Nor is a server asked twice for what it never answered: it may hold a worker for that.
-        if worst <= Verdict::Unknown || failed {
+        if worst <= Verdict::Unknown || stuck {
             break;
         }
     }
     best.unwrap_or_default()
+}
+
+async fn judged(patient: &Patient, held: &ask::Held, plain: &ask::Plain) -> Vec<Finding> {
+    let usual = patient.first.status();
+    let mut found = vec![rules::continued(held, plain)];
+    found.extend(rules::once(held));
+    if let Some(unread) = &held.unread {
+        let without = match rules::is_misread(unread, usual) {
+            true => ask::unread_without(patient).await,
+            false => None,
+        };
+        found.push(rules::unread(&held.asked, unread, without.as_ref(), usual));
+    }
+    found
 }
 
 fn worst(findings: &[Finding]) -> Verdict {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
-use crate::probes::persistence::light;
+use crate::probes::persistence::{light, turns};
 use crate::wire::{Answer, Ask};
 
 pub(super) use fixes::fix;
@@ -31,7 +31,7 @@ const ENOUGH_INTRUSIVE: Duration = Duration::from_secs(30);
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let enough = if patient.settings.intrusive { ENOUGH_INTRUSIVE } else { ENOUGH };
-    let page = page(patient, Instant::now() + enough).await;
+    let page = page(patient, Instant::now() + enough + turns(patient, 60)).await;
     let control = unusual::control(&page).await;
     if control.verdict != Verdict::Good {
         // Every other finding goes by what stands behind an answer.

@@ -24,11 +24,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const READS: usize = 3;
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
-    let usual = rules::Usual::of(&patient.first);
+    let mut usual = rules::Usual::of(&patient.first);
     let mut findings = Vec::new();
     for checker in Checker::ALL {
         match judged(patient, checker, usual).await {
-            Some(finding) => findings.push(finding),
+            Some((finding, status)) => {
+                findings.push(finding);
+                if checker == Checker::Nginx {
+                    usual.elsewhere = status;
+                }
+            }
             None => {
                 // Something else has happened to it: no more is to be learnt about checks.
                 let words = "an ordinary request is not answered at present, either";
@@ -41,8 +46,8 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     findings
 }
 
-/// A check; one that is not good is made again before anything is said. Nothing if the server answers nobody now.
-async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Option<Finding> {
+/// A check, and the status it got; one that is not good is made again before anything is said. Nothing if the server answers nobody now.
+async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Option<(Finding, Option<u16>)> {
     let mut seen = checked(patient, checker).await;
     let mut finding = rules::check(checker, &seen, usual, patient.authority().as_str());
     if finding.verdict > Verdict::Unknown {
@@ -52,7 +57,7 @@ async fn judged(patient: &Patient, checker: Checker, usual: rules::Usual) -> Opt
     let unanswered = finding.verdict == Verdict::Bad && seen.status.is_none();
     match unanswered && !still_answers(patient).await {
         true => None,
-        false => Some(finding),
+        false => Some((finding, seen.status)),
     }
 }
 

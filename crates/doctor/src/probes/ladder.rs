@@ -19,7 +19,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use crate::finding::Finding;
+use crate::finding::{Finding, Verdict};
 use crate::patient::Patient;
 use crate::server::Server;
 
@@ -30,8 +30,13 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let (hops, unreached) = hops::visit(patient).await;
     let mut findings = unreached;
     for (outer, inner) in hops.iter().zip(hops.iter().skip(1)) {
-        findings.push(rules::idle(outer, inner));
-        findings.push(rules::answers(outer, inner));
+        for mut finding in [rules::idle(outer, inner), rules::answers(outer, inner)] {
+            if finding.verdict > Verdict::Unknown {
+                // The one that is not the outermost is not the patient.
+                finding.fix = fix(finding.id, outer.server).map(str::to_owned);
+            }
+            findings.push(finding);
+        }
     }
     findings
 }

@@ -13,6 +13,7 @@ mod fixes;
 mod http10;
 mod idle;
 mod kept;
+mod many;
 mod pipelined;
 #[cfg(test)]
 mod tests;
@@ -31,8 +32,8 @@ pub(super) use fixes::fix;
 /// A close that was due comes at once; what takes longer than this waits for something.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
-/// For so long a close that was due is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// For so long a close that was due is waited for: a bit longer than Envoy's delay, which is a second.
+const PATIENCE: Duration = Duration::from_millis(1200);
 
 /// The same with `--slow`: longer than the idle time-out of every server known.
 pub(super) const SLOW_PATIENCE: Duration = Duration::from_secs(130);
@@ -62,10 +63,14 @@ const ALL: [&str; 10] = [
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let begun = Instant::now();
-    let tired = || begun.elapsed() > ENOUGH && !patient.settings.slow;
+    let enough = ENOUGH + turns(patient, 20);
+    let tired = || begun.elapsed() > enough && !patient.settings.slow;
     let kept = kept::examine(patient).await;
     if let Some(why) = kept.unanswered {
-        // Nothing to compare with.
+        // Nothing to compare with. Two in a row, the second with all the time that a step may take: there will be nothing for the other probes either.
+        if kept.silent && is_silent(patient).await {
+            patient.give_up();
+        }
         return ALL.into_iter().map(|id| Finding::unknown(id, why.clone())).collect();
     }
     let mut findings = http10::examine(patient).await;
@@ -92,7 +97,15 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
             Step::Idle => vec![idle::examine(patient, kept.promised).await],
         });
     }
+    if patient.settings.slow {
+        findings.push(many::examine(patient).await);
+    }
     findings
+}
+
+async fn is_silent(patient: &Patient) -> bool {
+    let asked = patient.once(&patient.ask()).await;
+    asked.is_ok_and(|(_, answer)| answer.outcome == Outcome::Silence)
 }
 
 #[derive(Clone, Copy)]
@@ -109,6 +122,11 @@ pub(super) fn light(patient: &Patient) -> Ask {
         true => patient.ask_by("HEAD"),
         false => patient.ask(),
     }
+}
+
+/// What so many requests wait for their turns: with a low `--rate` that is no fault of the server.
+pub(super) fn turns(patient: &Patient, requests: u32) -> Duration {
+    Duration::from_secs(1) * requests / patient.settings.rate.max(1)
 }
 
 /// Why something was not asked.

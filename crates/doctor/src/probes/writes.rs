@@ -11,8 +11,8 @@
 //! at once, a server's writes show even with Nagle's algorithm. On a kept connection the doctor acknowledges late and at once, in turns: a pause that is there
 //! only with the first is the stall, any other is the server's own.
 //!
-//! What is ordinary: one segment (nginx, Apache, HAProxy, Caddy, Puma, Node), or two, head and body apart (nginx with `sendfile` and without `tcp_nopush`, gunicorn,
-//! uvicorn, WEBrick), or three if the end of a chunked body goes by itself: a packet or two more, and nothing waits. Such a server is good.
+//! What is ordinary: one segment (nginx, HAProxy, Granian, Puma, Node), or two, head and body apart (nginx with `sendfile` and without `tcp_nopush`, Envoy, gunicorn,
+//! uvicorn, `php -S`), or three if the end of a chunked body goes by itself: a packet or two more, and nothing waits. Such a server is good.
 
 mod observe;
 mod rules;
@@ -27,7 +27,7 @@ use crate::server::Server;
 
 pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
     let seen = observe::observe(patient).await;
-    vec![rules::head(&seen), rules::segments(&seen), rules::nagle(&seen), stream::stream(&patient.first)]
+    vec![rules::segments(&seen), rules::head(&seen), rules::nagle(&seen), stream::stream(&patient.first)]
 }
 
 pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
@@ -36,7 +36,7 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
             Server::WebRick => {
                 "WEBrick has no setting for it: call setsockopt(Socket::IPPROTO_TCP, Socket::TCP_NODELAY, 1) on its listeners, or serve by Puma."
             }
-            Server::PythonHttpServer | Server::WsgiRef | Server::Werkzeug => {
+            Server::PythonHttpServer | Server::WsgiRef | Server::Werkzeug | Server::Paste => {
                 "Set disable_nagle_algorithm = True (or wbufsize = -1) in the request handler's class, or serve by gunicorn or another server made for production."
             }
             Server::Nginx => "Say tcp_nodelay on (the default), and tcp_nopush on with sendfile.",
@@ -52,9 +52,6 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
             Server::WsgiRef | Server::PythonHttpServer => {
                 "Set wbufsize = -1 in the request handler's class, so that writes are gathered, or serve by gunicorn or another server made for production."
             }
-            Server::Paste => {
-                "Update Paste: its httpserver gathers the head since 1.7.5.1; or put a buffered file around the socket (wbufsize)."
-            }
             _ => {
                 "Gather status line, fields and body in a buffer, and write it once; TCP_NODELAY without that makes it worse."
             }
@@ -62,6 +59,9 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         rules::SEGMENTS => Some(match server {
             Server::Nginx => {
                 "Say tcp_nopush on beside sendfile on; for an application behind nginx leave proxy_buffering (fastcgi_buffering) on."
+            }
+            Server::WsgiRef => {
+                "Set wbufsize = -1 in the class of the request handler (wsgiref writes each part of the head by itself), or serve by gunicorn or another server made for production."
             }
             Server::PhpBuiltIn => "Set output_buffering = 4096 in php.ini, so that echo is gathered.",
             _ => {
@@ -72,9 +72,7 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
             Server::Nginx => {
                 "Answer with X-Accel-Buffering: no, or say proxy_buffering off (fastcgi_buffering off) and gzip off for that location."
             }
-            Server::Apache => {
-                "Say flushpackets=on in ProxyPass (or SetEnv proxy-sendchunked 1), and no mod_deflate for that path."
-            }
+            Server::Apache => "Say flushpackets=on in ProxyPass, and no mod_deflate for that path.",
             _ => {
                 "Flush after each event, in the application and in everything before it: output buffers, compression, buffering proxies."
             }

@@ -64,7 +64,8 @@ const CLEAR: &str = "Use http:// for this port, or switch TLS on for it (nginx: 
 /// What a server that is asked for nothing says in a handshake; nothing if there is none.
 async fn handshake(dial: &Dial<'_>, within: Duration) -> Option<Handshake> {
     let authorities = Arc::new(Authorities::new(Vec::new()));
-    let trust = Trust { insecure: true, versions: ALL_VERSIONS, alpn: Vec::new(), authorities };
+    let trust =
+        Trust { insecure: true, versions: ALL_VERSIONS, alpn: Vec::new(), authorities, identity: None };
     let config = client_config(&trust).ok()?;
     let settings = Settings { timeout: within.min(dial.settings.timeout), ..dial.settings.clone() };
     let dial = Dial { settings: &settings, ..*dial };

@@ -41,7 +41,7 @@ fn heading(examination: &Examination) -> String {
 /// What is examined, and what it says it is.
 pub(super) fn identity(examination: &Examination) -> String {
     let label = examination.label.as_ref().map_or_else(String::new, |label| format!("{label}: "));
-    let server = if examination.reached { examination.server.name() } else { "not reached" };
+    let server = if examination.reached { examination.server.name() } else { "not examined" };
     clean(&format!("{label}{}   {server}", examination.target))
 }
 
@@ -56,14 +56,15 @@ fn probe(out: &mut String, examined: &Examined, style: Style, paint: Paint) {
     if told.is_empty() {
         told.extend(examined.chief());
     }
-    told.iter().for_each(|finding| tell(out, finding, paint));
+    told.iter().for_each(|finding| tell(out, finding, style, paint));
     rest(out, examined, &told);
 }
 
-fn tell(out: &mut String, finding: &Finding, paint: Paint) {
+fn tell(out: &mut String, finding: &Finding, style: Style, paint: Paint) {
+    // Of what is good nobody looks the id up, unless they look at everything.
     let evidence = match finding.verdict {
-        Verdict::Good => finding.evidence.clone(),
-        Verdict::Unknown | Verdict::Warning | Verdict::Bad => format!("{}: {}", finding.id, finding.evidence),
+        Verdict::Good if !style.all => finding.evidence.clone(),
+        _ => format!("{}: {}", finding.id, finding.evidence),
     };
     let name = finding.verdict.name();
     Row { label: name, shown: paint.verdict(finding.verdict, name), text: &evidence }.write(out);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
     SupportedProtocolVersion,
@@ -24,6 +24,17 @@ pub struct Trust {
     pub alpn: Vec<Vec<u8>>,
     /// The authorities that are believed.
     pub authorities: Arc<Authorities>,
+    /// Who we are, for a server that asks.
+    pub identity: Option<Arc<Identity>>,
+}
+
+/// A client certificate.
+#[derive(Debug)]
+pub struct Identity {
+    /// Our certificate, with those between it and its authority behind it.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// Its private key.
+    pub key: PrivateKeyDer<'static>,
 }
 
 /// The certificates that are believed by themselves.
@@ -58,7 +69,7 @@ impl Authorities {
 /// The settings of connections; those made with one `ClientConfig` share their sessions.
 ///
 /// # Errors
-/// The versions and the provider of cryptography do not fit together.
+/// The versions and the provider of cryptography do not fit together, or a client certificate and its key.
 pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, Failure> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let verifier = Verifier {
@@ -66,12 +77,17 @@ pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, Failure> {
         authorities: Arc::clone(&trust.authorities),
         provider: Arc::clone(&provider),
     };
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(trust.versions)
         .map_err(|error| Failure::Tls(error.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_no_client_auth();
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &trust.identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => builder
+            .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
+            .map_err(|error| Failure::Tls(format!("the client certificate cannot be used: {error}")))?,
+    };
     config.alpn_protocols.clone_from(&trust.alpn);
     Ok(Arc::new(config))
 }

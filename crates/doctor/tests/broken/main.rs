@@ -30,6 +30,8 @@ enum Way {
     Intrusively,
     /// With `--insecure`.
     Trustingly,
+    /// A server with TLS, though the flaw is none of TLS.
+    OverTls,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +116,21 @@ fn connections() {
 }
 
 #[test]
+fn encryption_hides_no_flaw() {
+    let over_tls = |case| Case { way: Way::OverTls, ..case };
+    hold(&[
+        over_tls(bad(Flaw::NeverCloses, "persistence")),
+        over_tls(bad(Flaw::ClosesIdleEarly, "persistence")),
+        over_tls(bad(Flaw::HeadWithBody, "persistence")),
+        over_tls(bad(Flaw::IgnoresExpect, "expect")),
+        over_tls(bad(Flaw::LineByLine, "writes")),
+        over_tls(bad(Flaw::Nagle, "writes")),
+        over_tls(bad(Flaw::Boots, "boot")),
+        over_tls(bad(Flaw::OptionsStalls, "health")),
+    ]);
+}
+
+#[test]
 fn messages() {
     hold(&[
         bad(Flaw::LeavesBody, "framing"),
@@ -176,9 +193,14 @@ fn reactor() -> Runtime {
 
 async fn one(case: Case) -> Option<String> {
     let _place = AT_ONCE.acquire().await.expect("never closed");
-    let server = Server::start(case.flaw);
+    let server = match case.way {
+        Way::OverTls => Server::encrypted(case.flaw),
+        _ => Server::start(case.flaw),
+    };
     let target = Target::parse(&server.url()).expect("a target");
     let examination = examine(&target, &settings(&server, case), Arc::new(Quiet)).await;
+    let most = server.most_at_once();
+    assert!(!case.flaw.is_none() || most <= CONNECTIONS, "{most} connections at once");
     fault(case, &examination)
         .map(|why| format!("{:?}, {:?}: {why}\n{}", case.flaw, case.way, told(&examination)))
 }
@@ -208,6 +230,14 @@ fn fault(case: Case, examination: &Examination) -> Option<String> {
     for examined in &examination.examined {
         let verdict = examined.verdict();
         let owner = examined.id == case.probe;
+        let worse = examined.findings.iter().filter(|finding| finding.verdict > Verdict::Unknown);
+        for finding in worse {
+            // Who is not reached costs nothing that could be measured.
+            let costs = examined.id != "reach" && finding.verdict == Verdict::Bad;
+            if finding.fix.is_none() || finding.cost.is_none() && costs {
+                return Some(format!("{} has no fix, or no cost", finding.id));
+            }
+        }
         if owner && verdict != case.verdict {
             return Some(format!("{} says {}, not {}", case.probe, verdict.name(), case.verdict.name()));
         }

@@ -39,14 +39,19 @@ pub(super) fn read(options: &Check) -> Result<(Settings, Vec<Subject>), String> 
     let settings = settings(options)?;
     let mut subjects = Vec::new();
     for url in &options.urls {
-        let mut target = Target::parse(url).map_err(|error| error.to_string())?;
-        // No other path may be asked by POST.
-        if let ("POST", Some(path)) = (settings.method.as_str(), &settings.post) {
-            target.path.clone_from(path);
-        }
+        let target = Target::parse(url).map_err(|error| error.to_string())?;
+        let target = allowed(target, &settings);
         subjects.push(Subject { label: None, target, settings: None });
     }
     Ok((settings, subjects))
+}
+
+/// What is examined by `POST` is the path that may be asked so, and no other.
+pub(super) fn allowed(mut target: Target, settings: &Settings) -> Target {
+    if let ("POST", Some(path)) = (settings.method.as_str(), &settings.post) {
+        target.path.clone_from(path);
+    }
+    target
 }
 
 fn settings(options: &Check) -> Result<Settings, String> {
@@ -69,10 +74,15 @@ fn settings(options: &Check) -> Result<Settings, String> {
         intrusive: options.intrusive,
         slow: options.slow,
         via: options.via.iter().map(via).collect::<Result<_, _>>()?,
+        // Nobody has allowed what a POST is redirected to.
+        follow: options.method.as_deref() != Some("POST"),
         ..defaults
     };
     if let Some(file) = &options.ca {
         settings.believe(file).map_err(|why| format!("--ca: {why}"))?;
+    }
+    if let (Some(cert), Some(key)) = (&options.cert, &options.key) {
+        settings.identify(cert, key).map_err(|why| format!("--cert, --key: {why}"))?;
     }
     Ok(settings)
 }

@@ -47,6 +47,7 @@ fn subject(one: &subjects::Subject, settings: &Settings) -> Result<Subject, Stri
         return Err(why.clone());
     }
     let target = Target::parse(&one.url).map_err(|error| error.to_string())?;
+    let target = super::options::allowed(target, settings);
     let mut settings = settings.clone();
     // A listener that redirects is what is meant, not where it leads to.
     settings.follow = false;
@@ -61,6 +62,9 @@ fn subject(one: &subjects::Subject, settings: &Settings) -> Result<Subject, Stri
     }
     if let Some(file) = &one.ca {
         settings.believe(file)?;
+    }
+    if let Some((cert, key)) = &one.identity {
+        settings.identify(cert, key)?;
     }
     Ok(Subject { label: Some(one.label.clone()), target, settings: Some(settings) })
 }

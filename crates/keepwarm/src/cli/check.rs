@@ -21,8 +21,12 @@ pub(super) const ABOUT: &str = "Examines any HTTP server for the known stalls, b
     after_long_help = long_help(),
 )]
 pub(crate) struct Check {
-    /// What to examine, for example https://shop.example/; several are shown side by side
-    #[arg(value_name = "URL", required_unless_present = "own")]
+    /// What to examine; several are shown side by side
+    #[arg(
+        value_name = "URL",
+        required_unless_present = "own",
+        help = "What to examine, for example https://shop.example/; several are shown side by side"
+    )]
     pub(crate) urls: Vec<String>,
     /// Examine the running Keepwarm in place of URLs: its listeners, its doors and its upstreams
     #[arg(long = "self", conflicts_with = "urls")]
@@ -62,6 +66,12 @@ pub(crate) struct Check {
     /// A file of authorities (PEM) to believe besides the system's
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<String>,
+    /// A client certificate (PEM), with its key, for a server that asks for one
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<String>,
+    /// The key of --cert
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<String>,
     /// How long a single step may take
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     pub(crate) timeout: Duration,

@@ -12,12 +12,19 @@ const ROUNDS: usize = 8;
 const ENOUGH: (Duration, usize) = (Duration::from_millis(1500), 4);
 const TOO_MUCH: (Duration, usize) = (Duration::from_secs(3), 2);
 
+/// Of answers that are larger, or come in parts for longer, no more than the beginning is read.
+const LARGE: u64 = 64 * 1024;
+const LONG: Duration = Duration::from_millis(100);
+
 /// A path that no server has, and one that many servers have as a file.
 const MISSING: &str = "/keepwarm-check-no-such-path";
 const FILE: &str = "/robots.txt";
 
 /// Fields that an application says, and a server in front of it does not.
 const MARKS: &[&str] = &["x-powered-by", "x-runtime", "x-generator", "x-debug-token", "x-aspnet-version"];
+
+/// What PHP says, unless it is told not to.
+const PHP: &[(&str, &str)] = &[("x-powered-by", "php"), ("set-cookie", "phpsessid")];
 
 /// Fields that show a cache or a proxy in front, which may be far from the application.
 const HOPS: &[&str] = &["via", "age", "x-cache", "x-served-by", "cf-ray", "x-amz-cf-id", "x-varnish"];
@@ -50,6 +57,8 @@ pub(super) struct Kind {
     pub(super) status: u16,
     /// Whether it bears a mark of the application that made the page.
     pub(super) by_app: bool,
+    /// The length of the body, if it was read to its end.
+    pub(super) length: Option<u64>,
     /// How long each took to begin, the least first.
     pub(super) times: Vec<Duration>,
 }
@@ -74,10 +83,9 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
     let mut seen = Seen {
         network: Duration::MAX,
         first: begins(&patient.first).unwrap_or(patient.first.took),
-        php: patient
-            .first
-            .field("x-powered-by")
-            .is_some_and(|value| value.to_ascii_lowercase().contains("php")),
+        php: PHP.iter().any(|(name, part)| {
+            patient.first.field(name).is_some_and(|value| value.to_ascii_lowercase().contains(part))
+        }),
         hop: HOPS.iter().find_map(|name| Some(format!("{name}: {}", patient.first.field(name)?))),
         ..Seen::default()
     };
@@ -91,6 +99,9 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
         let mut silent = Vec::new();
         for (question, ask) in &asks {
             let Some(answer) = answer(patient, &mut open, ask, &mut seen).await else {
+                if *question == Question::Page {
+                    return seen.sorted();
+                }
                 silent.push(*question);
                 continue;
             };
@@ -99,8 +110,14 @@ pub(super) async fn observe(patient: &Patient) -> Seen {
         // What is not answered once is not waited for again.
         asks.retain(|(question, _)| !silent.contains(question));
     }
-    seen.kinds.iter_mut().for_each(|kind| kind.times.sort_unstable());
-    seen
+    seen.sorted()
+}
+
+impl Seen {
+    fn sorted(mut self) -> Self {
+        self.kinds.iter_mut().for_each(|kind| kind.times.sort_unstable());
+        self
+    }
 }
 
 fn asks(patient: &Patient) -> Vec<(Question, Ask)> {
@@ -119,6 +136,9 @@ fn asks(patient: &Patient) -> Vec<(Question, Ask)> {
 /// Asks on the connection that is open, or on a new one; once more where a kept one had been closed meanwhile.
 async fn answer(patient: &Patient, open: &mut Option<Line>, ask: &Ask, seen: &mut Seen) -> Option<Answer> {
     let patience = patient.settings.timeout.min(Duration::from_secs(1).max(patient.first.took * 3));
+    // Of a page that is long, or takes long to come, the head is enough.
+    let first = &patient.first;
+    let heavy = first.body_len > LARGE || first.took > begins(first).unwrap_or_default() + LONG;
     for _ in 0..2 {
         let (mut line, kept) = match open.take() {
             Some(line) => (line, true),
@@ -133,7 +153,9 @@ async fn answer(patient: &Patient, open: &mut Option<Line>, ask: &Ask, seen: &mu
         seen.network = seen.network.min(line.times.connect);
         // A head in pieces must not wait for us.
         line.acknowledge(Acks::AtOnce);
-        let answer = patient.exchange_within(&mut line, ask, patience).await;
+        patient.request(&mut line, ask).await;
+        let enough = |answer: &Answer| heavy && answer.head.is_some();
+        let answer = patient.answer_until(&mut line, patience, enough).await;
         let Some(head) = &answer.head else {
             if kept && answer.seen.is_empty() && answer.took < patience {
                 continue;
@@ -160,6 +182,7 @@ fn note(seen: &mut Seen, patient: &Patient, question: Question, ask: &Ask, answe
             by_app: MARKS
                 .iter()
                 .any(|mark| answer.field(mark).is_some() && patient.first.field(mark).is_some()),
+            length: answer.is_complete().then_some(answer.body_len),
             times: vec![begins],
         }),
     }

@@ -12,6 +12,10 @@ pub(super) const FIRST: &str = "boot.first";
 /// What an answer without work takes from a warm worker is below this, in any language.
 const BOOT: Duration = Duration::from_millis(15);
 
+/// Where another answer of the same server takes next to nothing, less is suspicious: it is not the machine or the way.
+const BOOT_BESIDE: Duration = Duration::from_millis(10);
+const NOTHING: Duration = Duration::from_millis(2);
+
 /// Where PHP says that it made the page, less is suspicious: it starts each request with nothing, unless in workers.
 const BOOT_OF_PHP: Duration = Duration::from_millis(3);
 
@@ -21,8 +25,17 @@ const FREE: Duration = Duration::from_millis(5);
 /// What a warm worker takes for a page that does nothing (the article's 0.48 ms), where nothing better is known.
 const WARM: Duration = Duration::from_micros(480);
 
+/// No machine is so busy that every one of several answers waits so long for its turn.
+const CERTAIN: Duration = Duration::from_millis(40);
+
+/// A boot takes about as long each time; where the median is so many times the least, what is measured is a busy machine.
+const NOISY: f64 = 1.8;
+
 /// Answers that say something about constancy.
 const SEVERAL: usize = 4;
+
+/// What times differ by on any machine.
+const JITTER: Duration = Duration::from_millis(1);
 
 /// A first answer this much later than those after it was a start.
 const COLD: Duration = Duration::from_millis(500);
@@ -34,7 +47,7 @@ pub(super) fn every(seen: &Seen) -> Finding {
         return Finding::unknown(EVERY, why);
     };
     let own = seen.own(page);
-    let least = if seen.php { BOOT_OF_PHP } else { BOOT };
+    let least = seen.suspicious();
     let evidence = seen.words();
     if own < least.max(seen.network / 4) {
         return match page.status {
@@ -44,12 +57,17 @@ pub(super) fn every(seen: &Seen) -> Finding {
                     "{evidence}: refused so fast, perhaps before the application; pass --header to be let in"
                 ),
             ),
-            _ => Finding::good(EVERY, format!("{evidence}: nothing boots")),
+            _ => Finding::good(EVERY, format!("{evidence}: no sign of a boot")),
         };
     }
     if seen.first < page.least() / 2 {
         let words =
             format!("{evidence}; the very first answer took {}: later ones are held back", time(seen.first));
+        return Finding::unknown(EVERY, words);
+    }
+    if seen.kind(Question::Head).is_some_and(|head| seen.own(head) < FREE.min(least)) {
+        // As where a proxy waits for a body whose sender waits for an acknowledgement.
+        let words = format!("{evidence}: the head alone is fast, and a boot would delay it, too");
         return Finding::unknown(EVERY, words);
     }
     let by_app = |kind: &&Kind| kind.question != Question::Page && kind.by_app && seen.own(kind) < FREE;
@@ -61,8 +79,10 @@ pub(super) fn every(seen: &Seen) -> Finding {
         return Finding::good(EVERY, words);
     }
     let idle = [Question::Missing, Question::Options].into_iter().filter_map(|question| seen.kind(question));
-    let floor = idle.map(|kind| seen.own(kind)).filter(|own| *own >= least).min();
-    if let Some(floor) = floor {
+    let differ = idle.filter(|kind| !kind.is_same_as(page));
+    let floor = differ.map(|kind| seen.own(kind)).filter(|own| *own >= least).min();
+    // Where every path gives the same page, and none is fast, its constancy has to do.
+    if let Some(floor) = floor.or_else(|| seen.constant_floor()) {
         return boots(seen, page, floor.min(own), evidence);
     }
     only_the_page(seen, page, own, evidence)
@@ -74,6 +94,11 @@ fn boots(seen: &Seen, page: &Kind, floor: Duration, evidence: String) -> Finding
         "{evidence}: no answer of the application takes less than {}, whatever it is asked, as if it booted each time",
         time(floor)
     );
+    if floor < CERTAIN && page.median() > page.least().mul_f64(NOISY) {
+        let words =
+            format!("{words}; but the times differ so much that a busy machine may be all there is to it");
+        return Finding::unknown(EVERY, words);
+    }
     let found = match (&seen.hop, floor < BOOT) {
         // The floor may be the way from the cache to the application.
         (Some(hop), _) => Finding::warning(EVERY, format!("{words} (or is far behind what says {hop})")),
@@ -139,6 +164,29 @@ impl Seen {
         self.kinds.iter().find(|kind| kind.question == question)
     }
 
+    /// What no answer is faster than.
+    fn floor(&self) -> Duration {
+        self.kinds.iter().map(|kind| self.own(kind)).min().unwrap_or_default()
+    }
+
+    /// The same, where the fastest quarter of all answers to at least three questions takes the same time.
+    fn constant_floor(&self) -> Option<Duration> {
+        let mut all: Vec<Duration> = self.kinds.iter().flat_map(|kind| &kind.times).copied().collect();
+        all.sort_unstable();
+        let (least, quarter) = (*all.first()?, *all.get(all.len() / 4)?);
+        let constant = quarter - least <= quarter / 10 + JITTER;
+        (constant && self.kinds.len() >= 3 && self.floor() >= BOOT).then(|| self.floor())
+    }
+
+    /// From when on a time is suspicious.
+    fn suspicious(&self) -> Duration {
+        match (self.php, self.floor() < NOTHING) {
+            (true, _) => BOOT_OF_PHP,
+            (false, true) => BOOT_BESIDE,
+            (false, false) => BOOT,
+        }
+    }
+
     /// What an answer takes at least, without the way there and back.
     fn own(&self, kind: &Kind) -> Duration {
         kind.least().saturating_sub(self.network)
@@ -151,9 +199,10 @@ impl Seen {
 }
 
 impl Kind {
-    /// What three of four take at least: the very least may be owed to an interruption of our own between sending and looking.
+    /// What all but one take at least: the very least may be owed to an interruption of our own between sending and looking.
     fn least(&self) -> Duration {
-        self.at(1)
+        let index = usize::from(self.times.len() >= SEVERAL);
+        self.times.get(index).copied().unwrap_or_default()
     }
 
     fn at(&self, quarters: usize) -> Duration {
@@ -165,10 +214,19 @@ impl Kind {
         self.at(2)
     }
 
-    /// Whether the middle half of the times differs by a twentieth at most, and a millisecond, which any machine does.
+    /// Whether the faster half of the times differs by a tenth at most, and a millisecond, which any machine does. What others do on it delays the slower half.
     fn is_constant(&self) -> bool {
-        let spread = self.at(3).saturating_sub(self.at(1));
-        self.times.len() >= SEVERAL && spread <= self.median() / 20 + Duration::from_millis(1)
+        let spread = self.median().saturating_sub(self.at(0));
+        self.times.len() >= SEVERAL && spread <= self.median() / 10 + JITTER
+    }
+
+    /// Whether it is the same answer, as far as status and length say: one handler for everything.
+    fn is_same_as(&self, page: &Self) -> bool {
+        let close = match (self.length, page.length) {
+            (Some(one), Some(other)) => one.abs_diff(other) <= one.max(other) / 10,
+            _ => true,
+        };
+        self.status == page.status && close
     }
 
     fn words(&self) -> String {

@@ -81,6 +81,13 @@ pub(super) enum Unread {
     Nothing(Duration),
 }
 
+impl Held {
+    /// Whether nothing came even once the body was sent.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.then.as_ref().is_some_and(|then| then.silent)
+    }
+}
+
 impl Asked {
     fn of(asked: String, answer: &Answer) -> Self {
         let after = answer.head_at.unwrap_or(answer.took);

@@ -11,7 +11,7 @@ pub(in crate::probes) fn fix(finding: &str, server: Server) -> Option<&'static s
             "Say Connection: close on an answer that comes before the body, or read the body and discard it.",
         ),
         HTTP10 => Some(
-            "Send 100 only to HTTP/1.1 (RFC 9110 §15.2); behind a proxy that speaks HTTP/1.0 to the server, have the proxy remove Expect.",
+            "Send 100 only to HTTP/1.1 (RFC 9110 §15.2); where the server does not look at the version (Puma), have a proxy in front remove Expect.",
         ),
         EMPTY => Some("Ignore the expectation of a request without a body (RFC 9110 §10.1.1)."),
         OTHER => Some("Answer 417 to an expectation that is not known, or ignore it."),
@@ -40,7 +40,7 @@ fn continued(server: Server) -> &'static str {
             "php -S never answers the expectation: serve the app by php-fpm behind nginx or Apache, or by Keepwarm; until then remove it in the client (curl -H 'Expect:')."
         }
         Server::Unicorn => {
-            "Unicorn leaves it to the app: return [100, {}, []] while env['HTTP_EXPECT'] says 100-continue, and it calls again with the body; or put nginx in front."
+            "Unicorn leaves it to the app: for HTTP/1.1 return [100, {}, []] while env['HTTP_EXPECT'] says 100-continue, and it calls again with the body; or put nginx in front."
         }
         Server::WebRick => "Call request.continue before the servlet reads the body, or put nginx in front.",
         Server::WsgiRef | Server::PythonHttpServer | Server::Werkzeug | Server::Paste => {

@@ -24,11 +24,6 @@ const SLOW: Duration = Duration::from_millis(800);
 
 const FAILS: &str = "every such POST fails";
 
-/// Whether the request was never answered, however long the client waited.
-pub(super) fn is_failure(finding: &Finding) -> bool {
-    finding.cost.as_deref() == Some(FAILS)
-}
-
 /// Whether the client gets a word before it sends its body.
 pub(super) fn continued(held: &Held, plain: &Plain) -> Finding {
     let asked = format!("{}, held back", held.asked);
@@ -146,13 +141,15 @@ pub(super) fn is_misread(unread: &Unread, usual: Option<u16>) -> bool {
 /// A server that answers before the body, and does not say that it closes, must read the body past (RFC 9110 §10.1.1).
 ///
 /// `without` is what becomes of a body without the expectation, where that matters.
-pub(super) fn unread(unread: &Unread, without: Option<&Unread>, usual: Option<u16>) -> Finding {
-    let begun = "answered before the body, without Connection: close; then the body and a GET were sent";
+pub(super) fn unread(asked: &str, unread: &Unread, without: Option<&Unread>, usual: Option<u16>) -> Finding {
+    let begun = format!(
+        "{asked}: answered before the body, without Connection: close; then the body and another request were sent"
+    );
     let misread = is_misread(unread, usual);
     if misread && without.is_some_and(|without| is_misread(without, usual)) {
         return Finding::unknown(
             UNREAD,
-            format!("{begun}: the GET fails, but so it does behind a body without the expectation"),
+            format!("{begun}: that fails, but so it does behind a body without the expectation"),
         );
     }
     match unread {

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::ask::{Asked, First, Held, Plain, Unread};
@@ -98,7 +100,7 @@ fn the_rest_of_the_verdicts() {
         (Unread::Nothing(MS), None, Verdict::Unknown),
         (Unread::Closed, None, Verdict::Warning),
     ] {
-        let finding = rules::unread(&unread, without.as_ref(), usual);
+        let finding = rules::unread("OPTIONS", &unread, without.as_ref(), usual);
         assert_eq!(finding.verdict, verdict, "{unread:?} {without:?}: {finding:?}");
     }
     let hundred = |status| Asked { hundreds: 1, ..asked(status, 2) };
@@ -259,4 +261,29 @@ async fn a_server_that_answers_no_options_at_all_is_not_judged() {
     let findings = examine(&patient).await;
     assert_eq!(findings.len(), 1);
     assert_eq!(findings.first().map(|finding| finding.verdict), Some(Verdict::Unknown));
+}
+
+#[tokio::test]
+async fn a_reset_now_and_then_is_no_verdict() {
+    let resets = Arc::new(AtomicBool::new(false));
+    let patient = scripted::patient(move |mut peer: Peer| {
+        let resets = Arc::clone(&resets);
+        async move {
+            loop {
+                let head = peer.head().await?;
+                let expects = field(&head, "expect") == Some("100-continue");
+                if expects && !resets.swap(true, Ordering::Relaxed) {
+                    return None;
+                }
+                if expects && head.contains("HTTP/1.1") {
+                    peer.say("HTTP/1.1 100 Continue\r\n\r\n").await;
+                }
+                peer.body(&head).await?;
+                peer.ok().await;
+            }
+        }
+    })
+    .await;
+    let findings = examine(&patient).await;
+    assert_eq!(worst(&findings), Verdict::Good, "{findings:#?}");
 }

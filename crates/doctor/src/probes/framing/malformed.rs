@@ -40,6 +40,11 @@ enum Rule {
 }
 
 impl Rule {
+    /// Whether an ordinary request stands behind the malformed one, in the same piece.
+    fn has_more(self) -> bool {
+        !matches!(self, Self::Head | Self::LaxHead | Self::Trace)
+    }
+
     /// What a second answer is to.
     fn behind(self) -> &'static str {
         match self {
@@ -56,7 +61,7 @@ const MISROUTES: &str = "what chooses by one host, and what answers for the othe
 
 pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
-    let goes_on = goes_on_behind_chunks(page).await;
+    let habits = Habits { goes_on: goes_on_behind_chunks(page).await, drops: drops_two(page).await };
     for row in rows(&page.ask, page.patient) {
         let asking = match Instant::now() > page.until {
             true => None,
@@ -64,7 +69,7 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
         };
         let finding = match asking {
             None => Finding::unknown(row.id, not_asked(page.patient)),
-            Some(Ok(seen)) => judge(&row, &seen, page.ordinary, goes_on),
+            Some(Ok(seen)) => judge(&row, &seen, page.ordinary, habits),
             Some(Err(failure)) => Finding::unknown(row.id, format!("{}: {failure}", row.what)),
         };
         // Of the variants of one thing the worst counts.
@@ -75,6 +80,21 @@ pub(super) async fn examine(page: &Page<'_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// What the server does where nothing is malformed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Habits {
+    /// A request behind a body of proper chunks is answered.
+    goes_on: bool,
+    /// Two proper requests in one piece are not answered at all: the connection is closed. `php -S` does so.
+    drops: bool,
+}
+
+async fn drops_two(page: &Page<'_>) -> bool {
+    let two = Bytes::of(&page.ask, page.ask.bytes().repeat(2)).then(Then::Leave);
+    let seen = send(page, &two).await;
+    seen.is_ok_and(|seen| seen.first(page.ordinary) == Taken::Dropped)
 }
 
 /// Whether a request behind a body of proper chunks is answered.
@@ -255,13 +275,17 @@ fn heads(ask: &Ask, patient: &Patient) -> Vec<Row> {
 }
 
 /// What is thought of what came back.
-fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, goes_on: bool) -> Finding {
+fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, habits: Habits) -> Finding {
     if row.rule == Rule::Trace {
         return trace(row, seen);
     }
     let evidence = format!("{}: {}", row.what, seen.words(row.rule.behind()));
     let (first, second) = (seen.first(ordinary), seen.second(ordinary));
     match first {
+        Taken::Dropped if habits.drops && row.rule.has_more() => {
+            let why = "but so are two proper requests in one piece";
+            return Finding::unknown(row.id, format!("{evidence}, {why}"));
+        }
         Taken::Refused(_) | Taken::Dropped => return Finding::good(row.id, format!("{evidence}: refused")),
         Taken::Otherwise(status @ 400..=499) => {
             return Finding::good(row.id, format!("{evidence}: refused by {status}"));
@@ -272,7 +296,7 @@ fn judge(row: &Row, seen: &Seen, ordinary: Option<u16>, goes_on: bool) -> Findin
     let (verdict, why) = match row.rule {
         Rule::Head => (Verdict::Bad, "taken, which must be refused"),
         Rule::LaxHead => (Verdict::Warning, "taken"),
-        Rule::Body | Rule::LaxBody => in_body(row.rule, seen, second, goes_on),
+        Rule::Body | Rule::LaxBody => in_body(row.rule, seen, second, habits.goes_on),
         Rule::Boundary | Rule::BoundaryUnlessClosed | Rule::BoundaryUnlessSplit => {
             at_boundary(row.rule, seen, second, ordinary)
         }

@@ -140,14 +140,12 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
     let (scheme, path) = (patient.target.scheme.name(), &patient.target.path);
     let absolute = ask.clone().target(&format!("{scheme}://{}{path}", patient.authority()));
     let asterisk = patient.ask_by("OPTIONS").target("*");
-    let unknown = patient.ask_by("KEEPWARM-CHECK");
     let long = ask.clone().field("X-Keepwarm-Check", &"a".repeat(4000));
     let list = ask.clone().field("Accept", ", */*,,").field("Accept-Encoding", ",identity, ,");
     let line = Bytes::of(ask, [b"\r\n".as_slice(), &ask.bytes()].concat()).then(Then::Leave);
     let mut rows = vec![
         row("framing.absolute_form", "a target with scheme and host", &absolute, should_be_taken),
         row("framing.asterisk", "OPTIONS *", &asterisk, should_be_answered),
-        row("framing.unknown_method", "a method that does not exist", &unknown, should_be_answered),
         row("framing.long_field", "a field of 4,000 bytes", &long, should_be_taken),
         row("framing.empty_members", "lists with empty members", &list, should_be_taken),
         row("framing.no_host", "HTTP/1.1 without Host", &ask.clone().without("Host"), should_be_refused),
@@ -158,6 +156,16 @@ fn forms(patient: &Patient, ask: &Ask) -> Vec<Row> {
             judge: should_be_taken,
         },
     ];
+    // An application that takes all that is no GET for a POST would change something.
+    if patient.settings.intrusive {
+        let unknown = patient.ask_by("KEEPWARM-CHECK");
+        rows.push(row(
+            "framing.unknown_method",
+            "a method that does not exist",
+            &unknown,
+            should_be_answered,
+        ));
+    }
     if let Some(path) = percent_encoded(&patient.target.path) {
         let encoded = ask.clone().target(&path);
         rows.push(row("framing.percent_encoding", "a letter of the path as %XX", &encoded, should_be_taken));

@@ -57,8 +57,9 @@ impl Seen {
 }
 
 impl Checker {
+    /// In the order they are tried: what is thought of a check without `Host` depends on what another name gets.
     pub(super) const ALL: [Self; 5] =
-        [Self::HaProxyDefault, Self::HaProxy, Self::Nginx, Self::Envoy, Self::Kubernetes];
+        [Self::HaProxy, Self::Nginx, Self::HaProxyDefault, Self::Envoy, Self::Kubernetes];
 
     /// The id of its finding.
     pub(super) fn id(self) -> &'static str {

@@ -20,11 +20,17 @@ const DOWN: &str = "such a check takes a server out that is well";
 pub(super) struct Usual {
     pub(super) status: u16,
     pub(super) after: Duration,
+    /// The status of a request of HTTP/1.0 with another name in `Host`, once that is known.
+    pub(super) elsewhere: Option<u16>,
 }
 
 impl Usual {
     pub(super) fn of(answer: &Answer) -> Self {
-        Self { status: answer.status().unwrap_or(0), after: answer.head_at.unwrap_or(answer.took) }
+        Self {
+            status: answer.status().unwrap_or(0),
+            after: answer.head_at.unwrap_or(answer.took),
+            elsewhere: None,
+        }
     }
 }
 
@@ -89,7 +95,8 @@ fn reason(checker: Checker, status: u16, seen: &Seen, usual: Usual, authority: &
         200..=399 => Reason::Proper("since it wants 200"),
         // HTTP/1.0 is to be answered, and needs no Host.
         426 | 505 => Reason::None,
-        400 if seen.host.is_none() => Reason::None,
+        // Unless it is the name that is not liked: then it is none of the version's business.
+        400 if seen.host.is_none() && usual.elsewhere != Some(400) => Reason::None,
         401..=499 | 501 if options => Reason::Proper("as nobody need support OPTIONS"),
         400..=499 if seen.host.as_deref() != Some(authority) => {
             Reason::Proper("as that is not the site's name")

@@ -8,7 +8,7 @@ const MS: Duration = Duration::from_millis(1);
 const SITE: &str = "shop.example";
 
 fn usual(status: u16, after: u32) -> Usual {
-    Usual { status, after: MS * after }
+    Usual { status, after: MS * after, elsewhere: None }
 }
 
 fn seen(status: Option<u16>, host: Option<&str>) -> Seen {
@@ -61,6 +61,9 @@ fn a_check_that_would_take_out_a_healthy_server_is_told() {
         assert_eq!(finding.id, checker.id());
         assert!(fix(finding.id, Server::Unknown).is_some(), "{finding:?}");
     }
+    // A site that wants its own name wants it of everybody.
+    let strict = Usual { elsewhere: Some(400), ..usual(200, 2) };
+    assert_eq!(rules::check(HaProxyDefault, &seen(Some(400), None), strict, SITE).verdict, good);
     let closed = Seen { silent: false, ..seen(None, site) };
     assert_eq!(rules::check(HaProxy, &closed, usual(200, 1500), SITE).verdict, bad);
     let unreachable = Seen { failure: Some("refused".to_owned()), ..seen(None, site) };
@@ -100,7 +103,7 @@ where
                 let parts = answer(&head)?;
                 for part in parts {
                     peer.say(part).await;
-                    tokio::time::sleep(MS * 20).await;
+                    tokio::time::sleep(MS * 40).await;
                 }
             }
         }

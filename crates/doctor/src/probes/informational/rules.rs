@@ -1,5 +1,7 @@
 //! From what came to what is thought of it.
 
+use std::time::Duration;
+
 use super::{Heard, is_allowed, is_dangerous, is_early_hints};
 use crate::finding::Finding;
 use crate::report::time;
@@ -13,6 +15,9 @@ pub(super) const VIA_HINTS: &str = "informational.via_hints";
 pub(super) const VIA_TRAILERS: &str = "informational.via_trailers";
 
 const SWITCHED: &str = "101 Switching Protocols";
+
+/// A lead shorter than this tells nothing about who holds what back.
+const NOTICEABLE: Duration = Duration::from_millis(10);
 
 /// What comes before the page.
 pub(super) fn early_hints(page: &Heard) -> Finding {
@@ -141,11 +146,24 @@ pub(super) fn via_hints(inner: &Heard, outer: &Heard, names: (&str, &str)) -> Fi
     };
     let evidence = format!("{behind} sends {}; through {front} came {}", hints(inner), hints(outer));
     let mut rest = passed.iter();
-    match sent.iter().all(|status| rest.any(|passed| passed == status)) {
+    let all = sent.iter().all(|status| rest.any(|passed| passed == status));
+    let gain = answered.saturating_sub(*first);
+    let left = lead(outer);
+    match all {
+        true if gain >= NOTICEABLE && left < gain / 4 => {
+            Finding::warning(VIA_HINTS, format!("{evidence}, which leaves {} until the answer", time(left)))
+                .costs(format!("{} in which a browser could have begun", time(gain - left)))
+        }
         true => Finding::good(VIA_HINTS, evidence),
         false => Finding::warning(VIA_HINTS, evidence)
-            .costs(format!("{} in which a browser could have begun", time(answered.saturating_sub(*first)))),
+            .costs(format!("{} in which a browser could have begun", time(gain))),
     }
+}
+
+/// How long the first 1xx came before the answer.
+fn lead(heard: &Heard) -> Duration {
+    let first = heard.hints.iter().find(|(status, _)| *status != 100);
+    first.zip(heard.last).map_or(Duration::ZERO, |((_, first), (_, last))| last.saturating_sub(*first))
 }
 
 /// What the hop `outer` makes of the trailers of `inner`.

@@ -105,6 +105,10 @@ fn what_a_hop_passes() {
             assert!(finding.cost.is_some_and(|cost| cost.starts_with("47.0 ms")));
         }
     }
+    let held = Heard { hints: vec![(103, MS * 49)], ..heard(&[], Some(200)) };
+    let finding = rules::via_hints(&heard(&[103], Some(200)), &held, NAMES);
+    assert_eq!(finding.verdict, Verdict::Warning);
+    assert!(finding.cost.is_some_and(|cost| cost.starts_with("46.0 ms")));
     let merged = Heard { names: vec!["digest".to_owned()], ..with(&[], &[]) };
     for (inner, outer, verdict) in [
         (with(&[], &[]), with(&[], &[]), Verdict::Unknown),

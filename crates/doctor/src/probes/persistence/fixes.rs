@@ -5,6 +5,7 @@ use crate::server::Server;
 pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     Some(match finding {
         "persistence.http10" => http10(server),
+        "persistence.http10_keep_alive" if server == Server::Envoy => DELAYED_CLOSE,
         "persistence.http10_keep_alive" => {
             "Answer HTTP/1.0 with keep-alive by Connection: keep-alive and a Content-Length, and keep the connection; or by Connection: close, and close it."
         }
@@ -15,6 +16,7 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         "persistence.announced" => {
             "Send Connection: close with the last answer of a connection, close it then, and do not close one that was not announced (RFC 9112 §9.6). Behind a proxy, look at which of the two closes."
         }
+        "persistence.close" if server == Server::Envoy => DELAYED_CLOSE,
         "persistence.close" => {
             "Close the connection after the answer to a request with Connection: close, and say Connection: close in it (RFC 9112 §9.6)."
         }
@@ -27,13 +29,17 @@ pub(crate) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         "persistence.pipelined" => {
             "Keep the bytes that were read behind a request: they are the next one (RFC 9112 §9.3.2). Or announce by Connection: close that the answer is the last."
         }
+        "persistence.requests" => requests(server),
         "persistence.idle" => idle(server),
         _ => return None,
     })
 }
 
+const DELAYED_CLOSE: &str = "Set delayed_close_timeout of the HTTP connection manager to 0s or a few milliseconds (the default is 1s: for so long Envoy waits for the client to close first), and accept_http_10: true where clients speak HTTP/1.0.";
+
 fn http10(server: Server) -> &'static str {
     match server {
+        Server::Envoy => DELAYED_CLOSE,
         Server::Apache | Server::PhpBuiltIn => {
             "Let the application leave status line and Connection to the server, or send Connection: close with every answer to HTTP/1.0 that did not ask for keep-alive; in Apache: SetEnvIf Request_Protocol HTTP/1.0 nokeepalive."
         }
@@ -78,6 +84,21 @@ fn reuse(server: Server) -> &'static str {
         Server::Uvicorn => "Set --timeout-keep-alive above 0, and do not send Connection: close.",
         _ => {
             "Let the server keep connections: give every answer a length (or chunks), and do not send Connection: close. Until then let callers go through something that keeps them."
+        }
+    }
+}
+
+fn requests(server: Server) -> &'static str {
+    match server {
+        Server::Nginx => "Set keepalive_requests to 1000 (the default since 1.19.10) or more.",
+        Server::Apache => "Set MaxKeepAliveRequests to 1000, or 0 for no limit.",
+        Server::Envoy => "Raise common_http_protocol_options.max_requests_per_connection.",
+        Server::Gunicorn | Server::Uvicorn => {
+            "Look at --max-requests (--limit-max-requests): a worker that ends closes its connections; give it --max-requests-jitter, and a server in front that retries."
+        }
+        Server::Node => "Set server.maxRequestsPerSocket to 0.",
+        _ => {
+            "Say Connection: close with the last answer that a connection is to carry, and let it carry a hundred at least."
         }
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Kept {
     pub(super) stalls: bool,
     /// Why the ordinary request itself got no answer, the first one on its connection; nothing as a rule.
     pub(super) unanswered: Option<String>,
+    /// It got nothing within its time.
+    pub(super) silent: bool,
 }
 
 pub(super) async fn examine(patient: &Patient) -> Kept {
@@ -44,6 +46,7 @@ pub(super) async fn examine(patient: &Patient) -> Kept {
                 promised: None,
                 stalls: false,
                 unanswered: Some(failure.to_string()),
+                silent: false,
             };
         }
     };
@@ -67,7 +70,8 @@ pub(super) async fn examine(patient: &Patient) -> Kept {
         [only] if !only.is_complete() => Some(format!("{}: {}", once.asked, only.words())),
         _ => None,
     };
-    Kept { findings, promised, stalls, unanswered }
+    let silent = unanswered.is_some() && once.last().is_some_and(|only| only.outcome == Outcome::Silence);
+    Kept { findings, promised, stalls, unanswered, silent }
 }
 
 async fn asked(patient: &Patient, asks: &[crate::wire::Ask]) -> Result<Series, Failure> {

@@ -147,7 +147,8 @@ fn answer(request: &str, fault: Fault) -> (Vec<u8>, bool) {
 
 async fn examined(fault: Fault) -> Examination {
     let target = start(fault).await;
-    let timeout = Duration::from_secs(1);
+    // Longer than the silence that makes a verdict, which is a second.
+    let timeout = Duration::from_millis(1500);
     let settings = Settings { probes: vec![Probe::Persistence], rate: 1000, timeout, ..Settings::default() };
     crate::examine(&target, &settings, Arc::new(Quiet)).await
 }

@@ -23,14 +23,16 @@ const SAVED: Duration = Duration::from_millis(25);
 pub(super) fn head(seen: &Seen) -> Finding {
     let alone: Vec<&Sample> = seen.heads.iter().filter(|one| !one.more).collect();
     let counted = median(alone.iter().filter_map(|one| one.segments));
+    let at_least = median(alone.iter().filter_map(|one| one.at_least));
     let all = || seen.fresh.iter().chain(&seen.late).chain(&seen.at_once).chain(alone.iter().copied());
     let Some(one) = alone.first().copied().or_else(|| all().next()) else {
         return Finding::unknown(HEAD, nothing(seen));
     };
     let needed = one.head.div_ceil(ROOM);
-    if let Some(counted) = counted.filter(|&counted| counted as usize > needed) {
+    let or_more = if counted.is_none() { " or more" } else { "" };
+    if let Some(counted) = counted.or(at_least).filter(|&counted| counted as usize > excused(one.head)) {
         let evidence = format!(
-            "HEAD: the head alone, {} lines and about {} bytes, came in {counted} segments; {needed} would do",
+            "HEAD: the head alone, {} lines and about {} bytes, came in {counted} segments{or_more}; {needed} would do",
             one.lines, one.head
         );
         return in_pieces(evidence, counted as usize - needed);
@@ -50,9 +52,14 @@ pub(super) fn head(seen: &Seen) -> Finding {
     }
 }
 
+/// Segments that a head may take on a path that carries only the least (RFC 9293 §3.7.1).
+fn excused(head: usize) -> usize {
+    head.div_ceil(SMALL)
+}
+
 /// From reads. A segment is read whole, so a read that ends within a head is the end of a segment. Two of them, lest a lost packet was the cause.
 fn torn(seen: &Seen, all: &[&Sample]) -> Option<Finding> {
-    let torn: Vec<&&Sample> = all.iter().filter(|one| one.head_reads > one.head.div_ceil(ROOM)).collect();
+    let torn: Vec<&&Sample> = all.iter().filter(|one| one.head_reads > excused(one.head)).collect();
     let most = torn.iter().max_by_key(|one| one.head_reads).filter(|_| torn.len() >= 2)?;
     let evidence = format!(
         "{}: in {} of {} answers the head, {} lines and about {} bytes, came in up to {} reads, so in as many segments or more",
@@ -72,7 +79,7 @@ fn inferred(seen: &Seen) -> Option<Finding> {
     let one = seen.fresh.first().filter(|one| matches!(one.body, Body::Length | Body::Close))?;
     let needed = one.head.div_ceil(ROOM);
     let body = one.bytes.saturating_sub(one.head);
-    let whole = one.largest == body && count > needed + 1;
+    let whole = one.largest == body && count > excused(one.head) + 1;
     let by_line = body < SMALL && one.lines >= 4 && count > one.lines;
     let how = match (whole, by_line) {
         (true, _) => "of which the body was one",
@@ -85,8 +92,9 @@ fn inferred(seen: &Seen) -> Option<Finding> {
 }
 
 fn in_pieces(evidence: String, more: usize) -> Finding {
+    let s = if more == 1 { "" } else { "s" };
     Finding::bad(HEAD, evidence).costs(format!(
-        "{more} packets too many on every answer, a system call and a wake-up of the client for each; a check that reads once sees a part of the head"
+        "{more} packet{s} too many on every answer, a system call and a wake-up of the client for each; a check that reads once sees a part of the head"
     ))
 }
 
@@ -102,7 +110,7 @@ pub(super) fn segments(seen: &Seen) -> Finding {
         let reads = samples.into_iter().flatten().map(|one| one.reads).max();
         let words = reads.map(|reads| {
             format!(
-                "{}: up to {reads} reads; the system counts no segments, and several may be read at once",
+                "{}: up to {reads} reads; segments could not be counted, and several may be read at once",
                 seen.asked
             )
         });
