@@ -110,7 +110,9 @@ pub fn distrust(
     let Ok(parsed) = ParsedCertificate::try_from(leaf) else {
         let words = match read.is_current {
             true => "it is malformed",
-            false => "it is of an old version of X.509 (with openssl x509 -req, -extfile FILE makes one of today)",
+            false => {
+                "it is of an old version of X.509 (with openssl x509 -req, -extfile FILE makes one of today)"
+            }
         };
         reasons.push(Distrust::Other(words.to_owned()));
         return reasons;
