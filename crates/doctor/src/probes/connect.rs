@@ -31,37 +31,7 @@ pub(super) async fn examine(patient: &Patient) -> Vec<Finding> {
 
 pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
     Some(match (finding, server) {
-        ("connect.reuse", Server::Nginx) => {
-            "keepalive_timeout above 0 (75s is the default) and keepalive_requests above 1; for calls to it, a pool in the client, or Keepwarm's back door in front of it."
-        }
-        ("connect.reuse", Server::Apache) => {
-            "KeepAlive On, with KeepAliveTimeout 5 and MaxKeepAliveRequests 0."
-        }
-        ("connect.reuse", Server::Gunicorn) => {
-            "The sync worker keeps no connection: --worker-class gthread --threads 4, with --keep-alive 5; or a server in front that keeps them."
-        }
-        ("connect.reuse", Server::Unicorn) => {
-            "Unicorn keeps no connection: put a server in front of it that does."
-        }
-        ("connect.reuse", Server::Puma) => {
-            "enable_keep_alives true and max_keep_alive above 1 (both are defaults)."
-        }
-        ("connect.reuse", Server::HaProxy) => {
-            "option http-keep-alive in place of httpclose or http-server-close."
-        }
-        ("connect.reuse", Server::Uvicorn) => "--timeout-keep-alive above 0 (5 is the default).",
-        ("connect.reuse", Server::Envoy) => {
-            "No max_requests_per_connection: 1 in common_http_protocol_options, and an idle_timeout above 0."
-        }
-        ("connect.reuse", Server::Node) => {
-            "server.keepAliveTimeout above 0 (5000 is the default), and no Connection: close in the app."
-        }
-        ("connect.reuse", Server::WsgiRef | Server::PythonHttpServer | Server::PhpBuiltIn) => {
-            "It is made for development: use a server that keeps connections."
-        }
-        ("connect.reuse", _) => {
-            "Have the server keep connections: no Connection: close, answers of HTTP/1.1 with a length or chunked, an idle time-out above 0."
-        }
+        ("connect.reuse", server) => keep(server),
         ("connect.lookup", _) => "Give the name's records a time to live of a minute or more.",
         ("connect.addresses", _) => {
             "Have the server listen on every address of its name (nginx: listen [::]:443), or take the address out of DNS."
@@ -100,6 +70,35 @@ pub(super) fn fix(finding: &str, server: Server) -> Option<&'static str> {
         ("connect.http2", _) => "Allow 100 streams or more at once (RFC 9113 §6.5.2).",
         _ => return None,
     })
+}
+
+/// How each server is told to keep connections.
+fn keep(server: Server) -> &'static str {
+    match server {
+        Server::Nginx => {
+            "keepalive_timeout above 0 (75s is the default) and keepalive_requests above 1; for calls to it, a pool in the client, or Keepwarm's back door in front of it."
+        }
+        Server::Apache => "KeepAlive On, with KeepAliveTimeout 5 and MaxKeepAliveRequests 0.",
+        Server::Gunicorn => {
+            "The sync worker keeps no connection: --worker-class gthread --threads 4, with --keep-alive 5; or a server in front that keeps them."
+        }
+        Server::Unicorn => "Unicorn keeps no connection: put a server in front of it that does.",
+        Server::Puma => "enable_keep_alives true (the default).",
+        Server::HaProxy => "option http-keep-alive in place of httpclose or http-server-close.",
+        Server::Uvicorn => "--timeout-keep-alive above 0 (5 is the default).",
+        Server::Envoy => {
+            "No max_requests_per_connection: 1 in common_http_protocol_options, and an idle_timeout above 0."
+        }
+        Server::Node => {
+            "server.keepAliveTimeout above 0 (5000 is the default), and no Connection: close in the app."
+        }
+        Server::WsgiRef | Server::PythonHttpServer | Server::PhpBuiltIn => {
+            "It is made for development: use a server that keeps connections."
+        }
+        _ => {
+            "Have the server keep connections: no Connection: close, answers of HTTP/1.1 with a length or chunked, an idle time-out above 0."
+        }
+    }
 }
 
 /// The middle one; with an even number the earlier of the two.
