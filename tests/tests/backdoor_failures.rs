@@ -1,9 +1,9 @@
 //! The back door when services behind it fail: what is tried again, what is told, and what is never done twice.
 
 use std::io::{BufReader, Read, Write};
-use std::net::TcpListener;
-use std::sync::Arc;
+use std::net::{Shutdown, TcpListener};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok, read_head, reset};
@@ -263,7 +263,7 @@ fn calls_above_the_limit_wait_and_then_are_told() {
 }
 
 #[test]
-fn lies_and_breaks_of_an_answer_are_told_or_cut() {
+fn lies_of_an_answer_are_told() {
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let Some(head) = read_head(&mut reader) else { return };
@@ -271,8 +271,6 @@ fn lies_and_breaks_of_an_answer_are_told_or_cut() {
             "/two-lengths" => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
             "/no-http" => b"SSH-2.0-OpenSSH_9\r\n\r\n",
             "/unasked" => b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
-            "/short" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
-            "/chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
             _ => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         };
         stream.write_all(answer).unwrap();
@@ -282,14 +280,50 @@ fn lies_and_breaks_of_an_answer_are_told_or_cut() {
         let answer = server.ask(get(path));
         assert_eq!(answer.status, 502, "{path}: {}", answer.text());
     }
-    for path in ["/short", "/chunk"] {
-        let mut client = server.client();
-        client.send(get(path));
-        // Its head may have been on its way, or not.
-        let (bytes, orderly) = client.read_to_end();
-        assert!(!orderly && !bytes.ends_with(b"0\r\n\r\n"), "{path}: {bytes:?} is cut");
-    }
     assert_eq!(server.ask(get("/fine")).text(), "ok");
+}
+
+/// What breaks off together with its head is told; what breaks off later is cut.
+#[test]
+fn an_answer_that_breaks_off_before_anything_was_sent_is_told() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let origin = Origin::raw(move |_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(head) = read_head(&mut reader) {
+            let target = head.split(' ').nth(1).unwrap();
+            let answer: &[u8] = match target {
+                "/short" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+                "/chunk" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n",
+                "/late" => b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nabc",
+                _ => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+            };
+            // With the FIN in the same segment, where one follows.
+            rustix::net::sockopt::set_tcp_cork(&stream, true).unwrap();
+            stream.write_all(answer).unwrap();
+            match target {
+                "/short" | "/chunk" => return stream.shutdown(Shutdown::Write).unwrap(),
+                "/late" => {
+                    rustix::net::sockopt::set_tcp_cork(&stream, false).unwrap();
+                    return wait.lock().unwrap().recv().unwrap();
+                }
+                _ => rustix::net::sockopt::set_tcp_cork(&stream, false).unwrap(),
+            }
+        }
+    });
+    let server = door(&[origin.address()], "breaker = \"off\"\noutlier = \"off\"\n");
+    let mut client = server.client();
+    for (path, name) in [("/short", "truncated"), ("/chunk", "bad_chunk_size")] {
+        let answer = client.ask(get(path));
+        assert_eq!((answer.status, reason(&answer).as_str()), (502, name), "{path}: {}", answer.text());
+        assert_eq!(client.ask(get("/fine")).text(), "ok", "the client's connection is as good as before");
+    }
+    client.send(get("/late"));
+    assert_eq!(client.head("GET").0, 200);
+    assert_eq!(client.read_exact(3), b"abc");
+    go.send(()).unwrap();
+    let (bytes, orderly) = client.read_to_end();
+    assert!(!orderly && bytes.is_empty(), "it is cut");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Rate limits of doors and routes, by themselves and shared through a redis-server.
 
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::Server;
-use keepwarm_tests::origin::Origin;
+use keepwarm_tests::origin::{After, Origin, ok};
 use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -97,6 +100,41 @@ fn two_keepwarms_share_a_limit_and_outlive_its_store() {
     assert_eq!(all, [200, 200, 200, 429, 429, 429], "it has forgotten, and both ask it");
 }
 
+/// Logged in, over TLS, with an authority of its own; a certificate for somebody else is told with both names, and not used.
+#[test]
+fn a_store_is_reached_over_tls_and_only_the_right_one() {
+    let origin = Origin::fixed("ok");
+    let redis = Redis::encrypted("localhost");
+    let config = |host: &str| {
+        format!(
+            "[server]\nthreads = 1\n[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n\
+             rate_limit = \"calls\"\n[rate_limit.calls]\nrate = \"3/h\"\nburst = 3\nstore_timeout = \"10s\"\n\
+             store = \"rediss://:{PASSWORD}@{host}:{}/1\"\nstore_ca = \"{}\"\non_store_failure = \"closed\"\n",
+            origin.address(),
+            redis.port.unwrap(),
+            redis.folder.join("cert.pem").display()
+        )
+    };
+    let (one, two) = (Server::start(&config("localhost")), Server::start(&config("localhost")));
+    // Until they are connected they refuse.
+    let deadline = Instant::now() + BOUND;
+    let mut seen = Vec::new();
+    while seen.len() < 5 {
+        let server = if seen.len() % 2 == 0 { &one } else { &two };
+        seen.extend(Some(server.ask(get("/")).status).filter(|status| *status != 503));
+        assert!(Instant::now() < deadline, "{seen:?}\n{}", one.log());
+    }
+    assert_eq!(seen, [200, 200, 200, 429, 429], "they count together");
+    let wrong = Server::start(&config("127.0.0.1"));
+    let line = wrong.wait_for_log("the store of rate limits is not asked for a while", BOUND);
+    assert!(
+        line.contains("store_unreachable") && line.contains("127.0.0.1") && line.contains("localhost"),
+        "{line}"
+    );
+    assert!(!line.contains(PASSWORD), "{line}");
+    assert_eq!(wrong.ask(get("/")).status, 503);
+}
+
 #[test]
 fn a_store_that_cannot_be_used_is_refused_before_anything_starts() {
     let server = Server::spawn(
@@ -108,27 +146,63 @@ fn a_store_that_cannot_be_used_is_refused_before_anything_starts() {
     assert!(server.log().contains("store"), "{}", server.log());
 }
 
+const PASSWORD: &str = "hunter2";
+
 /// A redis-server on a Unix socket in a folder of its own.
 struct Redis {
     folder: PathBuf,
     process: Child,
+    /// Where it speaks TLS, if it does.
+    port: Option<u16>,
 }
 
 impl Redis {
     fn start() -> Self {
-        let folder = std::env::temp_dir().join(format!("keepwarm-limits-{}", std::process::id()));
-        // Of a process of the same number that was killed.
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).unwrap();
-        let process = Self::spawn(&folder);
-        let it = Self { folder, process };
+        let folder = Self::folder();
+        let process = Self::spawn(&folder, &[]);
+        let it = Self { folder, process, port: None };
         it.wait();
         it
     }
 
-    fn spawn(folder: &std::path::Path) -> Child {
+    /// One that speaks TLS as well, with a certificate for this name, and wants a password.
+    fn encrypted(name: &str) -> Self {
+        let folder = Self::folder();
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        std::fs::write(folder.join("cert.pem"), made.cert.pem()).unwrap();
+        std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        // A port that somebody else takes meanwhile ends it: another, then.
+        loop {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = free.to_string();
+            let tls = ["--tls-port", &port, "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem"];
+            let more = ["--tls-auth-clients", "no", "--bind", "127.0.0.1", "--requirepass", PASSWORD];
+            let mut process = Self::spawn(&folder, &[tls, more].concat());
+            let deadline = Instant::now() + BOUND;
+            while process.try_wait().unwrap().is_none() {
+                if TcpStream::connect(("127.0.0.1", free)).is_ok() {
+                    return Self { folder, process, port: Some(free) };
+                }
+                assert!(Instant::now() < deadline, "redis-server does not listen");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
+    fn folder() -> PathBuf {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::SeqCst);
+        let folder = std::env::temp_dir().join(format!("keepwarm-limits-{}-{number}", std::process::id()));
+        // Of a process of the same number that was killed.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    fn spawn(folder: &std::path::Path, more: &[&str]) -> Child {
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket", "socket"]);
+        command.args(more);
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
         command.spawn().expect("redis-server is installed by scripts/setup test")
     }
@@ -161,7 +235,7 @@ impl Redis {
     }
 
     fn start_again(&mut self) {
-        self.process = Self::spawn(&self.folder);
+        self.process = Self::spawn(&self.folder, &[]);
         self.wait();
     }
 }
@@ -172,4 +246,44 @@ impl Drop for Redis {
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Two endpoints and two threads: never more calls with the upstream than it may have connections, and every call gets one.
+#[test]
+fn connections_to_all_endpoints_together_are_bounded() {
+    const MOST: usize = 3;
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let origin = || {
+        let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+        Origin::start(move |_, stream| {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // So that they meet, where they can.
+            std::thread::sleep(Duration::from_millis(2));
+            now.fetch_sub(1, Ordering::SeqCst);
+            ok(stream, b"ok");
+            After::Keep
+        })
+    };
+    let origins = [origin(), origin()];
+    let server = Server::start(&format!(
+        "[server]\nthreads = 2\n[upstream.search]\nbind = \"127.0.0.1:0\"\nbalance = \"round_robin\"\n\
+         endpoints = [{{ url = \"http://{}\" }}, {{ url = \"http://{}\" }}]\nlimits = {{ connections = {MOST}, queue_timeout = \"30s\" }}\n",
+        origins[0].address(),
+        origins[1].address()
+    ));
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let mut client = server.client();
+                for _ in 0..20 {
+                    assert_eq!(client.ask(get("/")).status, 200);
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= MOST, "{} at once", most.load(Ordering::SeqCst));
+    assert!(origins.iter().all(|origin| origin.requests().len() >= 60), "both are called");
+    // What was closed for others is noticed there in its own time.
+    let open = || origins.iter().map(Origin::open).sum::<usize>();
+    origins[0].wait_until("as many as there may be", |_| open() <= MOST);
 }

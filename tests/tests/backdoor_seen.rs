@@ -1,7 +1,7 @@
 //! What is seen of the back door: metrics, status, access records, `Server-Timing` and traces say what has happened, no more and no less.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::sync::Arc;
@@ -111,11 +111,11 @@ fn metrics_count_what_has_happened() {
         (endpoint("breaker", ",state=\"open\""), 0.0),
         ("keepwarm_upstream_breaker{endpoint=\"\",state=\"closed\"}".to_owned(), 1.0),
         (upstream("retries_total", "cause=\"closed_idle\""), 1.0),
-        (upstream("lost_total", "outcome=\"retried\""), 1.0),
-        (upstream("lost_total", "outcome=\"failed\""), 0.0),
-        (upstream("connects_total", ""), 2.0),
-        (upstream("handshakes_total", "kind=\"full\""), 0.0),
-        (upstream("handshakes_avoided_total", ""), 0.0),
+        (endpoint("lost_total", ",outcome=\"retried\""), 1.0),
+        (endpoint("lost_total", ",outcome=\"failed\""), 0.0),
+        (endpoint("connects_total", ""), 2.0),
+        (endpoint("handshakes_total", ",kind=\"full\""), 0.0),
+        (endpoint("handshakes_avoided_total", ""), 0.0),
         (upstream("endpoints", ""), 1.0),
         (upstream("queue_length", ""), 0.0),
     ] {
@@ -123,6 +123,57 @@ fn metrics_count_what_has_happened() {
     }
     let absent = ["failures_total", "refusals_total"];
     assert!(!seen.keys().any(|name| absent.iter().any(|absent| name.contains(absent))), "{seen:#?}");
+}
+
+/// Each endpoint has its own counts of connections.
+#[test]
+fn connections_are_counted_by_endpoint() {
+    let origins = [Origin::fixed("one"), Origin::fixed("two")];
+    let endpoints: Vec<String> =
+        origins.iter().map(|origin| format!("{{ url = \"http://{}\" }}", origin.address())).collect();
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[admin]\nbind = \"127.0.0.1:0\"\n[upstream.search]\nendpoints = [{}]\n\
+         bind = \"127.0.0.1:0\"\nbalance = \"round_robin\"\npool = {{ min_idle = 2 }}\n",
+        endpoints.join(", ")
+    ));
+    for origin in &origins {
+        let made = format!(
+            "keepwarm_upstream_connects_total{{upstream=\"search\",endpoint=\"{}\"}}",
+            origin.address()
+        );
+        assert_eq!(admin::wait_for_metric(&server, &made, 2.0), 2.0);
+    }
+    let status =
+        admin::wait_for_status(&server, "both", |status| status["upstreams"][0]["connections"]["made"] == 4);
+    assert_eq!(status["upstreams"][0]["endpoints"][1]["handshakes"]["full"], 0, "{status:#}");
+}
+
+/// A call that is made a second time elsewhere, because the first is slow, is counted where it was answered.
+#[test]
+fn a_hedged_call_shows_in_the_metrics() {
+    let slow = Origin::start(|_, stream| {
+        // Until it is called off.
+        let _ = stream.read(&mut [0]);
+        After::Close
+    });
+    let quick = Origin::fixed("quick");
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[admin]\nbind = \"127.0.0.1:0\"\n[upstream.search]\nbind = \"127.0.0.1:0\"\n\
+         endpoints = [{{ url = \"http://{}\" }}, {{ url = \"http://{}\" }}]\n\
+         hedge = {{ after = \"100ms\", budget = \"100%\" }}\nbalance = \"round_robin\"\n",
+        slow.address(),
+        quick.address()
+    ));
+    for _ in 0..4 {
+        assert_eq!(server.ask(get("/")).text(), "quick");
+    }
+    let lost = slow.requests().len();
+    assert!(lost > 0, "the slow one was asked first, once at least");
+    let hedges = |origin: &Origin| {
+        format!("keepwarm_upstream_hedges_total{{upstream=\"search\",endpoint=\"{}\"}}", origin.address())
+    };
+    assert_eq!(admin::wait_for_metric(&server, &hedges(&quick), lost as f64), lost as f64);
+    assert_eq!(admin::metrics(&server).get(&hedges(&slow)).copied().unwrap_or_default(), 0.0);
 }
 
 #[test]
@@ -230,7 +281,7 @@ fn calls_that_fail_and_calls_that_are_refused_are_told_apart() {
             format!("keepwarm_upstream_call_connections_total{{endpoint=\"{address}\",connection=\"new\"}}"),
             0.0,
         ),
-        ("keepwarm_upstream_connects_failed_total".to_owned(), 4.0),
+        (format!("keepwarm_upstream_connects_failed_total{{endpoint=\"{address}\"}}"), 4.0),
     ] {
         assert_eq!(seen.get(&name), Some(&value), "{name}\n{seen:#?}");
     }

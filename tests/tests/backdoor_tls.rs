@@ -126,8 +126,10 @@ fn many_calls_pay_for_one_handshake() {
     assert_eq!(server.ask(get()).text(), "connection 0");
     assert_eq!(encrypted.origin.connections(), 1);
     assert_eq!(encrypted.requests.load(Ordering::SeqCst), 4);
-    let metric =
-        |name: &str, more: &str| format!("keepwarm_upstream_{name}_total{{upstream=\"search\"{more}}}");
+    let endpoint = encrypted.origin.address();
+    let metric = |name: &str, more: &str| {
+        format!("keepwarm_upstream_{name}_total{{upstream=\"search\",endpoint=\"{endpoint}\"{more}}}")
+    };
     let seen = admin::metrics(&server);
     assert_eq!(seen[&metric("handshakes", ",kind=\"full\"")], 1.0);
     assert_eq!(seen[&metric("handshakes", ",kind=\"resumed\"")], 0.0);

@@ -1,5 +1,7 @@
 //! Connections that are made before a call asks for them.
 
+use std::io::{Read, Write};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use keepwarm_tests::Server;
@@ -30,4 +32,24 @@ fn min_idle_are_there_before_the_first_call_and_follow_a_reload() {
     server.signal(Signal::HUP);
     server.wait_for_log_after(mark, "reloaded in", Duration::from_secs(20));
     origin.wait_until("five connections", |origin| origin.open() == 5);
+}
+
+/// One for each thread, and again when it was lost, though nobody calls.
+#[test]
+fn min_idle_over_http_2_is_there_again_after_it_was_lost() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let origin = Origin::raw(move |connection, mut stream| {
+        stream.read_exact(&mut [0; 24]).unwrap();
+        // SETTINGS, as a server begins.
+        stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+        match connection {
+            0 | 1 => wait.lock().unwrap().recv().unwrap(),
+            _ => while stream.read(&mut [0; 1024]).is_ok_and(|got| got > 0) {},
+        }
+    });
+    let _server = Server::start(&config(&origin, "{ min_idle = 1 }\nprotocol = \"http2\""));
+    origin.wait_until("one for each thread", |origin| origin.open() == 2);
+    (0..2).for_each(|_| go.send(()).unwrap());
+    origin.wait_until("they are there again", |origin| origin.connections() == 4 && origin.open() == 2);
 }

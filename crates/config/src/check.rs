@@ -138,8 +138,9 @@ fn settle_route(draft: RouteDraft, body: Option<u64>, known: &Known, cx: &mut Ch
         (None, None, None, None, Some(redirect)) => Action::Redirect(redirect),
         _ => return None,
     };
-    // A body for an upstream is passed on as it comes: nothing of it is held here.
-    let body = body.filter(|_| !matches!(action, Action::Upstream(_)));
+    // A body for an upstream is passed on as it comes: nothing of it is held here, unless that is asked for.
+    let held = draft.buffer_request == Some(true);
+    let body = body.filter(|_| held || !matches!(action, Action::Upstream(_)));
     Some(Route {
         hosts: draft.hosts,
         path: draft.path,

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use keepwarm_net::{Calls, ClientTls};
+use keepwarm_net::{Calls, ClientTls, Endpoint};
 use keepwarm_policy::breaker::{self, Outcome, Pass, Refused};
 use keepwarm_policy::{Breaker, Hedge, RetryBudget, hedge};
+use keepwarm_telemetry::upstreams;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -43,9 +44,13 @@ impl Upstream {
     pub fn new(name: impl Into<Arc<str>>, settings: UpstreamSettings) -> Arc<Self> {
         let mut breaker = None;
         set_breaker(&mut breaker, settings.breaker);
+        let name: Arc<str> = name.into();
+        let meters = Arc::clone(&name);
+        let meter =
+            move |endpoint: &Endpoint| &upstreams::endpoint(&meters, &endpoint.to_string()).connections;
         Arc::new(Self {
-            name: name.into(),
-            calls: Calls::new(settings.pool, settings.protocol),
+            name,
+            calls: Calls::metered(settings.pool, settings.protocol, Arc::new(meter)),
             endpoints: ArcSwap::default(),
             gate: Gate::new(settings.limits),
             breaker: Mutex::new(breaker),

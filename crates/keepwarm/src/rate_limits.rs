@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use keepwarm_config::{self as config, Config, OnStoreFailure, RateKey, RateStore};
 use keepwarm_egress::{LimitKey, RateLimitSettings, RateLimiter, Store, StoreDriver, StoreSettings};
-use keepwarm_net::Remote;
+use keepwarm_net::{CaSource, Remote, TlsSettings, TlsVersion};
 use keepwarm_policy::gcra::Quota;
+
+use crate::upstreams::tls;
 
 /// The rate limits, by name.
 #[derive(Debug, Default)]
@@ -16,8 +18,8 @@ pub(crate) struct RateLimits {
     stores: BTreeMap<StoreKey, Arc<Store>>,
 }
 
-/// Limits that say the same of their store share it.
-type StoreKey = (String, Duration);
+/// Limits that say the same of their store share it: its URL, its authorities, its time.
+type StoreKey = (String, Option<Vec<u8>>, Duration);
 
 /// Stores that a configuration has and nobody is connected to yet.
 #[derive(Default)]
@@ -114,8 +116,16 @@ fn settings(limit: &config::RateLimit) -> RateLimitSettings {
 }
 
 fn store(limit: &config::RateLimit) -> Option<(StoreKey, StoreSettings)> {
-    let RateStore::Redis { url, address } = &limit.store else { return None };
-    let url = url.reveal().to_owned();
-    let settings = StoreSettings { url: url.clone(), address: address.clone(), timeout: limit.store_timeout };
-    Some(((url, limit.store_timeout), settings))
+    let RateStore::Redis { url, address, tls } = &limit.store else { return None };
+    let (url, timeout) = (url.reveal().to_owned(), limit.store_timeout);
+    let ca = limit.store_ca.as_ref().map(tls::pem);
+    let key = (url.clone(), ca.as_ref().map(|ca| ca.text.clone()), timeout);
+    let tls = tls.as_ref().map(|host| TlsSettings {
+        server_name: host.clone(),
+        ca: ca.map_or(CaSource::System, CaSource::Only),
+        identity: None,
+        min_version: TlsVersion::Tls12,
+        alpn: Vec::new(),
+    });
+    Some((key, StoreSettings { url, tls, address: address.clone(), timeout }))
 }

@@ -1,7 +1,7 @@
 //! The upstreams of the process: kept over reloads, with their connections and all that is known of their endpoints; and the rate limits that they and
 //! routes are held to. Names are looked up and files watched on the control thread; health checks and stores of rate limits have a thread of their own, which waits for nobody.
 
-mod tls;
+pub(crate) mod tls;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -4,9 +4,10 @@
 //! comes from [`poll_answer`](Call::poll_answer). [`finish`](Call::finish) keeps the connection; a call that is dropped is called off.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions, ResponseHead};
 use tokio::time::Instant;
 
+use crate::pool::{MeterOf, Metering, Places, SHORT_LIFE, warm_again};
 use crate::{
     AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need,
     Pool, PoolSettings, PoolState, PoolTotals, Remote, RequestLine, Scheme,
@@ -50,8 +52,19 @@ const ASK_AGAIN: Duration = Duration::from_secs(10 * 60);
 impl Calls {
     /// No connection yet.
     pub fn new(settings: PoolSettings, protocol: Protocol) -> Arc<Self> {
-        let http1 = Pool::new(settings);
-        let http2 = Http2Pool::beside(settings, (protocol == Protocol::Auto).then(|| Arc::clone(&http1)));
+        Self::counted(settings, protocol, None)
+    }
+
+    /// The same, each endpoint's connections counted in a meter of its own, and not in [`Self::totals`].
+    pub fn metered(settings: PoolSettings, protocol: Protocol, meter: Arc<MeterOf>) -> Arc<Self> {
+        Self::counted(settings, protocol, Some(meter))
+    }
+
+    fn counted(settings: PoolSettings, protocol: Protocol, meter: Option<Arc<MeterOf>>) -> Arc<Self> {
+        let places = Places::new(settings.max_in_all);
+        let http1 = Pool::within(settings, Arc::clone(&places), Metering::new(meter.clone()));
+        let beside = (protocol == Protocol::Auto).then(|| Arc::clone(&http1));
+        let http2 = Http2Pool::beside(settings, beside, places, Metering::new(meter));
         Arc::new(Self {
             http1,
             http2,
@@ -84,7 +97,7 @@ impl Calls {
         self.protocol
     }
 
-    /// Has what [`PoolSettings::min_idle`] asks for made on these threads from now on. Of HTTP/2, one connection for each is made: it carries many calls.
+    /// Has what [`PoolSettings::min_idle`] asks for made on these threads from now on. Of HTTP/2 that is one connection for each: it carries many calls.
     pub fn warm_on(&self, threads: &[Remote]) {
         let _ = self.warmers.set(threads.to_vec());
     }
@@ -95,22 +108,42 @@ impl Calls {
             return;
         }
         for thread in self.warmers.get().into_iter().flatten() {
-            let (calls, endpoint) = (Arc::clone(self), endpoint.clone());
-            thread.spawn(move || async move { calls.warm_here(&endpoint).await });
+            let (calls, endpoint) = (Arc::downgrade(self), endpoint.clone());
+            thread.spawn(move || Self::keep_warm(calls, endpoint));
         }
     }
 
-    async fn warm_here(self: &Arc<Self>, endpoint: &Endpoint) {
-        if self.tries_http2(endpoint) {
-            match self.http2.acquire(endpoint, Need::Any).await {
-                Err(AcquireError::NotHttp2) if self.protocol == Protocol::Auto => {
-                    self.chose_http1().insert(endpoint.clone(), Instant::now());
-                }
-                // Where nobody answers, the calls will tell.
-                _ => return,
+    /// Keeps connections of this thread to an endpoint there, for as long as it is.
+    pub(crate) async fn keep_warm(calls: Weak<Self>, endpoint: Endpoint) {
+        let Some(http2) = calls.upgrade().map(|calls| Arc::downgrade(&calls.http2)) else { return };
+        let Some(warmer) = http2.upgrade().and_then(|http2| http2.begin_warmth(&endpoint)) else { return };
+        let mut failures = 0;
+        while let Some(it) = calls.upgrade() {
+            if !it.tries_http2(&endpoint) {
+                it.http2.end_warmth(&endpoint, warmer);
+                return it.http1.warm(&endpoint);
             }
+            if !it.http2.is_warmed(&endpoint, warmer) {
+                return;
+            }
+            let began = Instant::now();
+            let warmed = it.http2.warm_up(&endpoint).await;
+            if matches!(warmed, Err(AcquireError::NotHttp2)) && it.protocol == Protocol::Auto {
+                it.chose_http1().insert(endpoint.clone(), Instant::now());
+                continue;
+            }
+            drop(it);
+            if let Ok(true) = warmed {
+                poll_fn(|cx| Http2Pool::poll_lost(&http2, &endpoint, cx)).await;
+                if began.elapsed() >= SHORT_LIFE {
+                    failures = 0;
+                    continue;
+                }
+            }
+            // Where nobody answers, the calls will tell.
+            tokio::time::sleep(warm_again(failures)).await;
+            failures += 1;
         }
-        self.http1.warm(endpoint);
     }
 
     /// A connection for one request, or a place on one: see [`Pool::acquire`].
@@ -179,11 +212,11 @@ impl Calls {
     }
 
     /// A call was lost on a connection that was closed meanwhile: what became of it (see [`crate::PoolTotals`]).
-    pub fn count_lost(&self, retried: bool) {
-        self.http1.count_lost(retried);
+    pub fn count_lost(&self, endpoint: &Endpoint, retried: bool) {
+        self.http1.count_lost(endpoint, retried);
     }
 
-    /// What has happened so far, over all versions.
+    /// What has happened so far, over all versions; none of it where a meter counts it.
     pub fn totals(&self) -> PoolTotals {
         self.http1.totals() + self.http2.totals()
     }

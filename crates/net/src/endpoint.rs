@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -48,6 +48,7 @@ impl Endpoint {
         let socket = Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?;
         if let Self::Tcp(_) = self {
             socket.set_tcp_nodelay(true)?;
+            socket.set_tcp_keepalive(&alive())?;
         }
         match socket.connect(&address) {
             Ok(()) => Ok(Begun::Connected(socket.into())),
@@ -75,6 +76,12 @@ pub(crate) enum Begun {
     Full,
 }
 
+/// A peer that has vanished is found out by the kernel also where nothing is sent and no time-out of ours is set: a stream that is received, a tunnel. After 90 s.
+fn alive() -> TcpKeepalive {
+    let interval = Duration::from_secs(10);
+    TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(interval).with_retries(3)
+}
+
 fn is(error: &io::Error, errno: rustix::io::Errno) -> bool {
     error.raw_os_error() == Some(errno.raw_os_error())
 }
@@ -91,4 +98,18 @@ async fn wait(fd: OwnedFd) -> io::Result<OwnedFd> {
 /// Becomes writable when the handshake is over.
 pub(crate) fn under_way(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     crate::watch(fd, Interest::WRITABLE).map_err(|(_, error)| error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_looks_whether_a_silent_peer_is_still_there() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let io = Endpoint::Tcp(listener.local_addr().unwrap()).connect().await.unwrap();
+        let socket = socket2::SockRef::from(io.fd());
+        assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), Duration::from_secs(60));
+    }
 }

@@ -200,6 +200,11 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.abort(reason))
     }
 
+    /// Takes an answer back of which nothing has been written yet, so that another can be given. `false`: there is none, or it cannot be.
+    pub fn take_back(&mut self) -> bool {
+        on!(mut self, stream => stream.take_back())
+    }
+
     /// Whether a head was given.
     pub fn answered(&self) -> bool {
         on!(self, stream => stream.answered())
@@ -337,6 +342,8 @@ pub enum BodyError {
     TooLarge,
     /// It comes too slowly.
     TooSlow,
+    /// It was to be read whole, and the file it was to wait in failed.
+    NotKept,
 }
 
 impl BodyError {
@@ -356,6 +363,11 @@ impl BodyError {
                 status: 408,
                 name: "body_too_slow",
                 detail: "The body of the request came too slowly.".to_owned(),
+            }),
+            Self::NotKept => Some(Refusal {
+                status: 500,
+                name: "spool_failed",
+                detail: "The body of the request could not be kept until it was whole.".to_owned(),
             }),
         }
     }

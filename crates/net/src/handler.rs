@@ -109,9 +109,9 @@ impl Times {
 /// How a route wants messages to be passed between a client and an app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Passing {
-    /// Whether the request's body is read before the app is called; `None`: as the kind of app wants it.
+    /// Whether the request's body is read before the app or upstream is called; `None`: as the kind of app wants it.
     pub buffer_request: Option<bool>,
-    /// Whether an answer is taken from the app faster than the client takes it; `None`: as the kind of app wants it.
+    /// Whether an answer is taken from the app or upstream faster than the client takes it; `None`: as the kind of app wants it.
     pub buffer_response: Option<bool>,
     /// Which clients get `103 Early Hints`.
     pub early_hints: EarlyHints,

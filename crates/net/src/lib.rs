@@ -55,11 +55,11 @@ pub use pass::{
     FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, offered_protocols, pass_informational,
     request_target,
 };
-pub use pool::{Lease, Need, Pool, PoolSettings, PoolState, PoolTotals};
+pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};
 pub use tls::{
     CaSource, ClientTls, HandshakeFacts, Pem, TlsError, TlsPart, TlsSettings, TlsSetupError, TlsVersion,
 };
-pub use transport::{Transport, Written};
+pub use transport::{Transport, TransportStream, Written};

@@ -7,12 +7,36 @@
 //!   requests have been in flight at once, and nobody waits for a handshake that is not needed any more.
 //! * **Watching.** A task on each thread that has idle connections is woken when one of them says something, which is nearly always that it closes: so a close is
 //!   learnt at once, and from closes the endpoint's idle time-out ([`KeepAlive`]). A connection that is in use wakes nobody but its user.
-//! * **The race between watcher and taker.** Idle connections are on a shelf under the pool's lock. Whoever takes one off, watcher or taker, does so under that
-//!   lock, and owns it from then on. The taker looks once more whether it is quiet ([`super::client::Idleness`]), for the close may have come since.
+//! * **The limit over all endpoints** ([`places`]): whoever makes a connection has a place first.
 //! * A [`Lease`] that is dropped closes its connection; [`Lease::finish`] puts it back if it can be used again.
+//!
+//! # The race between watcher and taker
+//!
+//! A server closes an idle connection while somebody takes it. Idle connections lie on a shelf under the pool's lock, and these are the steps, each of them under that lock or touching nothing that is shared:
+//!
+//! | who | step | under the lock |
+//! |---|---|---|
+//! | taker | takes the newest off its shelf, or sits down to wait | yes |
+//! | taker | looks at the socket: uses the connection if it is quiet | no: it owns it |
+//! | taker | else says that it is gone, and learns from a close | yes |
+//! | returner | has the watcher woken by what comes, and then puts the connection on the shelf, or gives it to who waits | yes |
+//! | watcher | takes off what has something to say, learns from closes, and has itself woken by the rest | yes |
+//!
+//! What holds in every order of them:
+//!
+//! 1. A connection has one owner: the shelf, a taker, the watcher. Whoever takes it off the shelf owns it from then on, and the places that are counted are those that are owned.
+//! 2. What had been closed before a taker looked is not used. A close after that look is met by the call, which knows that its connection had been idle.
+//! 3. A close that is seen while a connection is idle is learnt once, by whoever sees it.
+//! 4. A connection that is closed while on the shelf does not stay there: the watcher is registered with its socket before it can be found, so that a close before, during or after wakes it.
+//! 5. Who waits gets what comes back, or the place of what went: nobody sits while there is either.
+//!
+//! The tests in `model` run the steps in every order there is, those in `stress` many callers against servers with moods.
 
 mod dial;
 mod lease;
+#[cfg(test)]
+mod model;
+mod places;
 mod settings;
 mod shelf;
 #[cfg(test)]
@@ -36,16 +60,19 @@ use crate::transport::Transport;
 use crate::{Endpoint, thread_index};
 use dial::Seat;
 pub use lease::Lease;
+pub(crate) use places::{Giver, Place, Places, Seeks, Ticket};
 pub use settings::{Need, PoolSettings};
 use shelf::{Idle, Shelf};
-pub(crate) use totals::Counts;
-pub use totals::{PoolState, PoolTotals};
+pub(crate) use shelf::{SHORT_LIFE, warm_again};
+pub(crate) use totals::{Meter, Metering, count_dial, count_failed_dial};
+pub use totals::{MeterOf, PoolState, PoolTotals};
 
 /// The connections to one origin. Shared by all threads.
 #[derive(Debug)]
 pub struct Pool<C> {
     inner: Mutex<Inner<C>>,
-    counts: Counts,
+    metering: Metering,
+    places: Arc<Places>,
 }
 
 #[derive(Debug)]
@@ -73,14 +100,24 @@ struct Taken {
     allowed: bool,
     /// It need not be looked at (see [`PoolSettings::trusts`]).
     trusted: bool,
+    /// What counts it.
+    meter: Meter,
 }
 
 impl<C: Codec> Pool<C> {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
+        Self::within(settings, Places::new(settings.max_in_all), Metering::default())
+    }
+
+    /// An empty one, whose connections have places among others.
+    pub(crate) fn within(settings: PoolSettings, places: Arc<Places>, metering: Metering) -> Arc<Self> {
         let inner =
             Inner { settings, tls: None, shelves: HashMap::new(), watchers: HashMap::new(), waiters: 0 };
-        Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default() })
+        let pool = Arc::new(Self { inner: Mutex::new(inner), metering, places });
+        let giver = Arc::downgrade(&pool);
+        pool.places.add_giver(giver);
+        pool
     }
 
     /// Changes the settings, for what comes from now on.
@@ -88,6 +125,8 @@ impl<C: Codec> Pool<C> {
         let mut inner = self.lock();
         inner.settings = settings;
         inner.watchers.values().for_each(watcher::Slot::wake);
+        drop(inner);
+        self.places.set_most(settings.max_in_all);
     }
 
     /// Changes what new connections are encrypted with. What is open stays open.
@@ -137,11 +176,11 @@ impl<C: Codec> Pool<C> {
         loop {
             let mut inner = self.lock();
             let settings = inner.settings;
-            let Some((idle, wake)) = inner.pop(endpoint, need, thread, now) else {
+            let Some((idle, wake, meter)) = inner.pop(endpoint, need, thread, now) else {
                 if !waits {
                     return Found::Nothing;
                 }
-                let (id, dials) = inner.wait(endpoint, need, thread, now);
+                let (id, dials) = inner.wait(endpoint, &self.metering, need, thread, now);
                 drop(inner);
                 return Found::Seat(Seat::new(self, endpoint, id, dials));
             };
@@ -150,7 +189,7 @@ impl<C: Codec> Pool<C> {
             let idled = now.saturating_duration_since(idle.since);
             let allowed = settings.allows(&idle.client, now);
             let trusted = idle.thread == thread && settings.trusts(idled, need);
-            if let Some(lease) = self.use_again(endpoint, idle, Taken { idled, allowed, trusted }) {
+            if let Some(lease) = self.use_again(endpoint, idle, Taken { idled, allowed, trusted, meter }) {
                 return Found::Lease(lease);
             }
         }
@@ -161,7 +200,7 @@ impl<C: Codec> Pool<C> {
         self: &Arc<Self>,
         endpoint: &Endpoint,
         mut idle: Idle<C>,
-        Taken { idled, allowed, trusted }: Taken,
+        Taken { idled, allowed, trusted, meter }: Taken,
     ) -> Option<Lease<C>> {
         let state = if trusted { idle.client.heard_of() } else { idle.client.look() };
         if allowed && state == Idleness::Quiet {
@@ -171,14 +210,14 @@ impl<C: Codec> Pool<C> {
             // The first use has not saved the handshake, whoever waited for it.
             if idle.client.requests() > 0 {
                 let facts = idle.client.transport().handshake();
-                self.counts.reuse(facts.map(|facts| facts.certificate_bytes));
+                self.metering.counts(meter).reuse(facts.map(|facts| facts.certificate_bytes));
             }
             return Some(Lease::new(self, endpoint, idle.client, Some(idled), None));
         }
         let mut inner = self.lock();
         if let Some(shelf) = inner.shelves.get_mut(endpoint).filter(|_| state == Idleness::Closed) {
             shelf.keep_alive.handle_close(idled, Instant::now().into_std());
-            self.counts.closed_idle();
+            self.metering.counts(meter).closed_idle();
         }
         inner.left(endpoint);
         drop(inner);
@@ -194,7 +233,7 @@ impl<C: Codec> Pool<C> {
     pub fn warm(self: &Arc<Self>, endpoint: &Endpoint) {
         let thread = thread_index();
         let mut inner = self.lock();
-        let shelf = inner.shelves.entry(endpoint.clone()).or_default();
+        let shelf = inner.shelf(endpoint, &self.metering);
         (shelf.forgotten, shelf.warm) = (false, true);
         let wake = inner.wake_now(thread);
         drop(inner);
@@ -221,24 +260,25 @@ impl<C: Codec> Pool<C> {
     pub fn state(&self, endpoint: Option<&Endpoint>) -> PoolState {
         let inner = self.lock();
         let mut state = PoolState::default();
-        for (_, shelf) in inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
+        for (at, shelf) in inner.shelves.iter().filter(|(at, _)| endpoint.is_none_or(|it| it == *at)) {
             state.idle += shelf.idle.len();
-            state.dialling += shelf.dialling;
+            // Who has no place yet makes none.
+            state.dialling += shelf.dialling.saturating_sub(self.places.waiting(&Seeks::anywhere(at)));
             state.in_use += shelf.open.saturating_sub(shelf.idle.len() + shelf.dialling);
             state.waiting += shelf.waiting();
         }
         state
     }
 
-    /// What has happened so far.
+    /// What has happened so far; none of it where a meter counts it (see [`crate::Calls::metered`]).
     pub fn totals(&self) -> PoolTotals {
-        self.counts.totals()
+        self.metering.totals()
     }
 
     /// A request was lost on a connection that was closed meanwhile ([`Lease::idle`] is some, and its answer [`crate::ClientError::Unanswered`]): what became of it. What it teaches, the
     /// pool knows from the lease.
-    pub fn count_lost(&self, retried: bool) {
-        self.counts.lost(retried);
+    pub fn count_lost(&self, endpoint: &Endpoint, retried: bool) {
+        self.metering.counts(self.metering.of(endpoint)).lost(retried);
     }
 
     /// How long a connection to an endpoint may lie idle and be used, as far as that is known.
@@ -259,7 +299,8 @@ impl<C: Codec> Pool<C> {
             None => Some(client),
             Some(shelf) => {
                 shelf.handle_answered(client.codec().keep_alive_timeout(), idle, now);
-                match quiet && settings.allows(&client, now) && !shelf.forgotten {
+                let claimed = || self.places.claims(|| Seeks::anywhere(endpoint), shelf.is_wanted(), now);
+                match quiet && settings.allows(&client, now) && !shelf.forgotten && !claimed() {
                     true => shelf.put(Idle { client, thread, since: now }, settings.idle),
                     false => Some(client),
                 }
@@ -289,6 +330,22 @@ impl<C: Codec> Pool<C> {
     }
 }
 
+impl<C: Codec> Giver for Pool<C> {
+    fn idle_since(&self) -> Option<Instant> {
+        self.lock().oldest_idle().map(|(_, since)| since)
+    }
+
+    fn give_one_up(&self) -> bool {
+        let mut inner = self.lock();
+        let Some((endpoint, _)) = inner.oldest_idle() else { return false };
+        let endpoint = endpoint.clone();
+        let closed = inner.shelves.get_mut(&endpoint).and_then(Shelf::take_oldest);
+        inner.left(&endpoint);
+        drop(inner);
+        closed.is_some()
+    }
+}
+
 impl<C> Drop for Pool<C> {
     /// The watchers end.
     fn drop(&mut self) {
@@ -305,7 +362,7 @@ impl<C: Codec> Inner<C> {
         need: Need,
         thread: usize,
         now: Instant,
-    ) -> Option<(Idle<C>, watcher::Wake)> {
+    ) -> Option<(Idle<C>, watcher::Wake, Meter)> {
         if need == Need::New {
             return None;
         }
@@ -313,16 +370,29 @@ impl<C: Codec> Inner<C> {
         let shelf = self.shelves.get_mut(endpoint)?;
         let idle = shelf.take(thread, need, now)?;
         let lacks = settings.min_idle > 0 && shelf.lacks(settings.kept(), settings.max, now).0 > 0;
+        let meter = shelf.meter;
         let wake = if lacks { self.wake_now(thread) } else { watcher::Wake::Nobody };
-        Some((idle, wake))
+        Some((idle, wake, meter))
     }
 
     /// A seat for somebody who found nothing, and whether they are to make a connection themselves.
-    fn wait(&mut self, endpoint: &Endpoint, need: Need, thread: usize, now: Instant) -> (u64, bool) {
+    fn wait(
+        &mut self,
+        endpoint: &Endpoint,
+        metering: &Metering,
+        need: Need,
+        thread: usize,
+        now: Instant,
+    ) -> (u64, bool) {
         self.waiters += 1;
-        let max = self.settings.max;
-        let shelf = self.shelves.entry(endpoint.clone()).or_default();
-        (self.waiters, shelf.wait(self.waiters, need, thread, now, max))
+        let (number, max) = (self.waiters, self.settings.max);
+        let shelf = self.shelf(endpoint, metering);
+        (number, shelf.wait(number, need, thread, now, max))
+    }
+
+    fn shelf(&mut self, endpoint: &Endpoint, metering: &Metering) -> &mut Shelf<C> {
+        let empty = || Shelf::counted(metering.of(endpoint));
+        self.shelves.entry(endpoint.clone()).or_insert_with(empty)
     }
 
     /// A connection has been closed.
@@ -332,6 +402,11 @@ impl<C: Codec> Inner<C> {
             shelf.left(max);
         }
         self.sweep_out(endpoint);
+    }
+
+    fn oldest_idle(&self) -> Option<(&Endpoint, Instant)> {
+        let oldest = |(at, shelf): (_, &Shelf<C>)| Some((at, shelf.idle.first()?.since));
+        self.shelves.iter().filter_map(oldest).min_by_key(|(_, since)| *since)
     }
 
     /// Drops what is known of an endpoint that is gone, when its last connection is.

@@ -1,15 +1,23 @@
 //! What carries a connection to a server: a socket, in clear or under TLS.
 
+mod stream;
+
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
 use crate::Io;
 use crate::client::Idleness;
+use crate::pool::Place;
 use crate::tls::{HandshakeFacts, Session};
+pub use stream::TransportStream;
 
 /// A connected stream, in clear or encrypted.
 #[derive(Debug)]
-pub struct Transport(Kind);
+pub struct Transport {
+    kind: Kind,
+    /// Among the connections there may be. Given back after the socket is closed.
+    place: Option<Place>,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -28,13 +36,13 @@ pub struct Written {
 
 impl From<Io> for Transport {
     fn from(io: Io) -> Self {
-        Self(Kind::Plain(io))
+        Self { kind: Kind::Plain(io), place: None }
     }
 }
 
 impl From<Session> for Transport {
     fn from(session: Session) -> Self {
-        Self(Kind::Tls(Box::new(session)))
+        Self { kind: Kind::Tls(Box::new(session)), place: None }
     }
 }
 
@@ -42,7 +50,7 @@ impl Transport {
     /// Appends what has arrived to `into`: about its spare capacity (which must not be 0), under TLS also more. `Ok(0)` is the end of the stream; under TLS, an end that was not
     /// announced is [`io::ErrorKind::UnexpectedEof`].
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Plain(io) => io.poll_read(cx, into),
             Kind::Tls(session) => session.poll_read(cx, into),
         }
@@ -53,7 +61,7 @@ impl Transport {
     /// # Errors
     /// The socket's; [`io::ErrorKind::WouldBlock`]: see [`Self::poll_writable`].
     pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Written> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Plain(io) => match io.write(slices)? {
                 0 => Err(io::ErrorKind::WriteZero.into()),
                 count => Ok(Written { taken: count, left: count }),
@@ -64,7 +72,7 @@ impl Transport {
 
     /// Waits until a write would be taken.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Plain(io) => io.poll_writable(cx),
             Kind::Tls(session) => session.poll_writable(cx),
         }
@@ -72,7 +80,7 @@ impl Transport {
 
     /// All that was to be written has been: nobody waits for room any more.
     pub(crate) fn forget_writable(&mut self) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Plain(io) => io.forget_writable(),
             Kind::Tls(session) => session.forget_writable(),
         }
@@ -80,7 +88,7 @@ impl Transport {
 
     /// Bytes that were taken and have not left.
     pub fn unsent(&self) -> usize {
-        match &self.0 {
+        match &self.kind {
             Kind::Plain(_) => 0,
             Kind::Tls(session) => session.unsent(),
         }
@@ -88,14 +96,14 @@ impl Transport {
 
     /// Drops them.
     pub(crate) fn forget_unsent(&mut self) {
-        if let Kind::Tls(session) = &mut self.0 {
+        if let Kind::Tls(session) = &mut self.kind {
             session.forget_unsent();
         }
     }
 
     /// Ends our side, with what has been written before it still delivered.
     pub fn shutdown_write(&mut self) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Plain(io) => io.shutdown_write(),
             Kind::Tls(session) => session.shutdown_write(),
         }
@@ -103,7 +111,7 @@ impl Transport {
 
     /// What an idle connection has to say, without waiting.
     pub(crate) fn look(&mut self) -> Idleness {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Plain(io) => io.look(),
             Kind::Tls(session) => session.look(),
         }
@@ -111,7 +119,7 @@ impl Transport {
 
     /// Waits until an idle connection has something to say.
     pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Plain(io) => io.poll_noise(cx, crate::io::look),
             Kind::Tls(session) => session.poll_noise(cx),
         }
@@ -119,7 +127,7 @@ impl Transport {
 
     /// Whether the server has not said, beside its answer, that it closes.
     pub(crate) fn is_open(&self) -> bool {
-        match &self.0 {
+        match &self.kind {
             Kind::Plain(_) => true,
             Kind::Tls(session) => session.is_open(),
         }
@@ -127,14 +135,14 @@ impl Transport {
 
     /// Gives storage back before it lies idle.
     pub(crate) fn rest(&mut self) {
-        if let Kind::Tls(session) = &mut self.0 {
+        if let Kind::Tls(session) = &mut self.kind {
             session.rest();
         }
     }
 
     /// Takes it off its thread's reactor, so that another thread can use it.
     pub(crate) fn leave_thread(&mut self) {
-        match &mut self.0 {
+        match &mut self.kind {
             Kind::Plain(io) => io.leave_thread(),
             Kind::Tls(session) => session.leave_thread(),
         }
@@ -142,7 +150,7 @@ impl Transport {
 
     /// What the handshake came to; `None`: in clear.
     pub fn handshake(&self) -> Option<HandshakeFacts> {
-        match &self.0 {
+        match &self.kind {
             Kind::Plain(_) => None,
             Kind::Tls(session) => Some(session.facts()),
         }
@@ -150,15 +158,20 @@ impl Transport {
 
     /// The protocol that was agreed upon (ALPN).
     pub fn alpn(&self) -> Option<&[u8]> {
-        match &self.0 {
+        match &self.kind {
             Kind::Plain(_) => None,
             Kind::Tls(session) => session.alpn(),
         }
     }
 
+    /// It has this place among the connections there may be, for as long as it is open.
+    pub(crate) fn hold(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
     /// The socket.
     pub fn io(&self) -> &Io {
-        match &self.0 {
+        match &self.kind {
             Kind::Plain(io) => io,
             Kind::Tls(session) => session.io(),
         }

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod cells;
+pub mod connections;
 pub mod counters;
 pub mod escape;
 pub mod log;

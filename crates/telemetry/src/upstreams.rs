@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::cells::{Cell, Histogram, PerThread, Times};
+use crate::connections::{ConnectionCounts, ConnectionTotals};
 use crate::meters::CLASSES;
 
 /// Endpoints of one upstream that have meters of their own.
@@ -21,6 +22,8 @@ pub struct EndpointMeter {
     pub upstream: Box<str>,
     /// The endpoint; nothing for calls that came to none.
     pub endpoint: Box<str>,
+    /// The connections to it.
+    pub connections: ConnectionCounts,
     threads: PerThread<Cells>,
 }
 
@@ -130,8 +133,21 @@ pub fn endpoint(upstream: &str, endpoint: &str) -> &'static EndpointMeter {
     let name = if endpoint.is_empty() || known < MOST_ENDPOINTS { endpoint } else { OTHERS };
     of_upstream.entry(name.into()).or_insert_with(|| {
         let (upstream, endpoint) = (upstream.into(), name.into());
-        Box::leak(Box::new(EndpointMeter { upstream, endpoint, threads: PerThread::new() }))
+        Box::leak(Box::new(EndpointMeter {
+            upstream,
+            endpoint,
+            connections: ConnectionCounts::default(),
+            threads: PerThread::new(),
+        }))
     })
+}
+
+/// The connections to all endpoints of an upstream, those that are gone included.
+#[must_use]
+pub fn connections(upstream: &str) -> ConnectionTotals {
+    let meters = lock();
+    let of_upstream = meters.get(upstream).into_iter().flat_map(BTreeMap::values);
+    of_upstream.fold(ConnectionTotals::default(), |sum, meter| sum + meter.connections.totals())
 }
 
 /// All meters, in the order of their names.

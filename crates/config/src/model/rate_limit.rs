@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::Secret;
+use super::{PemFile, Secret};
 
 /// `[rate_limit.NAME]`: how often something may be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct RateLimit {
     pub key: RateKey,
     /// Where it is counted.
     pub store: RateStore,
+    /// Who may have signed its certificate, in place of those that the system trusts.
+    pub store_ca: Option<PemFile>,
     /// What happens while the store cannot be asked.
     pub on_store_failure: OnStoreFailure,
     /// How long the store may take.
@@ -43,10 +45,12 @@ pub enum RateStore {
     Local,
     /// In a Valkey or Redis, together with others that have a rate limit of this name there.
     Redis {
-        /// `redis://…`, or `redis+unix:/…`, with what it takes to log in.
+        /// `redis://…`, `rediss://…`, or `redis+unix:/…`, with what it takes to log in.
         url: Secret,
         /// Where it is, without that.
         address: String,
+        /// Over TLS: whom its certificate must be for.
+        tls: Option<String>,
     },
 }
 
@@ -73,6 +77,7 @@ impl RateLimit {
             burst: RateLimit::default_burst(requests, period),
             key: RateKey::Client,
             store: RateStore::Local,
+            store_ca: None,
             on_store_failure: OnStoreFailure::Open,
             store_timeout: Duration::from_millis(50),
         }

@@ -4,7 +4,7 @@ use crate::checker::Checker;
 use crate::key::{Key, Preset, Reload, Section, Set};
 use crate::model::{OnStoreFailure, RateKey, RateLimit, RateStore};
 use crate::raw::{Span, Table};
-use crate::shape::{Count, FREQUENCY, RATE_KEY, STORE, Time, Words};
+use crate::shape::{Count, FREQUENCY, Pem, RATE_KEY, STORE, Time, Words};
 
 /// `[rate_limit.NAME]` as it was read.
 pub(crate) struct RateLimitDraft {
@@ -30,6 +30,13 @@ impl RateLimitDraft {
         if table.entry("burst").is_none() {
             self.limit.burst = RateLimit::default_burst(self.limit.requests, self.limit.period);
         }
+        if matches!(self.limit.store, RateStore::Redis { tls: None, .. })
+            && let Some(entry) = table.entry("store_ca")
+        {
+            let what = format!("`{name}` has `store_ca`, and its store is reached in clear");
+            let problem = cx.problem(entry.key_span, what).key("rate_limit.NAME.store_ca".to_owned());
+            cx.push(problem.expected("a `store` over TLS, for example store = \"rediss://10.0.0.6:6379\""));
+        }
         if self.limit.store != RateStore::Local {
             return;
         }
@@ -39,7 +46,7 @@ impl RateLimitDraft {
         ) {
             return;
         }
-        for key in ["on_store_failure", "store_timeout"] {
+        for key in ["store_ca", "on_store_failure", "store_timeout"] {
             let Some(entry) = table.entry(key) else { continue };
             let problem = cx
                 .problem(
@@ -97,13 +104,24 @@ pub(crate) static RATE_LIMIT: Section<RateLimitDraft> = Section {
         Key {
             name: "store",
             brief: "Where requests are counted",
-            long: "`\"local\"`: in this process. `\"redis://HOST:PORT/DATABASE\"` or `\"redis+unix:/PATH\"`: in a Valkey or Redis, together with every Keepwarm that has a rate limit of this name there; one round trip for each request. Keep a password out of the file: `\"redis://:${file:/run/secrets/redis}@HOST\"`.",
+            long: "`\"local\"`: in this process. `\"redis://HOST:PORT/DATABASE\"`, `\"rediss://HOST:PORT/DATABASE\"` (over TLS) or `\"redis+unix:/PATH\"`: in a Valkey or Redis, together with every Keepwarm that has a rate limit of this name there; one round trip for each request. Keep a password out of the file: `\"redis://:${file:/run/secrets/redis}@HOST\"`.",
             default: Preset::Value("\"local\""),
             right: "store = \"redis://10.0.0.6:6379\"",
             wrong: "store = \"10.0.0.6:6379\"",
             reload: Reload::Live,
             since: "0.3.0",
             value: &Set(STORE, |draft: &mut RateLimitDraft, store: RateStore| draft.limit.store = store),
+        },
+        Key {
+            name: "store_ca",
+            brief: "File of the authorities that may have signed the store's certificate, in place of the system's",
+            long: "In PEM; one, or several in a row. For a `store` that begins with `rediss://`. Read anew at each reload.",
+            default: Preset::Words("those the system trusts"),
+            right: "store_ca = \"/etc/ssl/internal-ca.pem\"",
+            wrong: "store_ca = \"/no/such/ca.pem\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Pem::Certificates, |draft: &mut RateLimitDraft, ca| draft.limit.store_ca = Some(ca)),
         },
         Key {
             name: "on_store_failure",

@@ -290,7 +290,9 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
             name: "max_body",
             brief: "Size of a request body; more is answered with 413",
             long: "A declared length above it is refused at once, without `100 Continue`.",
-            default: Preset::Words("`limits.body` of the listener; none on the way to an upstream"),
+            default: Preset::Words(
+                "`limits.body` of the listener; none on the way to an upstream, unless `buffer_request = true`",
+            ),
             right: "max_body = \"200MiB\"",
             wrong: "max_body = \"200mb\"",
             reload: Reload::Live,
@@ -302,9 +304,11 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "buffer_request",
-            brief: "Read the body before the app is called, so that a slow upload holds no worker",
-            long: "",
-            default: Preset::Words("`true` for WSGI, `false` for ASGI"),
+            brief: "Read the body before the app or upstream is called, so that a slow upload holds no worker and no connection",
+            long: "Up to 256 KiB are in memory, the rest is in an unnamed file in the temporary folder. On the way to an upstream, `limits.body` is then the limit as on the way to an app, a body that came in chunks goes out with its length, `Expect: 100-continue` is answered here, and the upstream's `timeout` counts from when the body is in.",
+            default: Preset::Words(
+                "`true` for WSGI, Rack and PHP; `false` for ASGI, `kind = \"http\"` and upstreams",
+            ),
             right: "buffer_request = false",
             wrong: "buffer_request = \"no\"",
             reload: Reload::Live,
@@ -313,9 +317,11 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         },
         Key {
             name: "buffer_response",
-            brief: "Free the worker as soon as it has produced its answer, so that a slow reader holds none",
+            brief: "Free the worker, or the upstream's connection, as soon as the answer is produced, so that a slow reader holds none",
             long: "What the client has not taken yet is kept in memory, then in a spill file, up to `limits.response_buffer`. Streams leave as they come all the same.",
-            default: Preset::Words("`true` for WSGI, `false` for ASGI"),
+            default: Preset::Words(
+                "`true` for WSGI, Rack and PHP; `false` for ASGI, `kind = \"http\"` and upstreams",
+            ),
             right: "buffer_response = false",
             wrong: "buffer_response = 0",
             reload: Reload::Live,

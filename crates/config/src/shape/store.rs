@@ -10,9 +10,9 @@ use crate::nearest::nearest;
 
 /// `"local"`, or the URL of a Valkey or Redis. It may have a password in it, so that no fault quotes it.
 pub(crate) const STORE: Parsed<RateStore> = Parsed {
-    expected: "\"local\", \"redis://HOST:PORT/DATABASE\" or \"redis+unix:/PATH\"",
+    expected: "\"local\", \"redis://HOST:PORT/DATABASE\", \"rediss://HOST:PORT/DATABASE\" (TLS) or \"redis+unix:/PATH\"",
     type_name: "\"local\" or URL",
-    pattern: "^(local|(redis|valkey)://.+|redis\\+unix:/.+)$",
+    pattern: "^(local|(rediss?|valkeys?)://.+|redis\\+unix:/.+)$",
     bare: no_bare,
     read: store,
 };
@@ -32,17 +32,14 @@ fn store(text: &str) -> Result<RateStore, Fault> {
             false => fault.help("did you mean `local`?"),
         });
     };
-    match scheme {
-        "redis" | "valkey" => {}
-        "rediss" | "valkeys" => {
-            let fault = Fault::new("asks for TLS to the store, which is not served by this version yet");
-            return Err(fault.help("reach it in clear over a network that is yours, or over a Unix socket"));
-        }
+    let encrypted = match scheme {
+        "redis" | "valkey" => false,
+        "rediss" | "valkeys" => true,
         scheme => {
             let fault = Fault::new(format!("has the scheme `{scheme}`, which is none of a store"));
-            return Err(fault.help("write redis:// in its place"));
+            return Err(fault.help("write redis:// in its place, or rediss:// for TLS"));
         }
-    }
+    };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (place, database) = rest.split_once('/').unwrap_or((rest, ""));
     if !database.is_empty() && database.parse::<u16>().is_err() {
@@ -61,7 +58,9 @@ fn store(text: &str) -> Result<RateStore, Fault> {
     let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let login = login.map_or_else(String::new, |login| format!("{login}@"));
     let number = if database.is_empty() { "0" } else { database };
-    Ok(RateStore::Redis { url: Secret::new(format!("redis://{login}{address}/{number}")), address })
+    let scheme = if encrypted { "rediss" } else { "redis" };
+    let url = Secret::new(format!("{scheme}://{login}{address}/{number}"));
+    Ok(RateStore::Redis { url, address, tls: encrypted.then_some(host) })
 }
 
 fn unix_store(path: &str) -> Result<RateStore, Fault> {
@@ -70,7 +69,8 @@ fn unix_store(path: &str) -> Result<RateStore, Fault> {
     if !file.starts_with('/') || file.len() < 2 || file.len() > 107 {
         return Err(Fault::new("names no Unix socket: an absolute path of at most 107 bytes follows"));
     }
-    Ok(RateStore::Redis { url: Secret::new(format!("redis+unix://{path}")), address: format!("unix:{file}") })
+    let url = Secret::new(format!("redis+unix://{path}"));
+    Ok(RateStore::Redis { url, address: format!("unix:{file}"), tls: None })
 }
 
 fn split(address: &str) -> Result<(String, u16), Fault> {
@@ -101,12 +101,15 @@ mod tests {
             ("redis://a", "redis://a:6379/0", "a:6379"),
             ("valkey://A:1/", "redis://a:1/0", "a:1"),
             ("redis://:pw@[::1]:2/3", "redis://:pw@[::1]:2/3", "[::1]:2"),
+            ("rediss://u:pw@A/1", "rediss://u:pw@a:6379/1", "a:6379"),
+            ("valkeys://[::1]", "rediss://[::1]:6379/0", "[::1]:6379"),
             ("redis+unix:/run/redis.sock", "redis+unix:///run/redis.sock", "unix:/run/redis.sock"),
             ("unix:///run/redis.sock?db=1", "redis+unix:///run/redis.sock?db=1", "unix:/run/redis.sock"),
         ] {
             match store(text).ok() {
-                Some(RateStore::Redis { url: read, address: at }) => {
+                Some(RateStore::Redis { url: read, address: at, tls }) => {
                     assert_eq!((read.reveal(), at.as_str()), (url, address), "{text}");
+                    assert_eq!(tls.is_some(), url.starts_with("rediss:"), "{text}");
                 }
                 other => panic!("{text}: {other:?}"),
             }
@@ -117,7 +120,8 @@ mod tests {
             "redis://",
             "redis://a:0",
             "redis://a/b",
-            "rediss://a",
+            "rediss://",
+            "rediss+unix:/run/redis.sock",
             "http://a",
             "redis://a@b@c",
             "unix:x",

@@ -108,6 +108,9 @@ fn push_upstream(text: &mut String, section: &str, key: &str, line: &str) {
         if !(in_limit && key == "rate") {
             text.push_str("rate = \"10/s\"\n");
         }
+        if key == "store_ca" {
+            text.push_str("store = \"rediss://127.0.0.1\"\n");
+        }
         if key == "on_store_failure" || key == "store_timeout" {
             text.push_str("store = \"redis://127.0.0.1\"\n");
         }

@@ -230,6 +230,14 @@ fn fault(case: Case, examination: &Examination) -> Option<String> {
     for examined in &examination.examined {
         let verdict = examined.verdict();
         let owner = examined.id == case.probe;
+        let worse = examined.findings.iter().filter(|finding| finding.verdict > Verdict::Unknown);
+        for finding in worse {
+            // Who is not reached costs nothing that could be measured.
+            let costs = examined.id != "reach" && finding.verdict == Verdict::Bad;
+            if finding.fix.is_none() || finding.cost.is_none() && costs {
+                return Some(format!("{} has no fix, or no cost", finding.id));
+            }
+        }
         if owner && verdict != case.verdict {
             return Some(format!("{} says {}, not {}", case.probe, verdict.name(), case.verdict.name()));
         }

@@ -189,7 +189,7 @@ impl Forward<'_, '_> {
             sentence: told.sentence.clone(),
         });
         if told.cause == Cause::LostIdle {
-            self.upstream.calls().count_lost(!matches!(decision, Decision::GiveUp(_)));
+            self.upstream.calls().count_lost(&entry.endpoint, !matches!(decision, Decision::GiveUp(_)));
         }
         match decision {
             Decision::AnewConnection => {

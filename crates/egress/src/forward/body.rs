@@ -1,15 +1,18 @@
-//! The body of a call: kept while it is small, so that the call can be sent again; passed on as it comes when it is not.
+//! The body of a call: kept while it is small, so that the call can be sent again; passed on as it comes when it is not. A route may have it read whole before the upstream is called: what is too
+//! much for memory then waits in a file.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{BodyError, BodyProgress, Call, Exchange, UNSENT_ENOUGH};
+use keepwarm_net::{BodyError, BodyProgress, Call, Exchange, Spool, SpoolError, UNSENT_ENOUGH};
 
 /// A declared body up to this is read before an endpoint is chosen: then it leaves with the head, in one write.
 const READ_FIRST: u64 = 16 * 1024;
 /// A body up to this is kept, so that it can be sent again. Bounds the memory of a call whose client is faster than its upstream, too.
 const KEPT: usize = 64 * 1024;
+/// A body that is read whole is kept up to this; beyond it, the rest is in a file, and can be sent once.
+const KEPT_WHOLE: usize = 256 * 1024;
 /// Read at a time.
 const BLOCK: usize = 64 * 1024;
 
@@ -19,6 +22,8 @@ pub(super) struct Body {
     framing: RequestBody,
     /// What was read, from its beginning; once that is too much, the last block.
     kept: Vec<u8>,
+    /// What follows it, of one that was read whole.
+    rest: Option<Spool>,
     /// What was read before is no longer here.
     forgotten: bool,
     /// All of it was read.
@@ -49,6 +54,7 @@ impl Body {
         Self {
             framing: exchange.request().head.body,
             kept: Vec::new(),
+            rest: None,
             forgotten: false,
             complete: exchange.body_done(),
             given: 0,
@@ -57,9 +63,32 @@ impl Body {
         }
     }
 
-    /// How it is framed towards the upstream: as it came.
+    /// How it is framed towards the upstream: as it came; one that was read whole with its length, unless trailers follow it.
     pub(super) fn framing(&self) -> RequestBody {
         self.framing
+    }
+
+    /// Reads all of it.
+    pub(super) async fn collect_whole(&mut self, exchange: &mut Exchange<'_>) -> Result<(), BodyError> {
+        while !self.complete && self.kept.len() < KEPT_WHOLE {
+            let room = KEPT_WHOLE - self.kept.len();
+            poll_fn(|cx| self.poll_append(cx, exchange, room)).await?;
+        }
+        if !self.complete {
+            let (mut rest, mut block) = (Spool::new(0), Vec::with_capacity(BLOCK));
+            while !self.complete {
+                block.clear();
+                poll_fn(|cx| rest.poll_ready(cx)).await.map_err(|error| spool_failed(&error))?;
+                let progress = poll_fn(|cx| exchange.poll_body(cx, &mut block, BLOCK)).await?;
+                self.note(exchange, progress, block.len());
+                rest.push(&block);
+            }
+            self.rest = Some(rest).filter(|rest| !rest.is_empty());
+        }
+        if self.framing == RequestBody::Chunked && exchange.trailers().is_empty() {
+            self.framing = RequestBody::Length(self.received);
+        }
+        Ok(())
     }
 
     /// Bytes of it that came.
@@ -72,9 +101,9 @@ impl Body {
         !self.forgotten
     }
 
-    /// All of it was read.
+    /// All of it was read, and is in memory.
     pub(super) fn is_complete(&self) -> bool {
-        self.complete
+        self.complete && self.rest.is_none()
     }
 
     /// Gives a second call all of it; only when [`Self::can_be_sent_again`] and [`Self::is_complete`].
@@ -109,7 +138,7 @@ impl Body {
     pub(super) fn give_kept(&mut self, call: &mut Call, trailers: &Fields) {
         call.send(self.kept.get(self.given..).unwrap_or_default());
         self.given = self.kept.len();
-        if self.complete && !self.ended {
+        if self.complete && self.rest.is_none() && !self.ended {
             self.ended = true;
             call.end(trailers);
         }
@@ -131,8 +160,12 @@ impl Body {
         if call.unsent() >= UNSENT_ENOUGH {
             return Ok(Gave::Full);
         }
-        if self.given == self.kept.len() && !self.complete {
-            match self.poll_read(cx, exchange) {
+        if self.given == self.kept.len() && (!self.complete || self.rest.is_some()) {
+            let read = match self.rest.is_some() {
+                true => self.poll_rest(cx),
+                false => self.poll_read(cx, exchange),
+            };
+            match read {
                 Poll::Pending => return Ok(Gave::Starved),
                 Poll::Ready(read) => read?,
             }
@@ -152,10 +185,40 @@ impl Body {
             self.kept.clear();
             self.given = 0;
         }
+        self.poll_append(cx, exchange, BLOCK)
+    }
+
+    fn poll_append(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        most: usize,
+    ) -> Poll<Result<(), BodyError>> {
         let before = self.kept.len();
-        let progress = ready!(exchange.poll_body(cx, &mut self.kept, BLOCK))?;
-        self.received += (self.kept.len() - before) as u64;
-        self.complete = progress == BodyProgress::Done || exchange.body_done();
+        let progress = ready!(exchange.poll_body(cx, &mut self.kept, most))?;
+        self.note(exchange, progress, self.kept.len() - before);
         Poll::Ready(Ok(()))
     }
+
+    fn note(&mut self, exchange: &Exchange<'_>, progress: BodyProgress, count: usize) {
+        self.received += count as u64;
+        self.complete = progress == BodyProgress::Done || exchange.body_done();
+    }
+
+    /// The next block from the file, in place of what was given.
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        let Some(rest) = &mut self.rest else { return Poll::Ready(Ok(())) };
+        (self.forgotten, self.given) = (true, 0);
+        self.kept.clear();
+        let read = ready!(rest.poll_read(cx, &mut self.kept, BLOCK));
+        if read.map_err(|error| spool_failed(&error))? == 0 || rest.is_empty() {
+            self.rest = None;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+fn spool_failed(error: &SpoolError) -> BodyError {
+    tracing::error!(%error, "a request's body cannot be kept");
+    BodyError::NotKept
 }

@@ -69,6 +69,8 @@ struct Forward<'a, 'c> {
     trace: Trace,
     /// The endpoint of the present attempt, in `endpoints`.
     at: Option<usize>,
+    /// From when the time for all of it counts.
+    began: Instant,
     /// When the present attempt began to look for a connection, had one, and had the head of an answer; when it was over.
     sought: Instant,
     connected: Option<Instant>,
@@ -97,6 +99,7 @@ impl<'a, 'c> Forward<'a, 'c> {
             body,
             record: Box::new(CallRecord { upstream: Arc::clone(upstream.name()), ..CallRecord::default() }),
             sought: exchange.received(),
+            began: exchange.received(),
             trace: Trace::of(exchange.request()),
             at: None,
             connected: None,
@@ -112,12 +115,11 @@ impl<'a, 'c> Forward<'a, 'c> {
     }
 
     async fn run(&mut self) {
-        if let Some(whole) = self.settings.timeouts.whole {
-            let at = self.exchange.received().checked_add(whole);
-            self.exchange.deadlines().set(Wait::Slow, at);
-        }
         if let Err(error) = self.collect().await {
             return self.refuse_body(&error);
+        }
+        if let Some(whole) = self.settings.timeouts.whole {
+            self.exchange.deadlines().set(Wait::Slow, self.began.checked_add(whole));
         }
         let upstream = self.upstream;
         let Some(_place) = self.enter(upstream).await else { return };
@@ -141,18 +143,25 @@ impl<'a, 'c> Forward<'a, 'c> {
 
     /// What is left of the time for all of it.
     fn time_left(&self) -> Option<Duration> {
-        Some(self.settings.timeouts.whole?.saturating_sub(self.exchange.received().elapsed()))
+        Some(self.settings.timeouts.whole?.saturating_sub(self.began.elapsed()))
     }
 
     /// Reads what the upstream should not have to wait for.
     async fn collect(&mut self) -> Result<(), BodyError> {
+        let whole = self.exchange.request().passing.buffer_request == Some(true);
         if self.exchange.awaits_continue() {
-            if self.manner.forwards_expectation {
+            if self.manner.forwards_expectation && !whole {
                 return Ok(());
             }
             self.exchange.want_body();
             // Now, not when there is a connection.
             poll_fn(|cx| Poll::Ready(self.exchange.poll_flush(cx).is_ready())).await;
+        }
+        if whole && !self.exchange.body_done() {
+            self.body.collect_whole(self.exchange).await?;
+            // The client's time is not the upstream's.
+            self.began = Instant::now();
+            return Ok(());
         }
         self.body.collect(self.exchange).await
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields, Mended};
 use keepwarm_net::{
-    Answer, BodyError, Call, ClientError, Gone, Tunnel, TunnelEnd, Wait, offered_protocols,
-    pass_informational,
+    Answer, BodyError, Call, ClientError, Gone, Spool, Tunnel, TunnelEnd, UNSENT_ENOUGH, Wait,
+    offered_protocols, pass_informational,
 };
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::timeout::Phase;
@@ -28,6 +28,9 @@ use crate::endpoints::Visit;
 /// How long an upstream may consider an expectation (`http-rules` §2).
 const EXPECT: Duration = Duration::from_millis(250);
 
+/// Bytes of an answer that are kept in memory before the file is used.
+const SPOOL_MEMORY: usize = 256 * 1024;
+
 /// A request with an endpoint.
 pub(super) struct Talk<'t, 'a, 'c> {
     pub(super) forward: &'t mut Forward<'a, 'c>,
@@ -43,6 +46,11 @@ pub(super) struct Talk<'t, 'a, 'c> {
     /// The body is held back: the time the upstream has to say that it wants it.
     pub(super) expects: Option<Pin<Box<Sleep>>>,
     trailers: Fields,
+    /// The answer is taken from the upstream faster than the client takes it.
+    buffers: bool,
+    /// The answer, as far as the client has not taken it.
+    spool: Option<Spool>,
+    block: Vec<u8>,
     /// There was no room for what the upstream may have said.
     pub(super) full: bool,
     /// Whose turn it is, as far as time goes.
@@ -84,6 +92,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         authority: Arc<str>,
         index: usize,
     ) -> Self {
+        let buffers = forward.exchange.request().passing.buffer_response == Some(true);
         let rival = Rival::for_call(forward, forward.connected.unwrap_or_else(Instant::now));
         Self {
             index,
@@ -94,6 +103,9 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             authority,
             expects: None,
             trailers: Fields::new(),
+            buffers,
+            spool: None,
+            block: Vec::new(),
             full: false,
             turn: Turn::Unknown,
             moved: false,
@@ -153,6 +165,11 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             }
             match self.forward.exchange.poll_flush(cx) {
                 Poll::Ready(Err(gone)) => return Poll::Ready(End::Gone(gone)),
+                Poll::Ready(Ok(())) if self.spool.is_some() => {
+                    if self.poll_unspool(cx).is_ready() {
+                        continue;
+                    }
+                }
                 // What the client has taken makes room for more.
                 Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
@@ -167,8 +184,8 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
     /// From the upstream.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Option<End> {
         loop {
-            if !self.forward.has_room() {
-                self.full = true;
+            self.full = !self.has_room(cx);
+            if self.full {
                 return None;
             }
             match self.poll_part(cx) {
@@ -228,17 +245,55 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
             Poll::Ready(Ok(Answer::Data(bytes))) => {
                 self.forward.record.received += bytes.len() as u64;
-                exchange.data(bytes);
+                let spools = self.spool.is_some() || (self.buffers && exchange.unsent() >= UNSENT_ENOUGH);
+                match spools {
+                    true => self.spool.get_or_insert_with(|| Spool::new(SPOOL_MEMORY)).push(bytes),
+                    false => exchange.data(bytes),
+                }
             }
             Poll::Ready(Ok(Answer::Trailers(fields))) => self.trailers = fields.clone(),
             Poll::Ready(Ok(Answer::End)) => {
-                exchange.end_with_trailers(self.trailers.iter());
+                if self.spool.is_none() {
+                    exchange.end_with_trailers(self.trailers.iter());
+                }
                 if let Some(call) = self.call.take() {
                     call.finish();
                 }
             }
         }
         Step::Moved
+    }
+
+    /// Room for one more part of the answer: in the buffer towards the client, or in the spool.
+    fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
+        match &mut self.spool {
+            Some(spool) => {
+                let most = self.forward.exchange.limits().response_buffer;
+                spool.poll_ready(cx).is_ready() && spool.len() < most
+            }
+            None => self.buffers || self.forward.has_room(),
+        }
+    }
+
+    /// Moves bytes from the spool to the client's buffer. Ready: some were, or that was the end.
+    fn poll_unspool(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(spool) = &mut self.spool else { return Poll::Ready(()) };
+        let exchange = &mut *self.forward.exchange;
+        self.block.clear();
+        match std::task::ready!(spool.poll_read(cx, &mut self.block, UNSENT_ENOUGH)) {
+            Ok(0) => {
+                self.spool = None;
+                if self.call.is_none() {
+                    exchange.end_with_trailers(self.trailers.iter());
+                }
+            }
+            Ok(_) => exchange.data(&self.block),
+            Err(error) => {
+                tracing::error!(upstream = %self.forward.upstream.name(), %error, "an answer cannot be kept");
+                exchange.abort("spool_failed");
+            }
+        }
+        Poll::Ready(())
     }
 
     /// `100 Continue`: the upstream wants the body. It is passed on to a client that waits for it; nobody else sees it.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use keepwarm_net::TlsSettings;
 use keepwarm_policy::Gcra;
 use keepwarm_policy::gcra::Verdict;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -33,8 +34,10 @@ const MOST_UNDER_WAY: usize = 1024;
 /// Where a store is, and how long it may take.
 #[derive(Clone, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// `redis://…`, `valkey://…` or `redis+unix:…`, with what it takes to log in.
+    /// `redis://…`, `rediss://…` or `redis+unix:…`, with what it takes to log in.
     pub url: String,
+    /// What `rediss://` is encrypted with.
+    pub tls: Option<TlsSettings>,
     /// Where it is, without that: for the log.
     pub address: String,
     /// How long it may take to answer.

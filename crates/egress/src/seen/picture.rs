@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use keepwarm_net::{Endpoint, PoolState, PoolTotals};
 use keepwarm_policy::breaker;
-use keepwarm_telemetry::upstreams::{EndpointTotals, MOST_ENDPOINTS};
+use keepwarm_telemetry::upstreams::{self, EndpointTotals, MOST_ENDPOINTS};
 
 use crate::endpoints::EndpointEntry;
 use crate::{CheckFailure, LastFailure, LookupFailure, Upstream};
@@ -59,6 +59,8 @@ pub struct EndpointPicture {
     pub in_flight: u32,
     /// Its connections.
     pub connections: PoolState,
+    /// What has happened to its connections; none when it is one of so many that they are counted together.
+    pub totals: Option<PoolTotals>,
     /// Its calls; none when it is one of so many that they are counted together.
     pub calls: Option<EndpointTotals>,
     /// The failure that came last.
@@ -110,6 +112,7 @@ impl Upstream {
     fn look_at(&self, entry: &EndpointEntry) -> EndpointPicture {
         let state = &entry.state;
         let meter = state.seen().meter(self.name(), state.name());
+        let own = *meter.endpoint == **state.name();
         EndpointPicture {
             name: Arc::clone(state.name()),
             priority: entry.priority,
@@ -121,7 +124,8 @@ impl Upstream {
             breaker: state.breaker(),
             in_flight: state.load().outstanding(),
             connections: self.connections(Some(&entry.endpoint)),
-            calls: (*meter.endpoint == **state.name()).then(|| meter.totals()),
+            totals: own.then(|| meter.connections.totals()),
+            calls: own.then(|| meter.totals()),
             last_failure: state.last_failure(),
         }
     }
@@ -132,9 +136,9 @@ impl Upstream {
         self.calls().state(endpoint)
     }
 
-    /// What has happened to its connections.
+    /// What has happened to its connections, those to endpoints that are gone included.
     #[must_use]
     pub fn connection_totals(&self) -> PoolTotals {
-        self.calls().totals()
+        upstreams::connections(self.name())
     }
 }

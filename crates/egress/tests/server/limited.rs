@@ -48,8 +48,12 @@ impl Keepwarm {
     /// With the counts in its own memory, or in the store at `url`.
     pub(crate) fn start(limit: Limit, url: Option<&str>) -> Self {
         let store = url.map(|url| {
-            let settings =
-                StoreSettings { url: url.to_owned(), address: "redis".to_owned(), timeout: limit.timeout };
+            let settings = StoreSettings {
+                url: url.to_owned(),
+                tls: None,
+                address: "redis".to_owned(),
+                timeout: limit.timeout,
+            };
             let (store, driver) = Store::open(settings).unwrap();
             // The control thread of this Keepwarm; it ends with the store.
             std::thread::spawn(move || {

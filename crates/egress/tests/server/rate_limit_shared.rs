@@ -65,7 +65,7 @@ fn a_store_that_forgot_the_script_gets_it_again_and_one_that_forgot_all_starts_a
 fn a_url_that_cannot_be_used_is_refused_in_words() {
     for (url, expected) in [("http://here", "did not parse"), ("rediss://here", "TLS")] {
         let timeout = Duration::from_millis(50);
-        let settings = StoreSettings { url: url.to_owned(), address: "here".to_owned(), timeout };
+        let settings = StoreSettings { url: url.to_owned(), tls: None, address: "here".to_owned(), timeout };
         let message = Store::open(settings).err().unwrap_or_default();
         assert!(message.contains(expected) && message.contains("redis://HOST"), "{url}: {message:?}");
     }

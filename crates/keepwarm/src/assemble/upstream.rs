@@ -127,9 +127,10 @@ fn sources(upstream: &config::Upstream) -> Vec<Source> {
 
 fn pool(upstream: &config::Upstream) -> PoolSettings {
     let (pool, limits) = (&upstream.pool, &upstream.limits);
-    let max = pool.max.into_iter().chain(limits.connections).min();
+    let most = |limit: Option<u32>| limit.map_or(usize::MAX, |limit| limit as usize);
     PoolSettings {
-        max: max.map_or(usize::MAX, |max| max as usize),
+        max: most(pool.max),
+        max_in_all: most(limits.connections),
         idle: pool.idle as usize,
         min_idle: pool.min_idle as usize,
         max_age: pool.max_age,

@@ -1,6 +1,7 @@
 //! The upstreams in the status.
 
 use keepwarm_egress::{EndpointPicture, UpstreamPicture};
+use keepwarm_net::PoolTotals;
 use keepwarm_telemetry::cells::Times;
 use keepwarm_telemetry::meters::CLASSES;
 use serde_json::{Map, Value, json};
@@ -22,16 +23,20 @@ pub(super) fn json(upstream: &UpstreamPicture) -> Value {
             "lost_retried": totals.lost_retried,
             "lost_failed": totals.lost_failed,
         },
-        "handshakes": {
-            "full": totals.handshakes_full,
-            "resumed": totals.handshakes_resumed,
-            "failed": totals.handshakes_failed,
-            "avoided": totals.handshakes_avoided,
-            "certificate_bytes_avoided": totals.certificate_bytes_avoided,
-        },
+        "handshakes": handshakes(totals),
         "lookup_failure": upstream.trouble.as_ref().map(|failure| &failure.sentence),
         "endpoint_count": upstream.found,
         "endpoints": upstream.endpoints.iter().map(endpoint).collect::<Vec<_>>(),
+    })
+}
+
+fn handshakes(totals: &PoolTotals) -> Value {
+    json!({
+        "full": totals.handshakes_full,
+        "resumed": totals.handshakes_resumed,
+        "failed": totals.handshakes_failed,
+        "avoided": totals.handshakes_avoided,
+        "certificate_bytes_avoided": totals.certificate_bytes_avoided,
     })
 }
 
@@ -59,6 +64,7 @@ fn endpoint(endpoint: &EndpointPicture) -> Value {
             "dialling": connections.dialling,
             "waiting": connections.waiting,
         },
+        "handshakes": endpoint.totals.as_ref().map(handshakes),
         "last_failure": endpoint.last_failure.as_ref().map(|failure| json!({
             "cause": failure.cause,
             "sentence": format!("upstream {}", failure.sentence),

@@ -44,7 +44,7 @@ fn settings(upstream: &config::Upstream) -> Option<TlsSettings> {
     })
 }
 
-fn pem(file: &PemFile) -> Pem {
+pub(crate) fn pem(file: &PemFile) -> Pem {
     Pem { file: file.path.clone(), text: file.pem.reveal().as_bytes().to_vec() }
 }
 

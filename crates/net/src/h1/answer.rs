@@ -130,6 +130,7 @@ impl Stream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) {
         let date = crate::deadline::http_date();
+        self.state.head_at = self.storage.out.head.len();
         encode_response_head(
             &mut self.storage.out.head,
             status,
@@ -262,6 +263,22 @@ impl Stream {
             self.state.answer = Answer::Cut;
             self.state.hold = None;
         }
+    }
+
+    /// Nothing of it has been written: as if it had not been given.
+    pub(crate) fn take_back(&mut self) -> bool {
+        match self.state.answer {
+            Answer::Held(_) => {}
+            Answer::Begun { flushed: false, .. } => self.storage.out.head.truncate(self.state.head_at),
+            _ => return false,
+        }
+        // Of an answer that has not begun there is no body.
+        self.storage.out.body.clear();
+        self.state.answer = Answer::None;
+        (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
+        self.state.hold = None;
+        self.request.reason = None;
+        true
     }
 
     /// (Re)starts the 2 ms in which something may yet come.

@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub(super) answer: Answer,
     pub(super) status: u16,
     pub(super) body_sent: u64,
+    /// Where its head is in the buffer, behind informational ones.
+    pub(super) head_at: usize,
     pub(super) drain_rate: MinRate,
     /// The timer of a held head; made when one is held.
     pub(super) hold: Option<std::pin::Pin<Box<tokio::time::Sleep>>>,
@@ -111,6 +113,7 @@ impl State {
             answer: Answer::None,
             status: 0,
             body_sent: 0,
+            head_at: 0,
             drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
             hold: None,
             refused: false,

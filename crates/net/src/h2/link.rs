@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::frames::Passed;
 use super::wire::Watch;
 use crate::client::Idleness;
+use crate::pool::Meter;
 use crate::transport::Transport;
 use crate::{Endpoint, ServerFault};
 
@@ -32,6 +33,8 @@ pub(super) struct Link {
     pub(super) opened: Instant,
     /// Of the server, which another TLS handshake would transfer; `None`: in clear.
     pub(super) certificate_bytes: Option<usize>,
+    /// What counts it.
+    pub(super) meter: Meter,
     /// The socket, to look at it, while the connection lasts.
     socket: Mutex<Option<OwnedFd>>,
     /// The last stream whose head the socket took. Streams are opened in the order of their numbers (RFC 9113 §5.1.1).
@@ -67,13 +70,14 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(endpoint: Endpoint, thread: usize, transport: &Transport) -> Self {
+    pub(super) fn new(endpoint: Endpoint, thread: usize, transport: &Transport, meter: Meter) -> Self {
         let now = Instant::now();
         Self {
             endpoint,
             thread,
             opened: now,
             certificate_bytes: transport.handshake().map(|facts| facts.certificate_bytes),
+            meter,
             socket: Mutex::new(transport.io().fd().try_clone().ok()),
             sent: AtomicU32::new(0),
             last_processed: AtomicU32::new(NONE),

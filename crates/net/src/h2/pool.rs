@@ -5,37 +5,41 @@
 //!
 //! Only one connection is dialled at a time for a thread and endpoint, by a task of its own: whoever comes meanwhile waits for that one, and whoever goes away leaves it to the
 //! others. A new one takes a single call until the server's SETTINGS say how many it takes.
+//!
+//! With fewer places for connections ([`Places`]) than threads and endpoints, they take turns: a connection that is in use gets no further calls, ends with those it has, and leaves its
+//! place to who has waited for one.
+
+mod dial;
+mod warmth;
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::{Builder, Connection, SendRequest};
-use keepwarm_http1::Limits;
+use h2::client::SendRequest;
 use keepwarm_policy::KeepAlive;
 use tokio::time::Instant;
 
 use super::link::Link;
+use super::settings;
 use super::stream::Http2Call;
-use super::wire::Wire;
-use super::{driver, settings};
-use crate::pool::Counts;
+use crate::pool::{Metering, Place, Places, Seeks};
 use crate::{
-    AcquireError, ClientTls, Dial, Endpoint, Http1, Need, Pool, PoolSettings, PoolState, PoolTotals,
-    thread_index,
+    AcquireError, ClientTls, Endpoint, Http1, Need, Pool, PoolSettings, PoolState, PoolTotals, thread_index,
 };
+use warmth::Warmer;
 
 /// The connections to one upstream. Shared by all threads.
 #[derive(Debug)]
 pub struct Http2Pool {
     inner: Mutex<Inner>,
-    counts: Counts,
+    metering: Metering,
     /// Takes connections whose server has chosen HTTP/1.1.
     http1: Option<Arc<Pool<Http1>>>,
+    pub(super) places: Arc<Places>,
 }
 
 #[derive(Debug)]
@@ -46,6 +50,8 @@ struct Inner {
     shelves: HashMap<Endpoint, Vec<Shelf>>,
     /// When each endpoint closes idle connections.
     keep_alive: HashMap<Endpoint, KeepAlive>,
+    /// Warmers that ever were.
+    warmers: u64,
 }
 
 /// The connections of one thread to one endpoint.
@@ -58,6 +64,8 @@ struct Shelf {
     /// The last dial failed.
     failure: Option<AcquireError>,
     waiting: Vec<Waker>,
+    /// Who keeps a connection there, whether there are calls or not.
+    warmer: Option<Warmer>,
 }
 
 /// A connection that may be given calls.
@@ -70,13 +78,22 @@ struct Kept {
 impl Http2Pool {
     /// An empty one.
     pub fn new(settings: PoolSettings) -> Arc<Self> {
-        Self::beside(settings, None)
+        Self::beside(settings, None, Places::new(settings.max_in_all), Metering::default())
     }
 
-    /// An empty one. Connections whose server has chosen HTTP/1.1 go to `http1`.
-    pub fn beside(settings: PoolSettings, http1: Option<Arc<Pool<Http1>>>) -> Arc<Self> {
-        let inner = Inner { settings, tls: None, shelves: HashMap::new(), keep_alive: HashMap::new() };
-        Arc::new(Self { inner: Mutex::new(inner), counts: Counts::default(), http1 })
+    /// An empty one, whose connections have places among others. Those whose server has chosen HTTP/1.1 go to `http1`.
+    pub(crate) fn beside(
+        settings: PoolSettings,
+        http1: Option<Arc<Pool<Http1>>>,
+        places: Arc<Places>,
+        metering: Metering,
+    ) -> Arc<Self> {
+        let (shelves, keep_alive) = (HashMap::new(), HashMap::new());
+        let inner = Inner { settings, tls: None, shelves, keep_alive, warmers: 0 };
+        let pool = Arc::new(Self { inner: Mutex::new(inner), metering, http1, places });
+        let giver = Arc::downgrade(&pool);
+        pool.places.add_giver(giver);
+        pool
     }
 
     /// Changes what new connections are encrypted with. What is open stays open.
@@ -86,12 +103,16 @@ impl Http2Pool {
 
     /// Changes the settings, for what comes from now on.
     pub fn set_settings(&self, settings: PoolSettings) {
-        self.lock().settings = settings;
+        let mut inner = self.lock();
+        inner.settings = settings;
+        inner.shelves.values_mut().flatten().for_each(Shelf::wake_warmer);
+        drop(inner);
+        self.places.set_most(settings.max_in_all);
     }
 
     /// A place for one call on a connection: one that is there, or a new one. To be called on a data-plane thread.
     ///
-    /// [`PoolSettings::max`] bounds connections that are opened beside others: each thread has one in any case.
+    /// [`PoolSettings::max`] bounds connections that are opened beside others: each thread has one in any case. [`PoolSettings::max_in_all`] bounds all.
     ///
     /// # Errors
     /// No connection could be made; [`AcquireError::NotHttp2`]: one could, and its server chose HTTP/1.1.
@@ -100,8 +121,23 @@ impl Http2Pool {
         endpoint: &Endpoint,
         need: Need,
     ) -> Result<Http2Call, AcquireError> {
-        let mut waits_for = None;
-        poll_fn(|cx| self.poll_acquire(endpoint, need, &mut waits_for, cx)).await
+        let (mut waits_for, mut ticket) = (None, None);
+        poll_fn(|cx| {
+            loop {
+                match self.poll_acquire(endpoint, need, &mut waits_for, cx) {
+                    Poll::Ready(Some(call)) => return Poll::Ready(call),
+                    Poll::Ready(None) => {}
+                    Poll::Pending => {
+                        ticket = None;
+                        return Poll::Pending;
+                    }
+                }
+                let seeks = || Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+                let place = ready!(ticket.get_or_insert_with(|| self.places.ticket(seeks())).poll(cx));
+                self.dial(endpoint, need, place);
+            }
+        })
+        .await
     }
 
     /// The same without waiting: a place on a connection that is there, if one will do.
@@ -123,7 +159,7 @@ impl Http2Pool {
         let kept = shelf.kept.iter_mut().filter(usable).max_by_key(place)?;
         let idle = kept.link.begin_call(now);
         if let Some(idle) = idle {
-            self.counts.reuse(kept.link.certificate_bytes);
+            self.metering.counts(kept.link.meter).reuse(kept.link.certificate_bytes);
             if let Some(learnt) = keep_alive.get_mut(endpoint) {
                 learnt.handle_use(idle, now.into_std());
             }
@@ -131,41 +167,52 @@ impl Http2Pool {
         Some(Http2Call::new(kept.sender.clone(), Arc::clone(&kept.link), Arc::clone(self), idle))
     }
 
+    /// A place, or why there is none; ready with `None`: a connection is to be made.
     fn poll_acquire(
         self: &Arc<Self>,
         endpoint: &Endpoint,
         need: Need,
         waits_for: &mut Option<u64>,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<Http2Call, AcquireError>> {
+    ) -> Poll<Option<Result<Http2Call, AcquireError>>> {
         if let Some(call) = self.take(endpoint, need) {
-            return Poll::Ready(Ok(call));
+            return Poll::Ready(Some(Ok(call)));
         }
         let mut inner = self.lock();
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
         let shelf = inner.shelf(endpoint, thread_index());
-        if let (Some(failure), Some(dial)) = (&shelf.failure, *waits_for)
-            && dial <= shelf.dial
-        {
-            return Poll::Ready(Err(failure.told_again()));
+        if let Some(failure) = shelf.failure_of(*waits_for) {
+            return Poll::Ready(Some(Err(failure)));
         }
-        let full = everywhere >= max && !shelf.kept.is_empty();
-        if !shelf.dialling && !full && shelf.says_nothing(need) && (need == Need::New || shelf.is_settled()) {
-            shelf.dialling = true;
-            shelf.dial += 1;
-            shelf.failure = None;
-            tokio::task::spawn_local(dial(Arc::clone(self), endpoint.clone(), thread_index()));
+        shelf.wait(cx.waker());
+        if shelf.is_short(need, everywhere, max) {
+            return Poll::Ready(None);
         }
         if shelf.dialling {
             waits_for.get_or_insert(shelf.dial);
         }
-        shelf.wait(cx.waker());
         if !shelf.says_nothing(need) {
             // Its task is about to read what it says: that it closes, or nothing of importance.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
+    }
+
+    /// Makes a connection for this thread, if it is still wanted.
+    fn dial(self: &Arc<Self>, endpoint: &Endpoint, need: Need, place: Place) {
+        let mut inner = self.lock();
+        let max = inner.settings.max;
+        let everywhere = inner.connections(endpoint);
+        let shelf = inner.shelf(endpoint, thread_index());
+        if !shelf.is_short(need, everywhere, max) {
+            drop(inner);
+            return drop(place);
+        }
+        shelf.dialling = true;
+        shelf.dial += 1;
+        shelf.failure = None;
+        tokio::task::spawn_local(dial::dial(Arc::clone(self), endpoint.clone(), thread_index(), place));
     }
 
     /// Gives no further calls to an endpoint's connections. They end when their calls have.
@@ -175,7 +222,8 @@ impl Http2Pool {
             inner.keep_alive.remove(endpoint);
             inner.shelves.remove(endpoint)
         };
-        for shelf in shelves.into_iter().flatten() {
+        for mut shelf in shelves.into_iter().flatten() {
+            shelf.wake_warmer();
             shelf.kept.iter().for_each(|kept| kept.link.retire());
             shelf.waiting.into_iter().for_each(Waker::wake);
         }
@@ -216,7 +264,7 @@ impl Http2Pool {
 
     /// What has happened so far.
     pub fn totals(&self) -> PoolTotals {
-        self.counts.totals()
+        self.metering.totals()
     }
 
     /// A call on a connection that had been idle was answered, or lost without a word.
@@ -233,7 +281,15 @@ impl Http2Pool {
     /// A call is over.
     pub(super) fn handle_call_end(&self, link: &Link) {
         link.end_call();
-        self.lock().wake(link);
+        let mut inner = self.lock();
+        let wanted = link.open() > 0 || inner.is_wanted(link);
+        let seeks = || Seeks { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
+        let claimed = !link.is_retired() && self.places.claims(seeks, wanted, Instant::now());
+        inner.wake(link);
+        drop(inner);
+        if claimed {
+            self.retire(link);
+        }
     }
 
     /// The server's settings have come.
@@ -254,6 +310,9 @@ impl Http2Pool {
         let shelf = inner.shelf(&link.endpoint, link.thread);
         shelf.kept.retain(|kept| !std::ptr::eq(&*kept.link, link));
         shelf.wake();
+        if shelf.kept.is_empty() {
+            shelf.wake_warmer();
+        }
         inner.tidy(&link.endpoint);
     }
 
@@ -269,7 +328,7 @@ impl Http2Pool {
     fn learn(&self, link: &Link) {
         let now = Instant::now();
         if link.open() == 0 && link.begun() > 0 {
-            self.counts.closed_idle();
+            self.metering.counts(link.meter).closed_idle();
             self.lock().learnt(&link.endpoint).handle_close(link.idled(now), now.into_std());
         }
     }
@@ -291,6 +350,12 @@ impl Http2Pool {
 }
 
 impl Inner {
+    /// Whether somebody waits on its thread for a connection to its endpoint.
+    fn is_wanted(&self, link: &Link) -> bool {
+        let shelf = self.shelves.get(&link.endpoint).and_then(|shelves| shelves.get(link.thread));
+        shelf.is_some_and(|shelf| !shelf.waiting.is_empty())
+    }
+
     fn shelf(&mut self, endpoint: &Endpoint, thread: usize) -> &mut Shelf {
         if !self.shelves.contains_key(endpoint) {
             self.shelves.insert(endpoint.clone(), Vec::new());
@@ -321,7 +386,9 @@ impl Inner {
 
     /// Forgets an endpoint that nobody has to do with.
     fn tidy(&mut self, endpoint: &Endpoint) {
-        let unused = |shelf: &Shelf| shelf.kept.is_empty() && !shelf.dialling && shelf.waiting.is_empty();
+        let unused = |shelf: &Shelf| {
+            shelf.kept.is_empty() && !shelf.dialling && shelf.waiting.is_empty() && shelf.warmer.is_none()
+        };
         if self.shelves.get(endpoint).is_some_and(|shelves| shelves.iter().all(unused)) {
             self.shelves.remove(endpoint);
         }
@@ -342,6 +409,12 @@ impl Shelf {
         });
     }
 
+    /// Whether one is to be made.
+    fn is_short(&self, need: Need, everywhere: usize, max: usize) -> bool {
+        let full = everywhere >= max && !self.kept.is_empty();
+        !self.dialling && !full && self.says_nothing(need) && (need == Need::New || self.is_settled())
+    }
+
     /// Whether it is known of every connection how many calls it takes.
     fn is_settled(&self) -> bool {
         self.kept.iter().all(|kept| kept.link.is_settled())
@@ -358,6 +431,12 @@ impl Shelf {
         }
     }
 
+    /// Why the dial that somebody waits for has failed.
+    fn failure_of(&self, waits_for: Option<u64>) -> Option<AcquireError> {
+        let failure = self.failure.as_ref().filter(|_| waits_for.is_some_and(|dial| dial <= self.dial))?;
+        Some(failure.told_again())
+    }
+
     /// Each looks again, and those who find nothing wait once more.
     fn wake(&mut self) {
         self.waiting.drain(..).for_each(Waker::wake);
@@ -372,58 +451,4 @@ impl Kept {
         };
         self.link.open() < most
     }
-}
-
-/// Makes a connection, and tells the pool.
-async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize) {
-    let dialled = connect(&pool, &endpoint, thread).await;
-    if let Err(error) = &dialled
-        && (pool.http1.is_none() || !matches!(error, AcquireError::NotHttp2))
-    {
-        pool.counts.dial_failed(error);
-    }
-    let dialled = dialled.map(|(sender, connection, link)| {
-        tokio::task::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
-        Kept { sender, link }
-    });
-    pool.handle_dialled(&endpoint, thread, dialled);
-}
-
-type Begun = (SendRequest<Bytes>, Connection<Wire<Link>, Bytes>, Arc<Link>);
-
-async fn connect(pool: &Http2Pool, endpoint: &Endpoint, thread: usize) -> Result<Begun, AcquireError> {
-    let (settings, tls) = {
-        let inner = pool.lock();
-        (inner.settings, inner.tls.clone())
-    };
-    let PoolSettings { connect_timeout, handshake_timeout, .. } = settings;
-    let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
-    let (transport, times) = dial.run().await?;
-    // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
-    if tls.is_some() && transport.alpn() != Some(b"h2") {
-        if let Some(http1) = &pool.http1 {
-            http1.keep(endpoint, transport, &times);
-        }
-        return Err(AcquireError::NotHttp2);
-    }
-    pool.counts.dial(&times);
-    let link = Arc::new(Link::new(endpoint.clone(), thread, &transport));
-    begin(Wire::client(transport, Arc::clone(&link)))
-        .await
-        .map(|(sender, connection)| (sender, connection, link))
-        .map_err(|error| {
-            let lost = || io::ErrorKind::BrokenPipe.into();
-            AcquireError::Connect(error.into_io().unwrap_or_else(lost))
-        })
-}
-
-async fn begin(wire: Wire<Link>) -> Result<(SendRequest<Bytes>, Connection<Wire<Link>, Bytes>), h2::Error> {
-    Builder::new()
-        .enable_push(false)
-        .initial_window_size(settings::STREAM_WINDOW)
-        .initial_connection_window_size(settings::CONNECTION_WINDOW)
-        .max_header_list_size(Limits::HEADER_BLOCK as u32)
-        .max_send_buffer_size(settings::SEND_BUFFER)
-        .handshake(wire)
-        .await
 }

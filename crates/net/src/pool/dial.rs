@@ -8,7 +8,8 @@ use std::task::{Context, Poll, ready};
 use tokio::time::Instant;
 
 use super::shelf::{Given, Idle};
-use super::{Lease, Pool, Taken};
+use super::totals::{count_dial, count_failed_dial};
+use super::{Lease, Meter, Place, Pool, Seeks, Taken, Ticket};
 use crate::client::{Client, Codec};
 use crate::connect::{AcquireError, Dial, DialTimes};
 use crate::runtime::is_data_plane;
@@ -25,10 +26,17 @@ pub(super) struct Seat<'p, C: Codec> {
 
 /// A connection that is being made, and counted.
 struct Dialling<C: Codec> {
-    dial: Pin<Box<dyn Future<Output = Dialled> + Send>>,
+    stage: Stage,
     permit: Permit<C>,
 }
 
+enum Stage {
+    /// There are as many to all endpoints as there may be.
+    Waiting(Ticket),
+    Making(Making),
+}
+
+type Making = Pin<Box<dyn Future<Output = Dialled> + Send>>;
 type Dialled = Result<(Transport, DialTimes), AcquireError>;
 
 /// The place of a connection that is being made. Given back when that fails, or when nobody waits for it any more.
@@ -43,22 +51,22 @@ struct Permit<C: Codec> {
 
 impl<'p, C: Codec> Seat<'p, C> {
     pub(super) fn new(pool: &'p Arc<Pool<C>>, endpoint: &'p Endpoint, id: u64, dials: bool) -> Self {
-        let dial = dials.then(|| Dialling::new(pool, endpoint, false));
+        let dial = dials.then(|| Dialling::new(pool, endpoint));
         Self { pool, endpoint, id, dial }
     }
 
     /// A connection came first.
-    fn take(&mut self, idle: Idle<C>) -> Option<Lease<C>> {
+    fn take(&mut self, idle: Idle<C>, meter: Meter) -> Option<Lease<C>> {
         if let Some(mut dialling) = self.dial.take() {
             dialling.permit.spare = true;
-            // Elsewhere than on the data plane nothing waits for what it leaves: it is given up.
-            if is_data_plane() {
-                drop(tokio::task::spawn_local(dialling.run_spare()));
+            // Elsewhere than on the data plane nothing waits for what it leaves: it is given up. So is one that has no place yet.
+            if let (true, Stage::Making(making)) = (is_data_plane(), dialling.stage) {
+                drop(tokio::task::spawn_local(run_spare(making, dialling.permit)));
             }
         }
         let now = Instant::now();
         let idled = now.saturating_duration_since(idle.since);
-        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted: false })
+        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted: false, meter })
     }
 }
 
@@ -68,16 +76,18 @@ impl<C: Codec> Future for Seat<'_, C> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let given = match this.pool.lock().shelves.get_mut(this.endpoint) {
-            Some(shelf) => shelf.poll_given(this.id, cx),
+            Some(shelf) => shelf.poll_given(this.id, cx).map(|given| (given, shelf.meter)),
             None => Poll::Pending,
         };
         match given {
-            Poll::Ready(Given::Connection(idle)) => return Poll::Ready(this.take(idle).map(Ok)),
-            Poll::Ready(Given::Place) => this.dial = Some(Dialling::new(this.pool, this.endpoint, false)),
+            Poll::Ready((Given::Connection(idle), meter)) => {
+                return Poll::Ready(this.take(idle, meter).map(Ok));
+            }
+            Poll::Ready((Given::Place, _)) => this.dial = Some(Dialling::new(this.pool, this.endpoint)),
             Poll::Pending => {}
         }
         let Some(dialling) = &mut this.dial else { return Poll::Pending };
-        let dialled = ready!(dialling.dial.as_mut().poll(cx));
+        let dialled = ready!(dialling.poll(cx));
         let permit = this.dial.take().map(|dialling| dialling.permit);
         Poll::Ready(Some(dialled.map(|(transport, times)| {
             if let Some(permit) = permit {
@@ -101,57 +111,72 @@ impl<C: Codec> Drop for Seat<'_, C> {
 }
 
 impl<C: Codec> Dialling<C> {
-    fn new(pool: &Arc<Pool<C>>, endpoint: &Endpoint, spare: bool) -> Self {
-        let (settings, tls) = pool.dials_with();
-        let (to, counting) = (endpoint.clone(), Arc::clone(pool));
-        let dial = Box::pin(async move {
-            let dial = Dial {
-                endpoint: &to,
-                tls: tls.as_deref(),
-                connect_timeout: settings.connect_timeout,
-                handshake_timeout: settings.handshake_timeout,
-            };
-            let dialled = dial.run().await;
-            if let Err(error) = &dialled {
-                counting.counts.dial_failed(error);
-            }
-            dialled
-        });
-        let permit = Permit { pool: Arc::clone(pool), endpoint: endpoint.clone(), spare, used: false };
-        Self { dial, permit }
+    fn new(pool: &Arc<Pool<C>>, endpoint: &Endpoint) -> Self {
+        Self {
+            stage: Stage::Waiting(pool.places.ticket(Seeks::anywhere(endpoint))),
+            permit: Permit::new(pool, endpoint, false),
+        }
     }
 
-    /// Makes a connection for nobody in particular.
-    async fn run_spare(self) {
-        let Self { dial, permit } = self;
-        let (pool, endpoint) = (Arc::clone(&permit.pool), permit.endpoint.clone());
-        match dial.await {
-            Ok((transport, times)) => {
-                permit.settle(&times);
-                if let Some(shelf) = pool.lock().shelves.get_mut(&endpoint) {
-                    shelf.warmth.handle_success();
-                }
-                pool.put_back(&endpoint, Box::new(Client::new(transport)), None);
-            }
-            Err(error) => {
-                tracing::debug!(%endpoint, %error, "a connection that was to be kept could not be made");
-                if let Some(shelf) = pool.lock().shelves.get_mut(&endpoint) {
-                    shelf.warmth.handle_failure(Instant::now());
-                }
-                drop(permit);
-                // So that it is tried again in time.
-                let mut inner = pool.lock();
-                let wake = inner.wake_now(thread_index());
-                drop(inner);
-                pool.wake(wake, thread_index());
-            }
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Dialled> {
+        if let Stage::Waiting(ticket) = &mut self.stage {
+            let place = ready!(ticket.poll(cx));
+            self.stage = Stage::Making(make(&self.permit.pool, &self.permit.endpoint, place));
+        }
+        match &mut self.stage {
+            Stage::Making(making) => making.as_mut().poll(cx),
+            Stage::Waiting(_) => Poll::Pending,
         }
     }
 }
 
-/// Makes a connection that has been counted already, for the shelf.
+/// Makes a connection, with a place among those there may be.
+fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, place: Place) -> Making {
+    let (settings, tls) = pool.dials_with();
+    let (to, counting) = (endpoint.clone(), Arc::clone(pool));
+    Box::pin(async move {
+        let dial = Dial {
+            endpoint: &to,
+            tls: tls.as_deref(),
+            connect_timeout: settings.connect_timeout,
+            handshake_timeout: settings.handshake_timeout,
+        };
+        match dial.run().await {
+            Ok((mut transport, times)) => {
+                transport.hold(place);
+                Ok((transport, times))
+            }
+            Err(error) => {
+                let metering = &counting.metering;
+                count_failed_dial(metering.counts(metering.of(&to)), &error);
+                Err(error)
+            }
+        }
+    })
+}
+
+/// Makes a connection for nobody in particular.
+async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
+    let (pool, endpoint) = (Arc::clone(&permit.pool), permit.endpoint.clone());
+    match making.await {
+        Ok((transport, times)) => {
+            permit.settle(&times);
+            pool.put_back(&endpoint, Box::new(Client::new(transport)), None);
+        }
+        Err(error) => {
+            tracing::debug!(%endpoint, %error, "a connection that was to be kept could not be made");
+            permit.give_up();
+        }
+    }
+}
+
+/// Makes a connection that has been counted already, for the shelf, if there may be one more without closing another.
 pub(super) fn spawn_spare<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint) {
-    drop(tokio::task::spawn_local(Dialling::new(pool, endpoint, true).run_spare()));
+    let permit = Permit::new(pool, endpoint, true);
+    match pool.places.take() {
+        Some(place) => drop(tokio::task::spawn_local(run_spare(make(pool, endpoint, place), permit))),
+        None => permit.give_up(),
+    }
 }
 
 /// Keeps a connection that was made elsewhere, unless there are enough.
@@ -163,26 +188,44 @@ pub(super) fn keep<C: Codec>(
 ) {
     let mut inner = pool.lock();
     let max = inner.settings.max;
-    let shelf = inner.shelves.entry(endpoint.clone()).or_default();
+    let shelf = inner.shelf(endpoint, &pool.metering);
     shelf.forgotten = false;
     if shelf.open >= max {
         return;
     }
     shelf.begin_spare();
     drop(inner);
-    let permit = Permit { pool: Arc::clone(pool), endpoint: endpoint.clone(), spare: true, used: false };
-    permit.settle(times);
+    Permit::new(pool, endpoint, true).settle(times);
     pool.put_back(endpoint, Box::new(Client::new(transport)), None);
 }
 
 impl<C: Codec> Permit<C> {
+    fn new(pool: &Arc<Pool<C>>, endpoint: &Endpoint, spare: bool) -> Self {
+        Self { pool: Arc::clone(pool), endpoint: endpoint.clone(), spare, used: false }
+    }
+
+    /// One that was to lie idle is not made. It is tried again in time.
+    fn give_up(self) {
+        let pool = Arc::clone(&self.pool);
+        if let Some(shelf) = pool.lock().shelves.get_mut(&self.endpoint) {
+            shelf.warmth.handle_failure(Instant::now());
+        }
+        drop(self);
+        let mut inner = pool.lock();
+        let wake = inner.wake_now(thread_index());
+        drop(inner);
+        pool.wake(wake, thread_index());
+    }
+
     /// The connection has been made.
     fn settle(mut self, times: &DialTimes) {
         self.used = true;
-        self.pool.counts.dial(times);
+        let mut meter = None;
         if let Some(shelf) = self.pool.lock().shelves.get_mut(&self.endpoint) {
+            meter = shelf.meter;
             shelf.dialled(self.spare);
         }
+        count_dial(self.pool.metering.counts(meter), times);
     }
 }
 

@@ -58,6 +58,12 @@ impl<C: Codec> Lease<C> {
         }
     }
 
+    /// As if its call had ended well.
+    #[cfg(test)]
+    pub(super) fn take_client(&mut self) -> Box<Client<C>> {
+        self.client.take().expect("not put back")
+    }
+
     fn client(&self) -> &Client<C> {
         match &self.client {
             Some(client) => client,

@@ -11,6 +11,8 @@ use crate::client::{Client, Codec};
 pub struct PoolSettings {
     /// Connections to one endpoint at once, idle and in use; more wait. The server's own limit is the reason to lower it.
     pub max: usize,
+    /// The same to all endpoints together, of every thread and version of HTTP.
+    pub max_in_all: usize,
     /// Idle connections to one endpoint; one more is closed.
     pub idle: usize,
     /// As many lie idle at any time, made before they are asked for, as far as `max` and `idle` allow.
@@ -38,6 +40,7 @@ impl Default for PoolSettings {
         const HOUR: Duration = Duration::from_secs(3600);
         Self {
             max: usize::MAX,
+            max_in_all: usize::MAX,
             idle: 64,
             min_idle: 0,
             max_age: HOUR,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keepwarm_policy::KeepAlive;
 use tokio::time::Instant;
 
-use super::Need;
+use super::{Meter, Need};
 use crate::client::Client;
 
 /// A waiter of another thread goes first once it has waited this long: until then it is not worth moving a connection for.
@@ -33,6 +33,8 @@ pub(super) struct Shelf<C> {
     /// Some are made before they are asked for.
     pub(super) warm: bool,
     pub(super) warmth: Warmth,
+    /// What counts them.
+    pub(super) meter: Meter,
     /// Since when nobody has had to do with it, as far as was seen.
     deserted: Option<Instant>,
 }
@@ -91,12 +93,18 @@ impl<C> Default for Shelf<C> {
             keep_alive: KeepAlive::default(),
             warm: false,
             warmth: Warmth::default(),
+            meter: None,
             deserted: None,
         }
     }
 }
 
 impl<C> Shelf<C> {
+    /// An empty one.
+    pub(super) fn counted(meter: Meter) -> Self {
+        Self { meter, ..Self::default() }
+    }
+
     /// The newest of this thread that will do, else the newest of all: where that one will not do, none will. What has been idle for too long stays: it may do for another
     /// request, and else it shows when it is closed.
     pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {
@@ -137,6 +145,16 @@ impl<C> Shelf<C> {
             return Some(oldest);
         }
         Some(takers.find(|(_, it)| it.thread == thread).map_or(oldest, |(at, _)| at))
+    }
+
+    /// The one that has been idle for the longest.
+    pub(super) fn take_oldest(&mut self) -> Option<Box<Client<C>>> {
+        (!self.idle.is_empty()).then(|| self.idle.remove(0).client)
+    }
+
+    /// Whether somebody waits who would take one that comes back.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiters.iter().any(|it| it.given.is_none() && it.need != Need::New)
     }
 
     /// Adds somebody who waits. Whether it is to make a connection itself: only if what is being made for nobody does not suffice, and there is room.
@@ -239,6 +257,7 @@ impl<C> Shelf<C> {
 
     /// A request was answered on a connection that had been idle, or (`None`) was new; the answer may `state` how many seconds one lives.
     pub(super) fn handle_answered(&mut self, stated: Option<u64>, idle: Option<Duration>, now: Instant) {
+        self.warmth.handle_success();
         self.keep_alive.handle_stated(stated.map(Duration::from_secs));
         if let Some(idle) = idle {
             self.keep_alive.handle_success(idle, now.into_std());
@@ -324,15 +343,22 @@ impl<C> Waiter<C> {
 }
 
 impl Warmth {
-    /// A connection could be made.
+    /// A connection could be made, and lasts.
     pub(super) fn handle_success(&mut self) {
         *self = Self::default();
     }
 
     /// It could not: the next is tried later, at most half a minute. Nobody waits for it.
     pub(super) fn handle_failure(&mut self, now: Instant) {
-        let wait = Duration::from_millis(250).saturating_mul(1 << self.failures.min(7));
+        self.not_before = now.checked_add(warm_again(self.failures));
         self.failures += 1;
-        self.not_before = now.checked_add(wait);
     }
+}
+
+/// A connection that was made beforehand and closed within this time is a failure, too: a server that closes each at once is not to be called in a loop.
+pub(crate) const SHORT_LIFE: Duration = Duration::from_secs(1);
+
+/// After so many failures in a row the next connection is made beforehand in this time.
+pub(crate) fn warm_again(failures: u32) -> Duration {
+    Duration::from_millis(250).saturating_mul(1 << failures.min(7))
 }

@@ -263,3 +263,43 @@ fn until(mut done: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+/// The limit holds over all endpoints and threads, every endpoint gets its turn, and what lies idle at one makes room for another.
+#[test]
+fn the_limit_over_all_endpoints_holds_and_none_is_starved() {
+    const MOST: usize = 3;
+    let (endpoints, seen): (Vec<_>, Vec<_>) = (0..4).map(|_| serve(0)).unzip();
+    let plane = DataPlane::start(2).unwrap();
+    let settings = PoolSettings { max_in_all: MOST, min_idle: 1, ..PoolSettings::default() };
+    let pool: Arc<Pool<Http1>> = Pool::new(settings);
+    for endpoint in endpoints.clone() {
+        let warmed = Arc::clone(&pool);
+        plane.remotes()[1].spawn(move || async move { warmed.warm(&endpoint) });
+    }
+    let (most, to) = (Arc::new(AtomicUsize::new(0)), endpoints.clone());
+    let (held, highest) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&most));
+    let call = move |pool: Arc<Pool<Http1>>, mut seed: Seed| {
+        let (endpoints, held, highest) = (to.clone(), Arc::clone(&held), Arc::clone(&highest));
+        async move {
+            for _ in 0..20 {
+                // The first is asked as often as all others together.
+                let endpoint = &endpoints[seed.below(6).saturating_sub(2) as usize];
+                let mut lease = pool.acquire(endpoint, Need::Any).await.unwrap();
+                highest.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                let state = pool.state(None);
+                assert!(state.idle + state.in_use <= MOST, "{state:?}");
+                ask(&mut lease).await.unwrap();
+                held.fetch_sub(1, Ordering::SeqCst);
+                lease.finish();
+            }
+        }
+    };
+    run_callers(call, &pool, &plane);
+    for endpoint in &endpoints {
+        settled(&pool, endpoint);
+    }
+    let answered: usize = seen.iter().map(|seen| seen.answered.load(Ordering::SeqCst)).sum();
+    assert_eq!(answered, 20 * CALLERS);
+    assert!(most.load(Ordering::SeqCst) <= MOST);
+    plane.stop();
+}

@@ -294,7 +294,7 @@ async fn a_request_that_is_lost_bounds_the_idle_time() {
         assert_eq!(pool.idle_limit(&endpoint), None);
         drop(lease);
         assert_eq!(pool.idle_limit(&endpoint), Some(idle * 4 / 5));
-        pool.count_lost(true);
+        pool.count_lost(&endpoint, true);
         let totals = pool.totals();
         assert_eq!((totals.lost_retried, totals.lost_failed, totals.reused), (1, 0, 1));
         server.await.unwrap();
@@ -548,6 +548,29 @@ mod client {
         })
         .await;
     }
+}
+
+/// One that is to lie idle, and is closed at once, is not made again at once.
+#[tokio::test]
+async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool(PoolSettings { min_idle: 1, ..PoolSettings::default() });
+        let accepted = Rc::new(std::cell::Cell::new(0));
+        let count = Rc::clone(&accepted);
+        tokio::task::spawn_local(async move {
+            while listener.accept().await.is_ok() {
+                count.set(count.get() + 1);
+            }
+        });
+        pool.warm(&endpoint);
+        let waits = |shelf: &Shelf<Http1>| {
+            let (lacks, later) = shelf.lacks(1, usize::MAX, Instant::now());
+            lacks == 0 && later.is_some() && shelf.idle.is_empty()
+        };
+        until(|| accepted.get() >= 2 && pool.lock().shelves.get(&endpoint).is_some_and(waits)).await;
+    })
+    .await;
 }
 
 /// What is known of an endpoint that nobody calls is not kept for ever; one that is to be kept warm is.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use super::dial::spawn_spare;
-use super::shelf::Idle;
-use super::{Inner, Pool};
+use super::shelf::{Idle, SHORT_LIFE};
+use super::{Inner, Metering, Pool};
 use crate::Endpoint;
 use crate::client::{Codec, Idleness};
 
@@ -37,11 +37,8 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     tokio::task::unconstrained(poll_fn(|cx| {
         loop {
             let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
-            let Swept { next, over, closed, lacking } = pool.lock().sweep(thread, cx);
+            let Swept { next, over, lacking } = pool.lock().sweep(thread, &pool.metering, cx);
             drop(over);
-            for _ in 0..closed {
-                pool.counts.closed_idle();
-            }
             lacking.iter().for_each(|endpoint| spawn_spare(&pool, endpoint));
             match (next, &mut timer) {
                 (None, _) => timer = None,
@@ -57,14 +54,18 @@ pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     .await;
 }
 
+/// One look, as the watcher takes it; gives what it has closed.
+#[cfg(test)]
+pub(super) fn sweep_once<C: Codec>(pool: &Pool<C>, thread: usize, cx: &mut Context<'_>) -> Vec<Idle<C>> {
+    pool.lock().sweep(thread, &pool.metering, cx).over
+}
+
 /// What a sweep came to.
 struct Swept<C> {
     /// When to look again.
     next: Option<Instant>,
     /// Connections that are over, to be closed outside of the lock.
     over: Vec<Idle<C>>,
-    /// How many of them their server had closed.
-    closed: usize,
     /// Where one is to be made, once for each.
     lacking: Vec<Endpoint>,
 }
@@ -106,22 +107,29 @@ impl<C: Codec> Inner<C> {
     }
 
     /// Closes what is over, has `cx` woken by what is not, and counts what is lacking.
-    fn sweep(&mut self, thread: usize, cx: &mut Context<'_>) -> Swept<C> {
+    fn sweep(&mut self, thread: usize, metering: &Metering, cx: &mut Context<'_>) -> Swept<C> {
         let now = Instant::now();
         let settings = self.settings;
-        let mut swept = Swept { next: None, over: Vec::new(), closed: 0, lacking: Vec::new() };
+        let mut swept = Swept { next: None, over: Vec::new(), lacking: Vec::new() };
         for (endpoint, shelf) in &mut self.shelves {
-            let keep_alive = &mut shelf.keep_alive;
+            let (keep_alive, warmth) = (&mut shelf.keep_alive, &mut shelf.warmth);
+            let counts = metering.counts(shelf.meter);
             let limit = settings.idle_timeout.min(keep_alive.keeps().unwrap_or(Duration::MAX));
             let over = shelf.idle.extract_if(.., |idle| {
                 if idle.thread != thread {
                     return false;
                 }
                 let idled = now.saturating_duration_since(idle.since);
+                if idled >= SHORT_LIFE {
+                    warmth.handle_success();
+                }
                 if let Poll::Ready(noise) = idle.client.poll_noise(cx) {
                     if noise == Idleness::Closed {
-                        swept.closed += 1;
+                        counts.closed_idle();
                         keep_alive.handle_close(idled, now.into_std());
+                        if idle.client.requests() == 0 && idled < SHORT_LIFE {
+                            warmth.handle_failure(now);
+                        }
                     }
                     return true;
                 }

@@ -41,7 +41,7 @@ pub(super) static POOL: Section<UpstreamPool> = Section {
         Key {
             name: "min_idle",
             brief: "Idle connections to one endpoint that are opened before a call asks for them",
-            long: "So that the first calls after a start or a pause do not pay for a handshake.",
+            long: "So that the first calls after a start or a pause do not pay for a handshake. One that is taken or lost is made again; while that fails, after 250 ms and then less and less often, every 32 s in the end. Over HTTP/2 it is one for each data-plane thread, whatever the number: it carries many calls. Never beyond `max` and `limits.connections`.",
             default: Preset::Value("0"),
             right: "min_idle = 4",
             wrong: "min_idle = -1",
@@ -125,7 +125,7 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
         Key {
             name: "idle",
             brief: "Silence of the upstream in the middle of a request or an answer",
-            long: "It takes no more of the request, or nothing further of its answer comes. Past it the call is cut. Tunnels (WebSockets) are held to it in both directions together.",
+            long: "It takes no more of the request, or nothing further of its answer comes. Past it the call is cut, or answered with 504 where nothing of its answer has left. Tunnels (WebSockets) end after the listener's `limits.websocket_idle`.",
             default: Preset::Value("\"60s\""),
             right: "idle = \"off\"",
             wrong: "idle = \"never\"",
@@ -143,8 +143,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
     keys: &[
         Key {
             name: "connections",
-            brief: "Connections to all endpoints together, idle and in use",
-            long: "More calls wait in the queue. `pool.max` bounds those to one endpoint.",
+            brief: "Connections to all endpoints together, idle and in use, of all threads",
+            long: "More calls wait, each for at most `queue_timeout` and the time of connecting. A connection that lies idle is closed for a call to another endpoint, and one that a busy endpoint has is given up now and then for who has waited for a while. HTTP/2 needs one for each data-plane thread and endpoint: with fewer they take turns, and each turn costs a handshake. `pool.max` bounds those to one endpoint. Active health checks make connections of their own.",
             default: Preset::Value("\"off\""),
             right: "connections = 200",
             wrong: "connections = \"200\"",

@@ -29,6 +29,9 @@ const WATCHED: Duration = Duration::from_millis(15);
 /// What fits one segment on any path: IPv6's least of 1,280 bytes, less 60 of headers and some options.
 pub(super) const ROOM: usize = 1200;
 
+/// Tickets that servers send, each in a segment at most.
+const TICKETS: u32 = 2;
+
 /// What belongs to no answer comes within this, if the server wrote it with the answer.
 const SETTLE: Duration = Duration::from_millis(4);
 
@@ -65,6 +68,8 @@ pub(super) struct Sample {
     pub(super) body: Body,
     /// Segments with data, without those of 1xx answers; nothing where the kernel does not tell, or counted others with them.
     pub(super) segments: Option<u32>,
+    /// The least they were, where tickets of TLS came among them.
+    pub(super) at_least: Option<u32>,
     /// The largest segment that came on this connection, if it was larger than the 536 bytes that are taken for granted.
     pub(super) largest: usize,
     /// Reads that brought bytes.
@@ -206,12 +211,12 @@ async fn sample(patient: &Patient, line: &mut Line, ask: &Ask, first: bool) -> O
     let behind = !line.left_over().is_empty();
     let keeps = head.keeps_connection();
     let more = behind || matches!(line.read(SETTLE).await, Read::Bytes(_));
+    let counted = before.zip(after).map(|(before, after)| {
+        let all = after.data_segments_in.wrapping_sub(before.data_segments_in);
+        all.saturating_sub(answer.informational.len() as u32).max(1)
+    });
     // Tickets of TLS come with the first answer.
-    let told = !(first && line.handshake.is_some());
-    let segments = before
-        .zip(after)
-        .filter(|_| told)
-        .map(|(before, after)| after.data_segments_in.wrapping_sub(before.data_segments_in));
+    let mixed = first && line.handshake.is_some();
     let head_len = head.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() + 19;
     let one = Sample {
         bytes: head_len + answer.body_len as usize,
@@ -223,7 +228,8 @@ async fn sample(patient: &Patient, line: &mut Line, ask: &Ask, first: bool) -> O
             ResponseBody::UntilClose => Body::Close,
             _ => Body::None,
         },
-        segments: segments.map(|all| all.saturating_sub(answer.informational.len() as u32).max(1)),
+        segments: counted.filter(|_| !mixed),
+        at_least: counted.filter(|_| mixed).map(|count| count.saturating_sub(TICKETS).max(1)),
         largest: after.map_or(0, |facts| facts.receive_mss as usize),
         reads: watched + answer.seen.len(),
         head_reads: head_reads(watched, &answer),

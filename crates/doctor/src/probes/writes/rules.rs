@@ -23,14 +23,16 @@ const SAVED: Duration = Duration::from_millis(25);
 pub(super) fn head(seen: &Seen) -> Finding {
     let alone: Vec<&Sample> = seen.heads.iter().filter(|one| !one.more).collect();
     let counted = median(alone.iter().filter_map(|one| one.segments));
+    let at_least = median(alone.iter().filter_map(|one| one.at_least));
     let all = || seen.fresh.iter().chain(&seen.late).chain(&seen.at_once).chain(alone.iter().copied());
     let Some(one) = alone.first().copied().or_else(|| all().next()) else {
         return Finding::unknown(HEAD, nothing(seen));
     };
     let needed = one.head.div_ceil(ROOM);
-    if let Some(counted) = counted.filter(|&counted| counted as usize > excused(one.head)) {
+    let or_more = if counted.is_none() { " or more" } else { "" };
+    if let Some(counted) = counted.or(at_least).filter(|&counted| counted as usize > excused(one.head)) {
         let evidence = format!(
-            "HEAD: the head alone, {} lines and about {} bytes, came in {counted} segments; {needed} would do",
+            "HEAD: the head alone, {} lines and about {} bytes, came in {counted} segments{or_more}; {needed} would do",
             one.lines, one.head
         );
         return in_pieces(evidence, counted as usize - needed);
@@ -90,8 +92,9 @@ fn inferred(seen: &Seen) -> Option<Finding> {
 }
 
 fn in_pieces(evidence: String, more: usize) -> Finding {
+    let s = if more == 1 { "" } else { "s" };
     Finding::bad(HEAD, evidence).costs(format!(
-        "{more} packets too many on every answer, a system call and a wake-up of the client for each; a check that reads once sees a part of the head"
+        "{more} packet{s} too many on every answer, a system call and a wake-up of the client for each; a check that reads once sees a part of the head"
     ))
 }
 
@@ -107,7 +110,7 @@ pub(super) fn segments(seen: &Seen) -> Finding {
         let reads = samples.into_iter().flatten().map(|one| one.reads).max();
         let words = reads.map(|reads| {
             format!(
-                "{}: up to {reads} reads; the system counts no segments, and several may be read at once",
+                "{}: up to {reads} reads; segments could not be counted, and several may be read at once",
                 seen.asked
             )
         });

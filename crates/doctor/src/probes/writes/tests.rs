@@ -18,6 +18,7 @@ fn sample(segments: u32) -> Sample {
         lines: 6,
         body: Body::Length,
         segments: Some(segments),
+        at_least: None,
         largest: 536,
         reads: 1,
         head_reads: 1,
@@ -58,6 +59,18 @@ fn a_head_in_pieces_is_bad() {
         (
             "on a path of small segments",
             vec![with(|one| (one.head, one.segments) = (1000, Some(2))); 3],
+            vec![],
+            Verdict::Good,
+        ),
+        (
+            "among tickets of TLS",
+            vec![with(|one| (one.segments, one.at_least) = (None, Some(6))); 3],
+            vec![],
+            Verdict::Bad,
+        ),
+        (
+            "with tickets of TLS",
+            vec![with(|one| (one.segments, one.at_least) = (None, Some(1))); 3],
             vec![],
             Verdict::Good,
         ),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use keepwarm_net::{ClientTls, Dial, Endpoint, TransportStream};
 use keepwarm_policy::backoff::{self, Backoff};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind, RedisError, Script, ServerErrorKind};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisError, Script, ServerErrorKind};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use super::{Counted, Question, SCRIPT, State, StoreFailure, StoreSettings};
 
@@ -23,6 +24,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Driver {
     client: redis::Client,
+    tls: Option<Arc<ClientTls>>,
     address: String,
     timeout: Duration,
     questions: mpsc::Receiver<Question>,
@@ -44,14 +46,20 @@ impl Driver {
         questions: mpsc::Receiver<Question>,
         state: Arc<State>,
     ) -> Result<Self, String> {
-        let client = redis::Client::open(settings.url.as_str()).map_err(|error| {
+        let tls = settings.tls.as_ref().map(ClientTls::new).transpose();
+        let tls = tls.map_err(|error| format!("the store at {}: {error}", settings.address))?;
+        // The library need not know of TLS: it is given a connection that has it.
+        let plain = settings.url.strip_prefix("rediss://").filter(|_| tls.is_some());
+        let plain = plain.map(|rest| format!("redis://{rest}"));
+        let client = redis::Client::open(plain.as_deref().unwrap_or(&settings.url)).map_err(|error| {
             format!(
-                "the URL of the store at {} cannot be used: {error}. It is to be redis://HOST:PORT/DATABASE, or redis+unix:///PATH",
+                "the URL of the store at {} cannot be used: {error}. It is to be redis://HOST:PORT/DATABASE, rediss://HOST:PORT/DATABASE or redis+unix:///PATH",
                 settings.address
             )
         })?;
         Ok(Self {
             client,
+            tls,
             address: settings.address.clone(),
             timeout: settings.timeout,
             questions,
@@ -98,15 +106,55 @@ impl Driver {
 
     /// A connection on which a question was answered in time.
     async fn connect(&self) -> Result<MultiplexedConnection, Failed> {
+        let limit = self.timeout.max(CONNECT);
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout.max(CONNECT)))
+            .set_connection_timeout(Some(limit))
             .set_response_timeout(Some(self.timeout));
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connecting.await.map_err(|error| Failed::of(&error))?;
+        let mut connection = match &self.tls {
+            None => {
+                let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+                connecting.await.map_err(|error| Failed::of(&error))?
+            }
+            Some(tls) => match timeout(limit, self.connect_encrypted(tls, config)).await {
+                Ok(connected) => connected?,
+                Err(_) => return Err(Failed::late(limit)),
+            },
+        };
         // Most of the time it knows the script; if not, this loads it.
         let Question { key, interval, tolerance, .. } = Question::probe();
         count(&mut connection, &self.script, &key, interval, tolerance).await?;
         Ok(connection)
+    }
+
+    /// The same over TLS, and logged in.
+    async fn connect_encrypted(
+        &self,
+        tls: &ClientTls,
+        config: AsyncConnectionConfig,
+    ) -> Result<MultiplexedConnection, Failed> {
+        let info = self.client.get_connection_info();
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+            return Err(Failed::unreachable("TLS goes over TCP alone".to_owned()));
+        };
+        let addresses = tokio::net::lookup_host((host.as_str(), *port)).await;
+        let addresses = addresses.map_err(|error| Failed::unreachable(error.to_string()))?;
+        let mut last = "the name has no address".to_owned();
+        for address in addresses {
+            let endpoint = Endpoint::Tcp(address);
+            let (connect_timeout, handshake_timeout) = (self.timeout.max(CONNECT), self.timeout.max(CONNECT));
+            let dial = Dial { endpoint: &endpoint, tls: Some(tls), connect_timeout, handshake_timeout };
+            match dial.run().await {
+                Ok((transport, _)) => {
+                    let stream = TransportStream::from(transport);
+                    let begun = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config);
+                    let (connection, driven) = begun.await.map_err(|error| Failed::of(&error))?;
+                    tokio::spawn(driven);
+                    return Ok(connection);
+                }
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(Failed::unreachable(last))
     }
 
     /// Answers questions until the store fails. `None`: nobody will ask any more.
@@ -203,6 +251,10 @@ impl Failed {
         // Somebody else's value lies under the key.
         let trips = error.code() != Some("WRONGTYPE");
         Self { failure, trips, detail: error.to_string() }
+    }
+
+    fn unreachable(detail: String) -> Self {
+        Self { failure: StoreFailure::Unreachable, trips: true, detail }
     }
 
     fn late(timeout: Duration) -> Self {

@@ -20,8 +20,10 @@ pub(super) fn families(pictures: &[UpstreamPicture]) -> Vec<Family> {
     all.extend(words());
     all.extend(endpoints(pictures));
     all.extend(breakers(pictures));
-    all.extend(connections(pictures));
-    all.extend(handshakes(pictures));
+    let metered: Vec<Connections> =
+        upstreams::endpoints().into_iter().map(|meter| (meter, meter.connections.totals())).collect();
+    all.extend(connections(&metered));
+    all.extend(handshakes(&metered));
     all.extend(whole(pictures));
     all
 }
@@ -192,21 +194,38 @@ fn breakers(pictures: &[UpstreamPicture]) -> Vec<Family> {
     vec![gauge("keepwarm_upstream_breaker", "1: the state a breaker is in", None, rows.collect())]
 }
 
-fn connections(pictures: &[UpstreamPicture]) -> Vec<Family> {
-    let each = |value: fn(&PoolTotals) -> u64| -> Vec<Row> {
-        of_upstreams(pictures, |upstream| Value::Count(value(&upstream.totals)))
+/// Of endpoints that are gone as well.
+type Connections = (&'static EndpointMeter, PoolTotals);
+
+/// Calls that came to no endpoint had no connection.
+fn of_connections(metered: &[Connections], value: impl Fn(&PoolTotals) -> Value) -> Vec<Row> {
+    let known = metered.iter().filter(|(meter, _)| !meter.endpoint.is_empty());
+    known.map(|(meter, totals)| Row { labels: of_meter(meter), value: value(totals) }).collect()
+}
+
+/// A row for each word.
+fn worded<const N: usize>(
+    metered: &[Connections],
+    label: &'static str,
+    counts: fn(&PoolTotals) -> [(&'static str, u64); N],
+) -> Vec<Row> {
+    let known = metered.iter().filter(|(meter, _)| !meter.endpoint.is_empty());
+    let rows = |(meter, totals): &Connections| {
+        counts(totals).map(|(word, count)| with(of_meter(meter), (label, word), count))
     };
-    let lost = pictures.iter().flat_map(|upstream| {
-        [("retried", upstream.totals.lost_retried), ("failed", upstream.totals.lost_failed)]
-            .map(|(outcome, count)| with(of_upstream(upstream), ("outcome", outcome), count))
-    });
+    known.flat_map(rows).collect()
+}
+
+fn connections(metered: &[Connections]) -> Vec<Family> {
+    let each = |value: fn(&PoolTotals) -> u64| of_connections(metered, |totals| Value::Count(value(totals)));
+    let lost = worded(metered, "outcome", |it| [("retried", it.lost_retried), ("failed", it.lost_failed)]);
     vec![
         counter("keepwarm_upstream_connects", "Connections that were made", None, each(|it| it.dialled)),
         counter(
             "keepwarm_upstream_connect",
             "What connecting them took, without TLS",
             Some(Unit::Seconds),
-            of_upstreams(pictures, |upstream| Value::Amount(upstream.totals.connect_time.as_secs_f64())),
+            of_connections(metered, |totals| Value::Amount(totals.connect_time.as_secs_f64())),
         ),
         counter(
             "keepwarm_upstream_connects_failed",
@@ -224,31 +243,23 @@ fn connections(pictures: &[UpstreamPicture]) -> Vec<Family> {
             "keepwarm_upstream_lost",
             "Calls lost on a kept connection that was closed meanwhile",
             None,
-            lost.collect(),
+            lost,
         ),
     ]
 }
 
-fn handshakes(pictures: &[UpstreamPicture]) -> Vec<Family> {
-    let kinds = pictures.iter().flat_map(|upstream| {
-        let totals = &upstream.totals;
-        [
-            ("full", totals.handshakes_full),
-            ("resumed", totals.handshakes_resumed),
-            ("failed", totals.handshakes_failed),
-        ]
-        .map(|(kind, count)| with(of_upstream(upstream), ("kind", kind), count))
+fn handshakes(metered: &[Connections]) -> Vec<Family> {
+    let kinds = worded(metered, "kind", |it| {
+        [("full", it.handshakes_full), ("resumed", it.handshakes_resumed), ("failed", it.handshakes_failed)]
     });
-    let each = |value: fn(&PoolTotals) -> u64| -> Vec<Row> {
-        of_upstreams(pictures, |upstream| Value::Count(value(&upstream.totals)))
-    };
+    let each = |value: fn(&PoolTotals) -> u64| of_connections(metered, |totals| Value::Count(value(totals)));
     vec![
-        counter("keepwarm_upstream_handshakes", "TLS handshakes", None, kinds.collect()),
+        counter("keepwarm_upstream_handshakes", "TLS handshakes", None, kinds),
         counter(
             "keepwarm_upstream_handshake",
             "What they took",
             Some(Unit::Seconds),
-            of_upstreams(pictures, |upstream| Value::Amount(upstream.totals.handshake_time.as_secs_f64())),
+            of_connections(metered, |totals| Value::Amount(totals.handshake_time.as_secs_f64())),
         ),
         counter(
             "keepwarm_upstream_handshakes_avoided",

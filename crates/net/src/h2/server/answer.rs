@@ -11,6 +11,7 @@ use keepwarm_http1::{
 use super::stream::{Answer, ServerStream};
 use crate::exchange::answer_length;
 use crate::h2::head;
+use crate::h2::sending::Sending;
 use crate::{Gone, Wait, now};
 
 impl ServerStream {
@@ -126,6 +127,18 @@ impl ServerStream {
         }
         self.sending.ended = true;
         self.state.answer = Answer::Ended;
+    }
+
+    /// Nothing of it has been handed over: as if it had not been given.
+    pub(crate) fn take_back(&mut self) -> bool {
+        if !matches!(self.state.answer, Answer::Begun { .. }) || self.head.take().is_none() {
+            return false;
+        }
+        self.sending = Sending::default();
+        self.state.answer = Answer::None;
+        (self.state.status, self.state.body_sent, self.state.from_upstream) = (0, 0, false);
+        self.request.reason = None;
+        true
     }
 
     /// RST_STREAM: what has been sent is not the whole answer.

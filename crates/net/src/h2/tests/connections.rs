@@ -6,6 +6,9 @@ use h2::server::Builder;
 
 use super::peer::*;
 use super::*;
+use crate::pool::Seeks;
+use crate::thread_index;
+use crate::{Calls, Protocol};
 
 /// Answers once it is told to.
 fn gated(
@@ -86,6 +89,85 @@ async fn a_full_connection_gets_company_up_to_the_limit() {
         assert_eq!((connections.get(), pool.count(&endpoint)), (3, (3, 0)));
     })
     .await;
+}
+
+/// The limit over all endpoints: what is idle makes room, and what is in use at one endpoint leaves its place to another in turn.
+#[tokio::test]
+async fn endpoints_share_the_places_there_are() {
+    run(async {
+        let (first, second) = (listen().await, listen().await);
+        let gate = Rc::new(tokio::sync::Semaphore::new(0));
+        let permits = Rc::clone(&gate);
+        let one_by_one = move |request, respond| {
+            let permits = Rc::clone(&permits);
+            async move {
+                permits.acquire().await.unwrap().forget();
+                hello(request, respond).await;
+            }
+        };
+        let connections =
+            [serve(first.0, Builder::new(), one_by_one), serve(second.0, Builder::new(), hello)];
+        let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
+        let busy = tokio::task::spawn_local({
+            let (pool, at) = (Arc::clone(&pool), first.1.clone());
+            async move { ask_all(&pool, &at, 3).await }
+        });
+        until(|| pool.count(&first.1) == (1, 3)).await;
+        let other = tokio::task::spawn_local({
+            let (pool, at) = (Arc::clone(&pool), second.1.clone());
+            async move { ask(&pool, &at).await }
+        });
+        until(|| {
+            pool.places.waiting(&Seeks { endpoint: second.1.clone(), thread: Some(thread_index()) }) == 1
+        })
+        .await;
+        // Longer than a turn.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        gate.add_permits(1);
+        until(|| pool.count(&first.1).0 == 0).await;
+        assert_eq!(connections[1].get(), 0, "it is still open");
+        gate.add_permits(2);
+        assert!(busy.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        assert_eq!(other.await.unwrap().unwrap().body, b"hello");
+        assert_eq!((connections[0].get(), connections[1].get()), (1, 1));
+        // The idle one makes room at once.
+        gate.add_permits(1);
+        assert_eq!(ask(&pool, &first.1).await.unwrap().body, b"hello");
+        assert_eq!((pool.count(&first.1), pool.count(&second.1)), ((1, 0), (0, 0)));
+    })
+    .await;
+}
+
+/// One connection for two threads: they take turns, and nobody waits for ever.
+#[test]
+fn threads_take_turns_where_there_are_too_few_places() {
+    let (address, server) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(LocalSet::new().run_until(async {
+            let (listener, endpoint) = listen().await;
+            let _count = serve(listener, Builder::new(), hello);
+            address.send(endpoint).unwrap();
+            std::future::pending::<()>().await;
+        }));
+    });
+    let endpoint = server.recv().unwrap();
+    let plane = crate::DataPlane::start(2).unwrap();
+    let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
+    let (done, results) = std::sync::mpsc::channel();
+    for caller in 0..6 {
+        let (pool, endpoint, done) = (Arc::clone(&pool), endpoint.clone(), done.clone());
+        plane.remotes()[caller % 2].spawn(move || async move {
+            for _ in 0..200 {
+                assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
+            }
+            done.send(()).unwrap();
+        });
+    }
+    (0..6).for_each(|_| results.recv_timeout(BOUND).expect("every call ends"));
+    let state = pool.state(None);
+    assert!(state.idle + state.in_use <= 1 && state.waiting == 0, "{state:?}");
+    plane.stop();
 }
 
 #[tokio::test]
@@ -386,4 +468,45 @@ fn threads_do_not_share_connections() {
     }
     assert_eq!((pool.count(&endpoint), pool.totals().dialled, pool.totals().reused), ((2, 0), 2, 38));
     plane.stop();
+}
+
+/// `min_idle`: there before a call, there again after it was lost or when the server comes back, and gone with the endpoint.
+#[tokio::test]
+async fn a_connection_that_is_to_be_there_is_made_again() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let settings = PoolSettings { min_idle: 1, ..PoolSettings::default() };
+        let calls = Calls::new(settings, Protocol::Http2);
+        let warmer = |calls: &Arc<Calls>| {
+            tokio::task::spawn_local(Calls::keep_warm(Arc::downgrade(calls), endpoint.clone()))
+        };
+        let task = warmer(&calls);
+        let first = Peer::accept(&listener, &[]).await;
+        until(|| calls.http2().count(&endpoint) == (1, 0)).await;
+        warmer(&calls).await.expect("one is enough");
+        let call = calls.acquire(&endpoint, Need::Any).await.unwrap();
+        assert_eq!(call.idle(), None, "it has carried none");
+        drop((call, first));
+        let second = Peer::accept(&listener, &[]).await;
+        let address = listener.local_addr().unwrap();
+        drop((listener, second));
+        until(|| calls.totals().dials_failed > 0).await;
+        let listener = TcpListener::bind(address).await.unwrap();
+        let mut third = Peer::accept(&listener, &[]).await;
+        until(|| calls.http2().count(&endpoint) == (1, 0)).await;
+        calls.forget(&endpoint);
+        task.await.unwrap();
+        while third.read().await.is_some() {}
+        // Settings that ask for none, and no upstream at all.
+        let task = warmer(&calls);
+        let _fourth = Peer::accept(&listener, &[]).await;
+        until(|| calls.http2().count(&endpoint) == (1, 0)).await;
+        calls.set_settings(PoolSettings::default());
+        task.await.unwrap();
+        calls.set_settings(settings);
+        let task = warmer(&calls);
+        drop(calls);
+        task.await.unwrap();
+    })
+    .await;
 }

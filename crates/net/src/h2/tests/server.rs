@@ -38,6 +38,19 @@ impl Handler for App {
                     let _ = poll_fn(|cx| exchange.poll_flush(cx)).await;
                     exchange.end();
                 }
+                b"/taken-back" => {
+                    exchange.informational(103, [(&b"link"[..], &b"</a>"[..])].into_iter());
+                    let length = exchange.request().head.query().map(|_| 40_000);
+                    exchange
+                        .head(200, length, false, [(&b"x-of"[..], &b"the first"[..])].into_iter())
+                        .unwrap();
+                    exchange.data(b"begun");
+                    assert!(exchange.take_back() && !exchange.answered() && !exchange.take_back());
+                    exchange.head(502, Some(5), false, std::iter::empty()).unwrap();
+                    exchange.data(b"sorry");
+                    exchange.end();
+                    assert!(!exchange.take_back(), "it is complete");
+                }
                 b"/hang" => {
                     poll_fn(|cx| exchange.poll_gone(cx)).await;
                     self.gone.fetch_add(1, Ordering::Relaxed);
@@ -267,6 +280,34 @@ async fn an_answer_that_cannot_be_completed_is_reset_and_no_other() {
         let error = get(&mut client, "/short").await.err().unwrap();
         assert_eq!(error.reason(), Some(h2::Reason::INTERNAL_ERROR));
         assert_eq!(get(&mut client, "/").await.unwrap().body, b"hello");
+    })
+    .await;
+}
+
+/// An answer that breaks off before anything of it was written is no cut one, in either version.
+#[tokio::test]
+async fn an_answer_of_which_nothing_was_written_can_be_taken_back() {
+    run(async {
+        let listening = listening(ConnectionLimits::default());
+        let mut client = client(listening.address).await;
+        for target in ["/taken-back", "/taken-back?long"] {
+            let answer = get(&mut client, target).await.unwrap();
+            assert_eq!((answer.status, answer.body.as_slice()), (502, b"sorry".as_slice()));
+            assert!(answer.headers["content-length"] == "5" && !answer.headers.contains_key("x-of"));
+            for version in ["1.1", "1.0"] {
+                let mut stream = TcpStream::connect(listening.address).await.unwrap();
+                // One of 1.0 that asks to keep the connection has an answer without a length held back.
+                let keep = if version == "1.0" { "Connection: keep-alive\r\n" } else { "" };
+                let head = format!("GET {target} HTTP/{version}\r\nHost: a\r\n{keep}\r\n");
+                let last = format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n");
+                stream.write_all((head + &last).as_bytes()).await.unwrap();
+                let mut text = String::new();
+                stream.read_to_string(&mut text).await.unwrap();
+                assert_eq!(text.starts_with("HTTP/1.1 103"), version == "1.1", "{text}");
+                assert!(text.contains("HTTP/1.1 502 ") && !text.contains("x-of"), "{text}");
+                assert!(text.contains("\r\n\r\nsorryHTTP/1.1 ") && text.ends_with("hello"), "{text}");
+            }
+        }
     })
     .await;
 }

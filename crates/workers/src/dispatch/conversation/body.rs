@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{BodyError, BodyProgress, Exchange, Gone, Spool};
+use keepwarm_net::{BodyError, BodyProgress, Exchange, Spool};
 use keepwarm_wire::frame::MAX_BODY;
 
 use super::super::app::App;
@@ -80,7 +80,7 @@ async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Res
 
 pub(in crate::dispatch) fn spool_failed(app: &App, error: &keepwarm_net::SpoolError) -> BodyError {
     tracing::error!(app = %app.name, %error, "a request's body cannot be kept");
-    BodyError::Gone(Gone::Closed)
+    BodyError::NotKept
 }
 
 impl Conversation<'_, '_> {

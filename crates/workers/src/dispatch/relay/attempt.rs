@@ -113,7 +113,8 @@ impl<C: Dialect> Relay<'_, '_, C> {
 
     /// No answer will come, or not all of it.
     pub(super) fn answer_failed(&mut self, error: &ClientError, place: &Place) {
-        let answered = self.exchange.answered();
+        // What has not left yet need not be cut.
+        let answered = self.exchange.answered() && !self.exchange.take_back();
         tracing::error!(app = %self.app.name, worker = place.link.key.number, pid = place.link.key.pid, id = %self.id(),
             answered, reason = error.name(), "{error}");
         if answered {

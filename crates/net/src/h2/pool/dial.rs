@@ -1,0 +1,76 @@
+//! Making a connection.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use h2::client::{Builder, Connection, SendRequest};
+use keepwarm_http1::Limits;
+
+use super::{Http2Pool, Kept};
+use crate::h2::link::Link;
+use crate::h2::wire::Wire;
+use crate::h2::{driver, settings};
+use crate::pool::{Place, count_dial, count_failed_dial};
+use crate::{AcquireError, Dial, Endpoint, PoolSettings};
+
+/// Makes a connection, and tells the pool.
+pub(super) async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize, place: Place) {
+    let dialled = connect(&pool, &endpoint, thread, place).await;
+    if let Err(error) = &dialled
+        && (pool.http1.is_none() || !matches!(error, AcquireError::NotHttp2))
+    {
+        count_failed_dial(pool.metering.counts(pool.metering.of(&endpoint)), error);
+    }
+    let dialled = dialled.map(|(sender, connection, link)| {
+        tokio::task::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
+        Kept { sender, link }
+    });
+    pool.handle_dialled(&endpoint, thread, dialled);
+}
+
+type Begun = (SendRequest<Bytes>, Connection<Wire<Link>, Bytes>, Arc<Link>);
+
+async fn connect(
+    pool: &Http2Pool,
+    endpoint: &Endpoint,
+    thread: usize,
+    place: Place,
+) -> Result<Begun, AcquireError> {
+    let (settings, tls) = {
+        let inner = pool.lock();
+        (inner.settings, inner.tls.clone())
+    };
+    let PoolSettings { connect_timeout, handshake_timeout, .. } = settings;
+    let dial = Dial { endpoint, tls: tls.as_deref(), connect_timeout, handshake_timeout };
+    let (mut transport, times) = dial.run().await?;
+    transport.hold(place);
+    // RFC 9113 §3.3: in clear it is known beforehand, under TLS it is agreed upon.
+    if tls.is_some() && transport.alpn() != Some(b"h2") {
+        if let Some(http1) = &pool.http1 {
+            http1.keep(endpoint, transport, &times);
+        }
+        return Err(AcquireError::NotHttp2);
+    }
+    let meter = pool.metering.of(endpoint);
+    count_dial(pool.metering.counts(meter), &times);
+    let link = Arc::new(Link::new(endpoint.clone(), thread, &transport, meter));
+    begin(Wire::client(transport, Arc::clone(&link)))
+        .await
+        .map(|(sender, connection)| (sender, connection, link))
+        .map_err(|error| {
+            let lost = || io::ErrorKind::BrokenPipe.into();
+            AcquireError::Connect(error.into_io().unwrap_or_else(lost))
+        })
+}
+
+async fn begin(wire: Wire<Link>) -> Result<(SendRequest<Bytes>, Connection<Wire<Link>, Bytes>), h2::Error> {
+    Builder::new()
+        .enable_push(false)
+        .initial_window_size(settings::STREAM_WINDOW)
+        .initial_connection_window_size(settings::CONNECTION_WINDOW)
+        .max_header_list_size(Limits::HEADER_BLOCK as u32)
+        .max_send_buffer_size(settings::SEND_BUFFER)
+        .handshake(wire)
+        .await
+}

@@ -1,0 +1,132 @@
+//! Connections that are there without a call for them: made before they are asked for, and given up for others.
+
+use std::future::poll_fn;
+use std::sync::{Arc, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+
+use tokio::time::Instant;
+
+use super::{Http2Pool, Inner, Shelf};
+use crate::h2::link::Link;
+use crate::pool::Giver;
+use crate::{AcquireError, Endpoint, Need, thread_index};
+
+/// A task that makes connections before they are asked for: see [`Http2Pool::begin_warmth`].
+#[derive(Debug)]
+pub(super) struct Warmer {
+    number: u64,
+    waker: Option<Waker>,
+}
+
+impl Http2Pool {
+    /// Somebody begins to keep a connection of this thread to an endpoint; `None`: somebody else does. To be called on a data-plane thread.
+    pub(crate) fn begin_warmth(&self, endpoint: &Endpoint) -> Option<u64> {
+        let mut inner = self.lock();
+        inner.warmers += 1;
+        let number = inner.warmers;
+        let shelf = inner.shelf(endpoint, thread_index());
+        if shelf.warmer.is_some() {
+            return None;
+        }
+        shelf.warmer = Some(Warmer { number, waker: None });
+        Some(number)
+    }
+
+    /// They do so no more.
+    pub(crate) fn end_warmth(&self, endpoint: &Endpoint, number: u64) {
+        let mut inner = self.lock();
+        inner.shelf(endpoint, thread_index()).warmer.take_if(|warmer| warmer.number == number);
+        inner.tidy(endpoint);
+    }
+
+    /// Whether they are still to do so: the endpoint is there, and the settings ask for it. They have ended when not.
+    pub(crate) fn is_warmed(&self, endpoint: &Endpoint, number: u64) -> bool {
+        let mut inner = self.lock();
+        let wanted = inner.settings.min_idle > 0;
+        let shelf = inner.shelves.get_mut(endpoint).and_then(|shelves| shelves.get_mut(thread_index()));
+        let Some(shelf) = shelf else { return false };
+        let ours = shelf.warmer.as_ref().is_some_and(|warmer| warmer.number == number);
+        if ours && !wanted {
+            shelf.warmer = None;
+            inner.tidy(endpoint);
+        }
+        ours && wanted
+    }
+
+    /// Waits until this thread has no connection to an endpoint, or need not have one any more.
+    pub(crate) fn poll_lost(pool: &Weak<Self>, endpoint: &Endpoint, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(pool) = pool.upgrade() else { return Poll::Ready(()) };
+        let mut inner = pool.lock();
+        let wanted = inner.settings.min_idle > 0;
+        let shelf = inner.shelves.get_mut(endpoint).and_then(|shelves| shelves.get_mut(thread_index()));
+        let Some(shelf) = shelf.filter(|shelf| wanted && !shelf.kept.is_empty()) else {
+            return Poll::Ready(());
+        };
+        let Some(warmer) = &mut shelf.warmer else { return Poll::Ready(()) };
+        warmer.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// A connection of this thread to an endpoint, without a call for it: one that is there, or that is made now. `false`: there are as many as there may be to all endpoints.
+    ///
+    /// # Errors
+    /// As [`Self::acquire`].
+    pub(crate) async fn warm_up(self: &Arc<Self>, endpoint: &Endpoint) -> Result<bool, AcquireError> {
+        let mut waits_for = None;
+        poll_fn(|cx| {
+            let mut inner = self.lock();
+            let shelf = inner.shelf(endpoint, thread_index());
+            if !shelf.kept.is_empty() {
+                return Poll::Ready(Ok(true));
+            }
+            if let Some(failure) = shelf.failure_of(waits_for) {
+                return Poll::Ready(Err(failure));
+            }
+            shelf.wait(cx.waker());
+            if shelf.dialling {
+                waits_for.get_or_insert(shelf.dial);
+                return Poll::Pending;
+            }
+            waits_for = Some(shelf.dial + 1);
+            drop(inner);
+            let Some(place) = self.places.take() else { return Poll::Ready(Ok(false)) };
+            self.dial(endpoint, Need::Any, place);
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Http2Pool {
+    /// Who keeps connections ends.
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+        inner.shelves.values_mut().flatten().for_each(Shelf::wake_warmer);
+    }
+}
+
+impl Giver for Http2Pool {
+    fn idle_since(&self) -> Option<Instant> {
+        Some(self.lock().oldest_idle()?.idle_since())
+    }
+
+    fn give_one_up(&self) -> bool {
+        let oldest = self.lock().oldest_idle().map(Arc::clone);
+        // It ends at once: there is nothing on it.
+        oldest.inspect(|link| self.retire(link)).is_some()
+    }
+}
+
+impl Inner {
+    fn oldest_idle(&self) -> Option<&Arc<Link>> {
+        let kept = self.shelves.values().flatten().flat_map(|shelf| &shelf.kept);
+        kept.map(|kept| &kept.link).filter(|link| link.open() == 0).min_by_key(|link| link.idle_since())
+    }
+}
+
+impl Shelf {
+    pub(super) fn wake_warmer(&mut self) {
+        let waker = self.warmer.as_mut().and_then(|warmer| warmer.waker.take());
+        waker.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,329 @@
+//! How many connections an upstream may have in all: to every endpoint, of every thread and version of HTTP.
+//!
+//! * Each connection holds a [`Place`] from before it is made until its socket is closed; it lies in the [`Transport`](crate::Transport).
+//! * Who finds no place waits in the order of arrival ([`Ticket`]), and has one that lies idle given up for it, the longest idle first ([`Giver`]).
+//! * A connection that comes back and that nobody waits for at its own endpoint is closed for who waits for a place. Where somebody does wait there it is given to them, for that
+//!   costs no handshake; but once in [`TURN`] whoever has waited that long for a place goes first, so that a busy endpoint never starves another.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::Endpoint;
+
+/// How long one waits at least before a connection is closed that others wait for, and how often that happens at most.
+const TURN: Duration = Duration::from_millis(100);
+
+/// The places of the connections to one upstream.
+pub(crate) struct Places {
+    state: Mutex<State>,
+    /// Somebody waits. Set and read under the lock of a pool or before it is taken, so that one of the two sides always sees the other.
+    wanted: AtomicBool,
+}
+
+struct State {
+    most: usize,
+    taken: usize,
+    /// The oldest first, those included who have been given one and have not fetched it.
+    waiting: VecDeque<Waiter>,
+    tickets: u64,
+    /// When a connection was last closed that others waited for.
+    turned: Option<Instant>,
+    givers: Vec<Weak<dyn Giver>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: u64,
+    seeks: Seeks,
+    since: Instant,
+    waker: Option<Waker>,
+    given: bool,
+}
+
+/// What a place is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seeks {
+    pub(crate) endpoint: Endpoint,
+    /// Of HTTP/2, whose connections never move.
+    pub(crate) thread: Option<usize>,
+}
+
+impl Seeks {
+    /// On whichever thread.
+    pub(crate) fn anywhere(endpoint: &Endpoint) -> Self {
+        Self { endpoint: endpoint.clone(), thread: None }
+    }
+}
+
+/// Who has connections that may lie idle.
+pub(crate) trait Giver: Send + Sync {
+    /// Since when its oldest idle connection has been so.
+    fn idle_since(&self) -> Option<Instant>;
+
+    /// Closes that one. `false`: there is none.
+    fn give_one_up(&self) -> bool;
+}
+
+impl fmt::Debug for Places {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        let waiting = state.waiting.len();
+        write!(f, "Places {{ taken: {}, most: {}, waiting: {waiting} }}", state.taken, state.most)
+    }
+}
+
+/// The right to one connection, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Places>);
+
+/// Somebody who asks for a place. Dropped, it waits no more.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    places: Arc<Places>,
+    seeks: Seeks,
+    number: Option<u64>,
+    /// Looks once more for one that lies idle: a connection of HTTP/2 becomes so without anybody being told.
+    again: Option<Pin<Box<Sleep>>>,
+}
+
+impl Places {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let (waiting, givers) = (VecDeque::new(), Vec::new());
+        let state = State { most, taken: 0, waiting, tickets: 0, turned: None, givers };
+        Arc::new(Self { state: Mutex::new(state), wanted: AtomicBool::new(false) })
+    }
+
+    /// Connections of it hold places here.
+    pub(crate) fn add_giver(&self, giver: Weak<dyn Giver>) {
+        self.lock().givers.push(giver);
+    }
+
+    /// Another limit from now on. With a lower one, idle connections are closed; those in use are above it until they end.
+    pub(crate) fn set_most(&self, most: usize) {
+        let excess = {
+            let mut state = self.lock();
+            state.most = most;
+            self.give(&mut state);
+            state.taken.saturating_sub(most)
+        };
+        let _ = (0..excess).all(|_| self.have_one_given_up());
+    }
+
+    /// A place that is free, without waiting and without taking it from anybody.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<Place> {
+        let mut state = self.lock();
+        let free = state.has_room() && !state.is_wanted();
+        state.taken += usize::from(free);
+        free.then(|| Place(Arc::clone(self)))
+    }
+
+    pub(crate) fn ticket(self: &Arc<Self>, seeks: Seeks) -> Ticket {
+        Ticket { places: Arc::clone(self), seeks, number: None, again: None }
+    }
+
+    /// Those who wait for a place for this.
+    pub(crate) fn waiting(&self, seeks: &Seeks) -> usize {
+        if !self.wanted.load(Relaxed) {
+            return 0;
+        }
+        self.lock().waiting.iter().filter(|it| !it.given && it.seeks == *seeks).count()
+    }
+
+    /// Whether a connection of this kind that has become idle is to be closed for somebody else. `wanted_there`: others of its kind wait for it. To be asked under the lock
+    /// of its pool.
+    pub(crate) fn claims(&self, seeks: impl Fn() -> Seeks, wanted_there: bool, now: Instant) -> bool {
+        if !self.wanted.load(Relaxed) {
+            return false;
+        }
+        let (mut state, seeks) = (self.lock(), seeks());
+        let mut waiting = state.waiting.iter().filter(|it| !it.given);
+        // Threads that share too few connections to one endpoint take turns, too.
+        let shares = |it: &Waiter| it.seeks != seeks && it.seeks.endpoint == seeks.endpoint;
+        if !wanted_there && waiting.clone().next().is_some_and(|first| !shares(first)) {
+            return true;
+        }
+        let Some(first) = waiting.find(|it| it.seeks != seeks) else { return false };
+        let over = |since: Instant| now.saturating_duration_since(since) >= TURN;
+        let claims = over(first.since) && state.turned.is_none_or(over);
+        if claims {
+            state.turned = Some(now);
+        }
+        claims
+    }
+
+    /// Whether a waiter has been given a place, which it has from now on; else it is woken when it is.
+    fn fetch(&self, ticket: u64, waker: &Waker) -> bool {
+        let mut state = self.lock();
+        let Some(at) = state.waiting.iter().position(|it| it.ticket == ticket) else { return false };
+        if let Some(waiter) = state.waiting.get_mut(at).filter(|it| !it.given) {
+            waiter.waker = Some(waker.clone());
+            return false;
+        }
+        state.waiting.remove(at);
+        true
+    }
+
+    fn have_one_given_up(&self) -> bool {
+        // Their locks are taken before ours elsewhere.
+        let givers = self.lock().givers.clone();
+        let givers = givers.iter().filter_map(Weak::upgrade);
+        let oldest = givers.filter_map(|it| Some((it.idle_since()?, it))).min_by_key(|(since, _)| *since);
+        oldest.is_some_and(|(_, giver)| giver.give_one_up())
+    }
+
+    /// Gives out what is free.
+    fn give(&self, state: &mut State) {
+        while state.has_room()
+            && let Some(waiter) = state.waiting.iter_mut().find(|it| !it.given)
+        {
+            waiter.given = true;
+            waiter.waker.take().into_iter().for_each(Waker::wake);
+            state.taken += 1;
+        }
+        self.wanted.store(state.is_wanted(), Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn has_room(&self) -> bool {
+        self.taken < self.most
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.waiting.iter().any(|it| !it.given)
+    }
+}
+
+impl Ticket {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Place> {
+        let number = match self.number {
+            Some(number) => number,
+            None => match self.places.take() {
+                Some(place) => return Poll::Ready(place),
+                None => self.queue(),
+            },
+        };
+        loop {
+            if self.places.fetch(number, cx.waker()) {
+                self.number = None;
+                return Poll::Ready(Place(Arc::clone(&self.places)));
+            }
+            ready!(self.poll_again(cx));
+            self.places.have_one_given_up();
+        }
+    }
+
+    fn queue(&mut self) -> u64 {
+        let mut state = self.places.lock();
+        state.tickets += 1;
+        let (ticket, seeks) = (state.tickets, self.seeks.clone());
+        state.waiting.push_back(Waiter { ticket, seeks, since: Instant::now(), waker: None, given: false });
+        // One may have become free since.
+        self.places.give(&mut state);
+        self.number = Some(ticket);
+        ticket
+    }
+
+    /// Ready at once, and from time to time.
+    fn poll_again(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.again {
+            None => self.again = Some(Box::pin(sleep(TURN))),
+            Some(timer) => {
+                ready!(timer.as_mut().poll(cx));
+                timer.as_mut().reset(Instant::now() + TURN);
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let mut state = self.places.lock();
+        let Some(at) = state.waiting.iter().position(|it| it.ticket == number) else { return };
+        let given = state.waiting.remove(at).is_some_and(|waiter| waiter.given);
+        state.taken -= usize::from(given);
+        self.places.give(&mut state);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.taken -= 1;
+        self.0.give(&mut state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    fn seeks(port: u16) -> Seeks {
+        Seeks { endpoint: Endpoint::Tcp(([127, 0, 0, 1], port).into()), thread: None }
+    }
+
+    async fn is_pending(ticket: &mut Ticket) -> bool {
+        poll_fn(|cx| Poll::Ready(ticket.poll(cx).is_pending())).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_are_given_in_order_and_come_back_from_who_gives_up() {
+        let places = Places::new(1);
+        let first = places.take().unwrap();
+        assert!(places.take().is_none());
+        let (mut second, mut third) = (places.ticket(seeks(1)), places.ticket(seeks(2)));
+        assert!(is_pending(&mut second).await && is_pending(&mut third).await);
+        assert_eq!(places.waiting(&seeks(1)), 1);
+        drop(first);
+        assert!(is_pending(&mut third).await, "it is the other's turn");
+        // It was given one and does not fetch it.
+        drop(second);
+        let place = poll_fn(|cx| third.poll(cx)).await;
+        assert!(places.take().is_none());
+        drop(place);
+        drop(places.take().unwrap());
+        assert_eq!(places.lock().taken, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_endpoint_gives_one_up_now_and_then() {
+        let places = Places::new(1);
+        let _first = places.take().unwrap();
+        assert!(!places.claims(|| seeks(1), false, Instant::now()), "nobody waits");
+        let mut other = places.ticket(seeks(2));
+        assert!(is_pending(&mut other).await);
+        assert!(places.claims(|| seeks(1), false, Instant::now()), "nobody wants it there");
+        assert!(!places.claims(|| seeks(1), true, Instant::now()), "not yet");
+        tokio::time::advance(TURN).await;
+        assert!(!places.claims(|| seeks(2), true, Instant::now()), "it would be closed for its own kind");
+        assert!(places.claims(|| seeks(1), true, Instant::now()));
+        assert!(!places.claims(|| seeks(1), true, Instant::now()), "one at a time");
+        tokio::time::advance(TURN).await;
+        assert!(places.claims(|| seeks(1), true, Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_higher_limit_lets_those_in_who_wait() {
+        let places = Places::new(0);
+        let mut ticket = places.ticket(seeks(1));
+        assert!(is_pending(&mut ticket).await);
+        places.set_most(1);
+        let _place = poll_fn(|cx| ticket.poll(cx)).await;
+    }
+}

@@ -1,0 +1,160 @@
+//! What becomes of connections to servers, counted. Whoever keeps them counts here, from any thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What has become of connections to servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ConnectionTotals {
+    /// Uses of a connection that was there.
+    pub reused: u64,
+    /// Connections that were made.
+    pub dialled: u64,
+    /// What connecting them took, without TLS.
+    pub connect_time: Duration,
+    /// Connections that could not be made, for whatever reason.
+    pub dials_failed: u64,
+    /// Full TLS handshakes.
+    pub handshakes_full: u64,
+    /// TLS handshakes that resumed a session.
+    pub handshakes_resumed: u64,
+    /// What both took.
+    pub handshake_time: Duration,
+    /// TLS handshakes that failed.
+    pub handshakes_failed: u64,
+    /// Uses of a connection that would have cost a TLS handshake, had there been none.
+    pub handshakes_avoided: u64,
+    /// Bytes of certificates that were not sent to us for that, or because a session was resumed.
+    pub certificate_bytes_avoided: u64,
+    /// Idle connections that the server closed.
+    pub closed_idle: u64,
+    /// Requests that were lost on a connection which the server closed meanwhile, and were sent again.
+    pub lost_retried: u64,
+    /// The same, and the caller was told of a failure.
+    pub lost_failed: u64,
+}
+
+impl std::ops::Add for ConnectionTotals {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            reused: self.reused + other.reused,
+            dialled: self.dialled + other.dialled,
+            connect_time: self.connect_time + other.connect_time,
+            dials_failed: self.dials_failed + other.dials_failed,
+            handshakes_full: self.handshakes_full + other.handshakes_full,
+            handshakes_resumed: self.handshakes_resumed + other.handshakes_resumed,
+            handshake_time: self.handshake_time + other.handshake_time,
+            handshakes_failed: self.handshakes_failed + other.handshakes_failed,
+            handshakes_avoided: self.handshakes_avoided + other.handshakes_avoided,
+            certificate_bytes_avoided: self.certificate_bytes_avoided + other.certificate_bytes_avoided,
+            closed_idle: self.closed_idle + other.closed_idle,
+            lost_retried: self.lost_retried + other.lost_retried,
+            lost_failed: self.lost_failed + other.lost_failed,
+        }
+    }
+}
+
+/// [`ConnectionTotals`] as they grow.
+#[derive(Debug, Default)]
+pub struct ConnectionCounts {
+    reused: AtomicU64,
+    dialled: AtomicU64,
+    connect_nanos: AtomicU64,
+    dials_failed: AtomicU64,
+    handshakes_full: AtomicU64,
+    handshakes_resumed: AtomicU64,
+    handshake_nanos: AtomicU64,
+    handshakes_failed: AtomicU64,
+    handshakes_avoided: AtomicU64,
+    certificate_bytes_avoided: AtomicU64,
+    closed_idle: AtomicU64,
+    lost_retried: AtomicU64,
+    lost_failed: AtomicU64,
+}
+
+/// A TLS handshake.
+#[derive(Debug, Clone, Copy)]
+pub struct Handshake {
+    /// From its first byte to its last.
+    pub took: Duration,
+    /// It resumed a session.
+    pub resumed: bool,
+    /// Of the server's certificates.
+    pub certificate_bytes: usize,
+}
+
+impl ConnectionCounts {
+    /// A connection is used again; `certificate_bytes`: of its server, under TLS.
+    pub fn reuse(&self, certificate_bytes: Option<usize>) {
+        add(&self.reused, 1);
+        if let Some(bytes) = certificate_bytes {
+            add(&self.handshakes_avoided, 1);
+            add(&self.certificate_bytes_avoided, bytes as u64);
+        }
+    }
+
+    /// One was made, without TLS or with a handshake.
+    pub fn dial(&self, connect: Duration, handshake: Option<Handshake>) {
+        add(&self.dialled, 1);
+        add(&self.connect_nanos, nanos(connect));
+        let Some(handshake) = handshake else { return };
+        add(&self.handshake_nanos, nanos(handshake.took));
+        match handshake.resumed {
+            true => {
+                add(&self.handshakes_resumed, 1);
+                add(&self.certificate_bytes_avoided, handshake.certificate_bytes as u64);
+            }
+            false => add(&self.handshakes_full, 1),
+        }
+    }
+
+    /// One could not be made; `handshake`: because of TLS.
+    pub fn dial_failed(&self, handshake: bool) {
+        add(&self.dials_failed, 1);
+        add(&self.handshakes_failed, u64::from(handshake));
+    }
+
+    /// An idle one was closed by its server.
+    pub fn closed_idle(&self) {
+        add(&self.closed_idle, 1);
+    }
+
+    /// A request was lost on one that was closed meanwhile.
+    pub fn lost(&self, retried: bool) {
+        add(if retried { &self.lost_retried } else { &self.lost_failed }, 1);
+    }
+
+    /// What it has come to.
+    #[must_use]
+    pub fn totals(&self) -> ConnectionTotals {
+        ConnectionTotals {
+            reused: get(&self.reused),
+            dialled: get(&self.dialled),
+            connect_time: Duration::from_nanos(get(&self.connect_nanos)),
+            dials_failed: get(&self.dials_failed),
+            handshakes_full: get(&self.handshakes_full),
+            handshakes_resumed: get(&self.handshakes_resumed),
+            handshake_time: Duration::from_nanos(get(&self.handshake_nanos)),
+            handshakes_failed: get(&self.handshakes_failed),
+            handshakes_avoided: get(&self.handshakes_avoided),
+            certificate_bytes_avoided: get(&self.certificate_bytes_avoided),
+            closed_idle: get(&self.closed_idle),
+            lost_retried: get(&self.lost_retried),
+            lost_failed: get(&self.lost_failed),
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

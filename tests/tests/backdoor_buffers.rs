@@ -1,0 +1,126 @@
+//! Routes to upstreams that take a message in before they pass it on, instead of streaming it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use keepwarm_tests::Server;
+use keepwarm_tests::origin::{After, Origin, ok};
+
+const MIB: usize = 1 << 20;
+
+/// A route to these origins.
+fn route(origins: &[&Origin], keys: &str) -> Server {
+    let endpoints: Vec<_> =
+        origins.iter().map(|origin| format!("{{ url = \"http://{}\" }}", origin.address())).collect();
+    Server::start(&format!(
+        "[server]\nthreads = 1\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
+         [[listen.main.route]]\nupstream = \"search\"\n{keys}\n\
+         [upstream.search]\nendpoints = [{}]\nretries = 1\nretry_on = [\"connect\", \"refused\", \"reset\"]\n\
+         balance = \"round_robin\"\nbreaker = \"off\"\noutlier = \"off\"\n",
+        endpoints.join(", ")
+    ))
+}
+
+/// No two blocks of it are the same.
+fn body(size: usize) -> Vec<u8> {
+    (0..size).map(|at| ((at >> 8) as u8).wrapping_mul(31).wrapping_add(at as u8)).collect()
+}
+
+#[test]
+fn a_body_is_in_before_the_upstream_is_called() {
+    let origin = Origin::fixed("ok");
+    let server = route(&[&origin], "buffer_request = true");
+    let sent = body(8 * MIB);
+    let mut client = server.client();
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(format!("{:x}\r\n", sent.len()));
+    // More than all sockets hold: most of it has been read when this returns.
+    client.send(&sent[..sent.len() - 1]);
+    assert_eq!(origin.connections(), 0, "a slow upload holds no connection");
+    client.send([&sent[sent.len() - 1..], b"\r\n0\r\n\r\n"].concat());
+    assert_eq!(client.response("POST").text(), "ok");
+    let seen = origin.last();
+    assert_eq!(seen.field("content-length"), Some(sent.len().to_string().as_str()));
+    assert!(seen.body == sent, "every byte, in order");
+    // Trailers need chunks.
+    let chunks = "3\r\nabc\r\n0\r\nX-Sum: 3\r\n\r\n";
+    let head = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n";
+    assert_eq!(client.ask(format!("{head}{chunks}")).status, 200);
+    assert_eq!((origin.last().body.as_slice(), origin.last().trailers.len()), (b"abc".as_slice(), 1));
+}
+
+/// The default is to stream.
+#[test]
+fn a_body_is_passed_on_as_it_comes_unless_that_is_asked_for() {
+    let origin = Origin::fixed("ok");
+    let server = route(&[&origin], "");
+    let sent = body(MIB);
+    let mut client = server.client();
+    client.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", sent.len()));
+    client.send(&sent[..MIB / 2]);
+    origin.wait_until("it is called", |origin| origin.connections() == 1);
+    client.send(&sent[MIB / 2..]);
+    assert_eq!(client.response("POST").status, 200);
+    assert!(origin.last().body == sent);
+}
+
+#[test]
+fn what_is_taken_in_is_limited_and_an_expectation_answered_here() {
+    let origin = Origin::fixed("ok");
+    let server = route(&[&origin], "buffer_request = true\nmax_body = \"64KiB\"");
+    let mut client = server.client();
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(format!("{:x}\r\n", 65 * 1024));
+    client.send(body(65 * 1024));
+    assert_eq!(client.response("POST").status, 413);
+    assert_eq!(origin.connections(), 0);
+    let mut client = server.client();
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.head("POST").0, 100);
+    assert_eq!(origin.connections(), 0);
+    client.send("abc");
+    assert_eq!(client.response("POST").status, 200);
+    assert_eq!(origin.last().field("expect"), None);
+}
+
+#[test]
+fn a_body_that_was_taken_in_can_be_sent_to_another_endpoint() {
+    let lost = Origin::start(|_, _| After::Reset);
+    let origin = Origin::fixed("ok");
+    let server = route(&[&lost, &origin], "buffer_request = true");
+    let sent = body(200 * 1024);
+    let mut client = server.client();
+    for _ in 0..4 {
+        client.send(format!("PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", sent.len()));
+        client.send(&sent);
+        assert_eq!(client.response("PUT").status, 200);
+        assert!(origin.last().body == sent);
+    }
+    assert!(!lost.requests().is_empty(), "it was tried");
+}
+
+#[test]
+fn an_answer_is_taken_in_and_its_connection_is_free_while_the_client_reads() {
+    let given = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&given);
+    let answer = body(24 * MIB);
+    let sent = answer.clone();
+    let origin = Origin::start(move |request, stream| {
+        ok(stream, if request.target() == "/large" { &sent } else { b"small" });
+        count.fetch_add(1, Ordering::SeqCst);
+        After::Keep
+    });
+    let server = route(&[&origin], "buffer_response = true");
+    let mut slow = server.client();
+    slow.send("GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    // Far more than all sockets hold, and nobody reads it.
+    origin.wait_until("all of it is taken", |_| given.load(Ordering::SeqCst) == 1);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while server.ask("GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n").status == 200
+        && origin.last().connection != 0
+    {
+        assert!(std::time::Instant::now() < deadline, "its connection does not come back");
+    }
+    let whole = slow.response("GET");
+    assert!(whole.status == 200 && whole.body == answer, "{} of {} bytes", whole.body.len(), answer.len());
+}
