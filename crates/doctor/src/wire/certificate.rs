@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
+use x509_parser::x509::X509Version;
 
 use super::Authorities;
 
@@ -26,6 +27,8 @@ pub struct Certificate {
     pub from: i64,
     /// It counts up to this second of Unix time.
     pub until: i64,
+    /// Whether it is of version 3, the only one that is taken today (RFC 5280 §4.1.2.1).
+    pub is_current: bool,
     /// Whether subject and issuer are one.
     pub is_self_signed: bool,
     /// Its size in DER.
@@ -71,6 +74,7 @@ impl Certificate {
             names,
             from: certificate.validity().not_before.timestamp(),
             until: certificate.validity().not_after.timestamp(),
+            is_current: certificate.version() == X509Version::V3,
             is_self_signed: certificate.subject().as_raw() == certificate.issuer().as_raw(),
             bytes: der.len(),
         })
@@ -103,14 +107,15 @@ pub fn distrust(
     } else if now < read.from {
         reasons.push(Distrust::NotYet(seconds(read.from.saturating_sub(now))));
     }
-    let parsed = match ParsedCertificate::try_from(leaf) {
-        Ok(parsed) => parsed,
-        Err(error) => {
-            reasons.push(Distrust::Other(format!(
-                "it cannot be verified, for it is old or malformed ({error})"
-            )));
-            return reasons;
-        }
+    let Ok(parsed) = ParsedCertificate::try_from(leaf) else {
+        let words = match read.is_current {
+            true => "it is malformed",
+            false => {
+                "it is of an old version of X.509 (with openssl x509 -req, -extfile FILE makes one of today)"
+            }
+        };
+        reasons.push(Distrust::Other(words.to_owned()));
+        return reasons;
     };
     let asked = ServerName::try_from(host);
     if asked.is_err() || asked.is_ok_and(|asked| verify_server_name(&parsed, &asked).is_err()) {

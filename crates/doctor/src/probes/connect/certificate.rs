@@ -124,6 +124,7 @@ mod tests {
             names: vec!["shop.example".to_owned()],
             from: NOW + (left - lifetime) * day,
             until: NOW + left * day,
+            is_current: true,
             is_self_signed: subject == issuer,
             bytes: 1000,
         }
