@@ -126,6 +126,13 @@ async fn speaks_tls(patient: &Patient, asked: &str, unread: &[u8]) -> Option<Fin
 fn judge(asked: &str, answer: &Answer, unread: &[u8]) -> Finding {
     let evidence = format!("{asked}: {}", said(answer, unread));
     let Some(head) = &answer.head else {
+        // With TLS 1.3 a server says so only behind the handshake (RFC 8446 §4.4.2.4).
+        if matches!(&answer.outcome, Outcome::Broken(why) if why.contains("CertificateRequired")) {
+            return fixed(
+                Finding::bad("reach.tls", format!("{evidence}: the server wants a client certificate")),
+                "Pass --cert FILE and --key FILE.",
+            );
+        }
         if is_http2(unread) {
             return fixed(
                 Finding::bad("reach.answer", format!("{evidence}: SETTINGS of HTTP/2")),

@@ -8,7 +8,10 @@ use keepwarm_doctor::{Examination, Settings, Verdict};
 use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use rustls::{ALL_VERSIONS, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    ALL_VERSIONS, RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -61,19 +64,29 @@ struct Ways {
     versions: &'static [&'static SupportedProtocolVersion],
     closes: bool,
     tickets: usize,
+    /// It wants to know its clients.
+    asks: bool,
 }
 
-const GOOD: Ways = Ways { versions: ALL_VERSIONS, closes: false, tickets: 2 };
+const GOOD: Ways = Ways { versions: ALL_VERSIONS, closes: false, tickets: 2, asks: false };
 
 /// Serves with these certificates.
 async fn serve_tls(chain: Vec<CertificateDer<'static>>, key: &KeyPair, ways: Ways) -> SocketAddr {
     let key = PrivatePkcs8KeyDer::from(key.serialize_der());
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(ways.versions)
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key.into())
         .unwrap();
+    let builder = match ways.asks {
+        true => {
+            let mut roots = RootCertStore::empty();
+            roots.add(Authority::new("Clients", None).der()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+        false => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key.into()).unwrap();
     config.send_tls13_tickets = ways.tickets;
     if ways.tickets == 0 {
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
@@ -202,6 +215,15 @@ async fn a_certificate_that_is_believed_by_itself() {
     let it = examine(serve_tls(vec![own], &key, GOOD).await, &settings).await;
     found(&it, "connect.certificate", Verdict::Good, "for shop.example");
     nothing_bad_but(&it, "none");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_a_client_certificate() {
+    let root = Authority::new("Root", None);
+    let (certificate, key) = root.sign("shop.example", 2099);
+    let ways = Ways { asks: true, ..GOOD };
+    let it = examine(serve_tls(vec![certificate], &key, ways).await, &believing(&root)).await;
+    found(&it, "reach.tls", Verdict::Bad, "the server wants a client certificate");
 }
 
 #[tokio::test]
