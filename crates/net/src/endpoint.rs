@@ -14,7 +14,7 @@ use tokio::io::unix::AsyncFd;
 use crate::Io;
 
 /// Where a server listens.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
     /// At a TCP port.
     Tcp(SocketAddr),

@@ -46,7 +46,7 @@ pub(crate) mod tests;
 mod totals;
 mod watcher;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -79,9 +79,10 @@ pub struct Pool<C> {
 struct Inner<C> {
     settings: PoolSettings,
     tls: Option<Arc<ClientTls>>,
-    shelves: HashMap<Endpoint, Shelf<C>>,
+    /// In order: there are few, and to compare costs less than to hash.
+    shelves: BTreeMap<Endpoint, Shelf<C>>,
     /// By thread.
-    watchers: HashMap<usize, watcher::Slot>,
+    watchers: BTreeMap<usize, watcher::Slot>,
     waiters: u64,
 }
 
@@ -113,7 +114,7 @@ impl<C: Codec> Pool<C> {
     /// An empty one, whose connections have places among others.
     pub(crate) fn within(settings: PoolSettings, places: Arc<Places>, metering: Metering) -> Arc<Self> {
         let inner =
-            Inner { settings, tls: None, shelves: HashMap::new(), watchers: HashMap::new(), waiters: 0 };
+            Inner { settings, tls: None, shelves: BTreeMap::new(), watchers: BTreeMap::new(), waiters: 0 };
         let pool = Arc::new(Self { inner: Mutex::new(inner), metering, places });
         let giver = Arc::downgrade(&pool);
         pool.places.add_giver(giver);
