@@ -37,6 +37,9 @@ WHY = {
         "**WEBrick** writes head and body by two writes, and leaves Nagle's algorithm on. On a kept connection the body waits until the head is acknowledged, and the client's system delays that for 40 ms: "
         "`curl`, asked for the same page eight times on one connection, takes 44 ms each from the second on. On a new connection nothing is seen of it, since Linux acknowledges at once in its beginning."
     ),
+    ("writes.head", "wsgiref"): (
+        "**wsgiref** writes the lines of the head one by one (see `writes.segments`), so that a checker that reads once sees a part of it: the article's fifth."
+    ),
     ("writes.segments", "wsgiref"): (
         "**wsgiref** writes the status line, `Date`, `Server`, the application's fields and the body one by one, to a file without a buffer: five segments for 154 bytes. It is what the article found in Paste, which gathers them since. "
         "That the pieces are the head's cannot be told from outside, as the application's body comes with HEAD, too; `tcpdump` shows it."
