@@ -41,8 +41,7 @@ WHY = {
         "**wsgiref** writes the lines of the head one by one (see `writes.segments`), so that a checker that reads once sees a part of it: the article's fifth."
     ),
     ("writes.segments", "wsgiref"): (
-        "**wsgiref** writes the status line, `Date`, `Server`, the application's fields and the body one by one, to a file without a buffer: five segments for 154 bytes. It is what the article found in Paste, which gathers them since. "
-        "That the pieces are the head's cannot be told from outside, as the application's body comes with HEAD, too; `tcpdump` shows it."
+        "**wsgiref** writes the status line, `Date`, `Server`, the application's fields and the body one by one, to a file without a buffer: five segments for 154 bytes. It is what the article found in Paste, which gathers them since."
     ),
     # With --intrusive
     "framing.bad_host": "A `Host` that is no host is passed on as it is; RFC 9112 §3.2 wants 400.",
