@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use keepwarm_tests::Server;
 use keepwarm_tests::origin::{After, Origin, ok};
+use keepwarm_tests::process::wait_until;
 use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -212,11 +213,7 @@ impl Redis {
     }
 
     fn wait(&self) {
-        let deadline = Instant::now() + BOUND;
-        while !self.cli(&["PING"]).contains("PONG") {
-            assert!(Instant::now() < deadline, "redis-server does not answer");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_until("redis-server answers", BOUND, || self.cli(&["PING"]).contains("PONG"));
     }
 
     /// Keys of the limit.

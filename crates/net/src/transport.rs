@@ -3,7 +3,7 @@
 mod stream;
 
 use std::io::{self, IoSlice};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use crate::Io;
 use crate::client::Idleness;
@@ -76,6 +76,20 @@ impl Transport {
             Kind::Plain(io) => io.poll_writable(cx),
             Kind::Tls(session) => session.poll_writable(cx),
         }
+    }
+
+    /// Writes what was taken and has not left.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.unsent() > 0 {
+            match self.write(&[]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.poll_writable(cx))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => drop(written?),
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// All that was to be written has been: nobody waits for room any more.

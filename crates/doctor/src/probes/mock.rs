@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
+use super::scripted::listen;
 use crate::target::Target;
 
 /// What a server does with a request.
@@ -41,19 +42,16 @@ pub(super) async fn serve<F>(nagle: bool, reply: F) -> Target
 where
     F: Fn(&str) -> Reply + Send + Sync + 'static,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
     let reply = Arc::new(reply);
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let reply = Arc::clone(&reply);
-            tokio::spawn(async move {
-                let _ = stream.set_nodelay(!nagle);
-                connection(stream, reply.as_ref()).await;
-            });
+    listen(move |stream| {
+        let reply = Arc::clone(&reply);
+        async move {
+            let _ = stream.set_nodelay(!nagle);
+            connection(stream, reply.as_ref()).await;
+            None
         }
-    });
-    Target::parse(&format!("http://127.0.0.1:{port}/page")).expect("a URL")
+    })
+    .await
 }
 
 async fn connection(mut stream: TcpStream, reply: &(dyn Fn(&str) -> Reply + Send + Sync)) {

@@ -72,12 +72,24 @@ where
     S: Fn(Peer) -> F + Send + 'static,
     F: Future<Output = Option<()>> + Send + 'static,
 {
+    listen(move |stream| {
+        stream.set_nodelay(true).expect("a socket");
+        script(Peer { stream, inbox: Vec::new() })
+    })
+    .await
+}
+
+/// The same, with each connection as it comes from the kernel.
+pub(super) async fn listen<S, F>(serve: S) -> Target
+where
+    S: Fn(TcpStream) -> F + Send + 'static,
+    F: Future<Output = Option<()>> + Send + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("its address");
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            stream.set_nodelay(true).expect("a socket");
-            tokio::spawn(script(Peer { stream, inbox: Vec::new() }));
+            tokio::spawn(serve(stream));
         }
     });
     Target::parse(&format!("http://{address}/page")).expect("a URL")

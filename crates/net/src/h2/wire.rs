@@ -140,17 +140,7 @@ impl<W: Watch> AsyncWrite for Wire<W> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let wire = self.get_mut();
-        while wire.transport.unsent() > 0 {
-            match wire.transport.write(&[]) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(wire.transport.poll_writable(cx))?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                written => drop(written?),
-            }
-        }
-        Poll::Ready(Ok(()))
+        self.get_mut().transport.poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -57,17 +57,7 @@ impl AsyncWrite for TransportStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let transport = &mut self.get_mut().transport;
-        while transport.unsent() > 0 {
-            match transport.write(&[]) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(transport.poll_writable(cx))?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                written => drop(written?),
-            }
-        }
-        Poll::Ready(Ok(()))
+        self.get_mut().transport.poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use http::Method;
 use keepwarm_http1::{Event, Limits, RequestBody, RequestDecoder, RequestHead};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
-use crate::{Examination, Probe, Quiet, Settings, Target, Verdict};
+use crate::probes::scripted::listen;
+use crate::{Examination, Probe, Quiet, Settings, Verdict};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
@@ -68,17 +69,6 @@ impl Fault {
 
 fn without(text: &str, line: &str) -> String {
     text.split_inclusive("\r\n").filter(|known| !known.starts_with(line)).collect()
-}
-
-async fn start(fault: Fault) -> Target {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("bound");
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, fault));
-        }
-    });
-    Target::parse(&format!("http://{address}/page")).expect("a target")
 }
 
 async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
@@ -153,7 +143,7 @@ async fn answer(stream: &mut TcpStream, head: &RequestHead, fault: Fault, close:
 }
 
 async fn examined(fault: Fault, intrusive: bool) -> Examination {
-    let target = start(fault).await;
+    let target = listen(move |stream| serve(stream, fault)).await;
     let settings = Settings { probes: vec![Probe::Framing], rate: 1000, intrusive, ..Settings::default() };
     crate::examine(&target, &settings, Arc::new(Quiet)).await
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::*;
-use crate::{Examination, Probe, Quiet, Settings, Target, Verdict};
+use crate::probes::scripted::listen;
+use crate::{Examination, Probe, Quiet, Settings, Verdict};
 
 /// Some answers on one connection.
 pub(crate) fn series_of(answers: &[(u16, &[(&str, &str)])], then: Then) -> Series {
@@ -48,17 +49,6 @@ enum Fault {
     NeverKeeps,
     UntilClose,
     UntilCloseNeverCloses,
-}
-
-async fn start(fault: Fault) -> Target {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("bound");
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, fault));
-        }
-    });
-    Target::parse(&format!("http://{address}/page")).expect("a target")
 }
 
 async fn serve(mut stream: TcpStream, fault: Fault) -> Option<()> {
@@ -146,7 +136,7 @@ fn answer(request: &str, fault: Fault) -> (Vec<u8>, bool) {
 }
 
 async fn examined(fault: Fault) -> Examination {
-    let target = start(fault).await;
+    let target = listen(move |stream| serve(stream, fault)).await;
     // Longer than the silence that makes a verdict, which is a second.
     let timeout = Duration::from_millis(1500);
     let settings = Settings { probes: vec![Probe::Persistence], rate: 1000, timeout, ..Settings::default() };
