@@ -4,10 +4,13 @@ Its codec is written from wire.md alone and shares nothing with an adapter's, so
 """
 
 import os
+import re
+import select
 import socket
 import struct
 import subprocess
 import tempfile
+import time
 
 PATIENCE = 10.0  # seconds: a worker that says nothing for so long has failed, however slow the machine
 
@@ -235,6 +238,30 @@ class Worker:
         action()
         self.get("/")
         return self.log()[before:]
+
+    def sleeps(self, pings=20):
+        """How often the worker went to sleep while it answered PINGs, each read when it slept again. It needs to once for each."""
+        before = self.sleeps_so_far()
+        for _ in range(pings):
+            self.send(pack("PING", payload=b"12345678"))
+            select.select([self.mine], [], [], PATIENCE)
+            self.wait_until_asleep()
+            assert self.read().name == "PONG"
+            self.wait_until_asleep()
+        return self.sleeps_so_far() - before
+
+    def wait_until_asleep(self):
+        """Until the main thread is blocked in a system call."""
+        until = time.monotonic() + PATIENCE
+        while "State:\tS" not in self.status():
+            assert time.monotonic() < until, "the worker does not come to rest"
+
+    def sleeps_so_far(self):
+        return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", self.status(), re.M)[1])
+
+    def status(self):
+        with open(f"/proc/{self.process.pid}/status") as file:
+            return file.read()
 
     def drain(self):
         """Sends DRAIN and waits for the end; gives the exit status."""

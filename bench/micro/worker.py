@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a request costs in a Python or Ruby worker, CPU time of its process, without a server in front.
+"""What a request costs in a Python, Ruby or PHP worker, CPU time of its process, without a server in front.
 
-    bench/micro/worker.py [wsgi|asgi|rack] [--requests N] [--depth N] [--threads N]
+    bench/micro/worker.py [wsgi|asgi|rack|php|symfony] [--requests N] [--depth N] [--threads N]
 
 A feeder plays Keepwarm over a socket pair (spec/wire.md) and keeps DEPTH requests on their way. With a depth of 1 the next request is written when the
 answer to the last one has come. Unlike the instruction counts it depends on how busy the machine is: compare runs made one after the other.
@@ -11,6 +11,7 @@ Standard library only.
 import argparse
 import os
 import pathlib
+import re
 import socket
 import struct
 import subprocess
@@ -25,7 +26,7 @@ FIELDS = [b"host", b"127.0.0.1:8080"]
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", nargs="?", choices=("wsgi", "asgi", "rack"), default="wsgi")
+    parser.add_argument("kind", nargs="?", choices=("wsgi", "asgi", "rack", "php", "symfony"), default="wsgi")
     parser.add_argument("--requests", type=int, default=40_000)
     parser.add_argument("--depth", type=int, default=1, help="requests on their way at once")
     parser.add_argument("--threads", type=int, default=1, help="of the worker")
@@ -36,14 +37,23 @@ def main():
 def command(kind):
     if kind == "rack":
         return ["ruby", str(ROOT / "adapters/ruby/exe/keepwarm-worker"), "hello.ru"]
+    if kind in ("php", "symfony"):
+        functions = re.search(r"const FUNCTIONS = \[(.*?)\]", (ROOT / "adapters/php/src/Web.php").read_text(), re.DOTALL)[1]
+        disabled = ",".join(re.findall(r"'(\w+)'", functions))
+        entry = "hello.php" if kind == "php" else "public/index.php"
+        return ["php", "-d", "opcache.enable_cli=1", "-d", f"disable_functions={disabled}", str(ROOT / "adapters/php/bin/worker.php"), entry]
     return [sys.executable, "-m", "keepwarm", f"hello:{kind}"]
+
+
+def folder(kind):
+    return ROOT / ("examples/symfony" if kind == "symfony" else "bench/load/apps")
 
 
 def measure(kind, depth, requests, threads):
     ours, theirs = socket.socketpair()
-    environment = dict(os.environ, KEEPWARM_FD=str(theirs.fileno()), PYTHONPATH=str(ROOT / "adapters/python/src"))
+    environment = dict(os.environ, KEEPWARM_FD=str(theirs.fileno()), PYTHONPATH=str(ROOT / "adapters/python/src"), APP_ENV="prod")
     more = ["--threads", str(threads)] if threads > 1 else []
-    worker = subprocess.Popen(command(kind) + more, cwd=ROOT / "bench/load/apps", env=environment, pass_fds=[theirs.fileno()])
+    worker = subprocess.Popen(command(kind) + more, cwd=folder(kind), env=environment, pass_fds=[theirs.fileno()])
     theirs.close()
     try:
         wire = Wire(ours)

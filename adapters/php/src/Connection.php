@@ -208,11 +208,14 @@ final class Connection
     public function read(): string
     {
         if ($this->direct !== null) {
-            while (@socket_recv($this->direct, $data, self::READ_SIZE, 0) === false) {
-                if (socket_last_error($this->direct) !== self::EINTR) {
+            while (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) === false) {
+                $error = socket_last_error($this->direct);
+                if ($error === self::EAGAIN) {
+                    $this->waitForBytes();
+                } elseif ($error !== self::EINTR) {
                     return '';
                 }
-                // A signal came, whose handler has run by now.
+                // Or a signal came, whose handler has run by now.
             }
             return (string) $data;
         }
@@ -221,6 +224,17 @@ final class Connection
             // Nothing, and no end: a signal came, whose handler has run by now.
         } while (($data === '' || $data === false) && !feof($this->socket) && !$this->lost);
         return $data === false ? '' : $data;
+    }
+
+    /**
+     * Waits until something can be read, or a signal comes. A `recv` that waits is woken by Linux a second time, for nothing: when the other end has
+     * read the last answer and there is room to write again (`unix_write_space`). A `select` for reading is not.
+     */
+    private function waitForBytes(): void
+    {
+        $read = [$this->direct];
+        $none = null;
+        @socket_select($read, $none, $none, null);
     }
 
     /**

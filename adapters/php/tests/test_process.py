@@ -37,6 +37,9 @@ class Process(unittest.TestCase):
         self.assertEqual((about["kind"], about["ahead"]), ("php", "3"))
         self.assertTrue(about["adapter"].startswith("php/") and about["language"].startswith("PHP 8."), about)
 
+    def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer(self):
+        self.assertLess(self.start().sleeps(20), 30)
+
     def test_drain_ends_it_with_status_0(self):
         worker = self.start()
         worker.get("/")

@@ -475,6 +475,10 @@ class Process(unittest.TestCase):
             pong = worker.read()
             self.assertEqual((pong.name, pong.payload), ("PONG", b"12345678"))
 
+    def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer(self):
+        with Worker("wsgi_app") as worker:
+            self.assertLess(worker.sleeps(20), 30)
+
     def test_frames_byte_by_byte_and_several_at_once(self):
         with Worker("wsgi_app") as worker:
             _, one = worker.request("/", send=False)

@@ -4,6 +4,7 @@
 #
 # Its codec is written from spec/wire.md alone and shares nothing with the adapter's, so that the two check one another.
 
+require "io/nonblock"
 require "io/wait"
 require "json"
 require "minitest"
@@ -116,6 +117,7 @@ module Driver
 
     def initialize(entry, *options, hello: true, stream_credit: 65_536, connection_credit: 1 << 20, workers: 1, env: {}, directory: APPS)
       @mine, theirs = UNIXSocket.pair
+      theirs.nonblock = false # as Keepwarm gives it
       @log = Tempfile.new("keepwarm-log")
       environment = { "KEEPWARM_FD" => "3", "RACK_ENV" => nil }.merge(env)
       @pid = Process.spawn(
@@ -221,6 +223,33 @@ module Driver
       yield
       get("/")
       log[before..]
+    end
+
+    # How often the worker went to sleep while it answered PINGs, each read when it slept again. It needs to once for each.
+    def sleeps(pings = 20)
+      before = sleeps_so_far
+      pings.times do
+        send(Driver.pack(:PING, 0, "12345678"))
+        @mine.wait_readable(PATIENCE)
+        wait_until_asleep
+        raise Minitest::Assertion, "no PONG" unless read.name == :PONG
+
+        wait_until_asleep
+      end
+      sleeps_so_far - before
+    end
+
+    # Until the main thread is blocked in a system call.
+    def wait_until_asleep
+      Driver.eventually { status.include?("State:\tS") }
+    end
+
+    def sleeps_so_far
+      status[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i
+    end
+
+    def status
+      File.read("/proc/#{@pid}/status")
     end
 
     # Sends DRAIN and waits for the end; gives the exit status.

@@ -21,6 +21,12 @@ class ProcessTest < Minitest::Test
     end
   end
 
+  def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer
+    [[], %w[--threads 2]].each do |options|
+      with("app.rb", *options) { |worker| assert_operator worker.sleeps(20), :<, 30 }
+    end
+  end
+
   def test_drain_ends_it_with_status_0
     with { |worker| assert_equal 0, worker.drain }
   end

@@ -43,7 +43,7 @@ impl Adapter {
     /// # Errors
     /// They could not be unpacked.
     pub(crate) fn folder(&self) -> io::Result<PathBuf> {
-        if let Some(adapters) = std::env::var_os("KEEPWARM_ADAPTERS") {
+        if let Some(adapters) = std::env::var_os("KEEPWARM_ADAPTERS").filter(|folder| !folder.is_empty()) {
             return Ok(Path::new(&adapters).join(self.language));
         }
         let installed = std::env::current_exe().ok().and_then(|binary| {

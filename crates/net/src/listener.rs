@@ -399,7 +399,10 @@ impl Listener {
         loop {
             if open.count() >= open.limit {
                 // Only for one that really comes is another given up: the longest idle. Without an idle one it waits its turn.
-                self.somebody_waits().await;
+                if let Err(error) = self.somebody_waits().await {
+                    recover(&error).await;
+                    continue;
+                }
                 if open.count() >= open.limit {
                     crate::deadline::evict_longest_idle();
                     open.until(|| open.count() < open.limit).await;
@@ -409,14 +412,15 @@ impl Listener {
         }
     }
 
-    /// Waits until a connection could be accepted: asks the socket, since readiness is only taken back by an accept that finds none.
-    async fn somebody_waits(&self) {
+    /// Waits until a connection could be accepted. An accept that finds none, as the last of a burst would, and each of the threads that came too late,
+    /// takes nine times as long as this look: Linux makes the new socket before it looks for a connection.
+    async fn somebody_waits(&self) -> io::Result<()> {
         loop {
-            let Ok(mut guard) = self.socket.readable().await else { return };
+            let mut guard = self.socket.readable().await?;
             let mut poll = [rustix::event::PollFd::new(self.socket.get_ref(), rustix::event::PollFlags::IN)];
             let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
             if rustix::event::poll(&mut poll, Some(&now)) != Ok(0) {
-                return;
+                return Ok(());
             }
             guard.clear_ready();
         }
@@ -424,12 +428,12 @@ impl Listener {
 
     async fn accept_one(&self) {
         loop {
-            match self.socket.readable().await {
-                Ok(mut guard) => match guard.try_io(|socket| accept(socket.get_ref())) {
-                    Ok(Ok((fd, client))) => return begin(fd, client, self.address, &self.context),
-                    Ok(Err(error)) => recover(&error).await,
-                    Err(_would_block) => {}
-                },
+            let accepted = match self.somebody_waits().await {
+                Ok(()) => accept(self.socket.get_ref()),
+                Err(error) => Err(error),
+            };
+            match accepted {
+                Ok((fd, client)) => return begin(fd, client, self.address, &self.context),
                 Err(error) => recover(&error).await,
             }
         }
@@ -458,7 +462,8 @@ fn begin(fd: OwnedFd, client: Option<SocketAddr>, local: Option<SocketAddr>, con
 /// A client that left before it was accepted is nothing; without descriptors or memory only time helps.
 async fn recover(error: &io::Error) {
     const PAUSE: Duration = Duration::from_millis(50);
-    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
+    // `WouldBlock`: another thread was faster.
+    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) {
         return;
     }
     if LAST_WARNING.get().is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {

@@ -4,6 +4,7 @@ The order of calls: `read_welcome`, `say_hello`, then for each request `begin_st
 and `end_stream`. Nothing here raises because Keepwarm has gone: `lost` says so, and what is sent then is dropped.
 """
 
+from select import POLLIN, poll
 from socket import MSG_DONTWAIT
 
 from keepwarm import log, wire
@@ -16,6 +17,17 @@ RECV_SIZE = 65_536  # nearly every REQUEST in one call; below the size for which
 AHEAD = 3  # REQUESTs that may wait here behind the one in work (spec/wire.md §3)
 
 
+def waiting_for(sock):
+    """A function that waits until something can be read.
+
+    A `recv` that waits is woken by Linux a second time, for nothing: when the other end has read the last answer and there is room to write again
+    (`unix_write_space`). A `poll` for reading is not.
+    """
+    readable = poll()
+    readable.register(sock, POLLIN)
+    return readable.poll
+
+
 class Connection:
     """One worker's end of the wire.
 
@@ -25,7 +37,7 @@ class Connection:
     """
 
     __slots__ = (
-        "sock", "recv", "buffer", "stream", "last_stream", "gone", "lost", "forked", "faulty", "leaving", "idle",
+        "sock", "recv", "wait_for_bytes", "buffer", "stream", "last_stream", "gone", "lost", "forked", "faulty", "leaving", "idle",
         "drain_asked", "drain_said", "body", "body_ended", "body_lost", "first_credit", "stream_credit", "connection_credit",
         "stream_allowance", "allowance", "ahead", "waiting", "rest",
     )  # fmt: skip
@@ -33,6 +45,7 @@ class Connection:
     def __init__(self, sock):
         self.sock = sock
         self.recv = sock.recv
+        self.wait_for_bytes = waiting_for(sock)
         self.buffer = bytearray()  # the beginning of a frame whose end has not come
         self.stream = self.last_stream = 0
         self.gone = self.lost = self.forked = self.faulty = self.leaving = self.idle = False

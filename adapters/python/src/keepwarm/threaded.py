@@ -12,10 +12,11 @@ import sys
 import threading
 import _thread
 from queue import SimpleQueue
+from socket import MSG_DONTWAIT
 
 from keepwarm import log, process, stacks, wire
 from keepwarm.allowance import Allowance, added
-from keepwarm.blocking import RECEIVE_CREDIT, RECV_SIZE
+from keepwarm.blocking import RECEIVE_CREDIT, RECV_SIZE, waiting_for
 from keepwarm.errors import Fault, Lost
 from keepwarm.wire import HEAD, MAX_CHUNK
 from keepwarm.wsgi import Worker
@@ -32,6 +33,7 @@ class Connection:
 
     def __init__(self, sock, threads):
         self.sock = sock
+        self.wait_for_bytes = waiting_for(sock)
         self.threads = threads
         self.changed = threading.Condition(threading.Lock())
         self.writing = threading.Lock()
@@ -87,7 +89,10 @@ class Connection:
             if frame is not None:
                 return frame
             try:
-                data = self.sock.recv(RECV_SIZE)
+                data = self.sock.recv(RECV_SIZE, MSG_DONTWAIT)
+            except BlockingIOError:
+                self.wait_for_bytes()
+                continue
             except OSError:
                 data = b""
             if not data:

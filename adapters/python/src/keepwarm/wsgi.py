@@ -1,6 +1,7 @@
 """The loop of a WSGI worker: a read, the application, a write."""
 
 from contextvars import copy_context
+from socket import MSG_DONTWAIT
 
 from keepwarm import __version__, environ as environment, fields, log, wire, wsgi_input
 from keepwarm.blocking import RECV_SIZE, Connection
@@ -58,7 +59,10 @@ class Worker:
                     self._frame(*frame)
                     continue
                 try:
-                    data = connection.recv(RECV_SIZE)
+                    data = connection.recv(RECV_SIZE, MSG_DONTWAIT)
+                except BlockingIOError:
+                    connection.wait_for_bytes()
+                    continue
                 except OSError:
                     return 0
                 connection.idle = False

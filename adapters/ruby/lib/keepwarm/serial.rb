@@ -27,9 +27,9 @@ module Keepwarm
       super(streams, about.merge("ahead" => AHEAD.to_s))
     end
 
-    # The next bytes in a string that is used again for the next read; nil at the wire's end.
+    # As `read`, in a string that is used again for the next.
     def receive
-      @sock.recv(READ_SIZE, 0, @incoming)
+      @sock.recv(READ_SIZE, Socket::MSG_DONTWAIT, @incoming)
       @incoming.empty? ? nil : @incoming
     rescue SystemCallError, IOError
       nil
