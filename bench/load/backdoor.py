@@ -22,11 +22,12 @@ import tempfile
 import time
 
 import servers
-from servers_backdoor import NAME, PROXIES, Application, Certificates, Origin, Proxy, Relay
+from servers_backdoor import NAME, PROXIES, Application, Bare, Certificates, Origin, Proxy, Relay
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CHILDREN = 100  # of php-fpm, and calls at once
 DISTANCE = 37  # milliseconds there and back
+BARE = "bare, to the origin in clear"
 RATE = 1000  # calls a second, where latency is looked at
 
 
@@ -72,15 +73,8 @@ def arguments():
     options.keepwarm = options.keepwarm.resolve()
     if not options.keepwarm.exists():
         parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
-    options.relay = options.relay or build_relay()
+    options.relay = options.relay or servers.built("keepwarm-bench-relay")
     return options
-
-
-def build_relay():
-    folder = ROOT / "bench/relay"
-    subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", folder / "Cargo.toml", "--target-dir", folder / "target"],
-                   check=True)
-    return folder / "target/release/keepwarm-bench-relay"
 
 
 class Bench:
@@ -134,6 +128,10 @@ class Bench:
         self.verdicts.append(held)
         print(f"* {value}: {ours} of {theirs}: {middle:.2f} ({least:.2f}-{greatest:.2f}); floor {bound}: {'held' if held else 'MISSED'}{aimed}", flush=True)
 
+    def report(self, ours, theirs, value):
+        """Prints a ratio."""
+        print("* {}: {} of {}: {:.2f} ({:.2f}-{:.2f})".format(value, ours, theirs, *self.ratio(ours, theirs, value)), flush=True)
+
     def missed(self):
         return self.verdicts.count(False)
 
@@ -177,6 +175,7 @@ def article(bench):
             "direct https": (f"https://{NAME}:{at['https']}/", f"{NAME}:{at['https']}:127.0.0.1"),
         }
         proxies = {name: bench.proxy(name, "https", at["https"]) for name in PROXIES}
+        proxies[BARE] = bench.start(Bare(at["http"]))
         targets |= {name: (f"http://127.0.0.1:{proxy.port}/", "") for name, proxy in proxies.items()}
 
         def measure(name, url, resolve):
@@ -196,6 +195,7 @@ def article(bench):
             bench.hold("keepwarm", "direct https", "calls/s", at_least=2.2)
             bench.hold("keepwarm", "direct http", "calls/s", at_least=1.46)
         bench.hold("keepwarm", "envoy", "CPU µs/call", at_most=0.4)
+        bench.report(BARE, "envoy", "CPU µs/call")
 
 
 def small(bench):

@@ -12,6 +12,7 @@ import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 APPS = HERE / "apps"
 BIN = pathlib.Path(sys.executable).parent
 ANSWER = b"Hello, world!"
@@ -65,6 +66,19 @@ def keepwarm_fixed(keepwarm_binary, port, folder, _target):
     file = folder / "keepwarm.toml"
     file.write_text(KEEPWARM_FIXED.format(port=port))
     return [keepwarm_binary, "run", "--config", file]
+
+
+def bare(_keepwarm_binary, port, _folder, _target):
+    """No server, but what the kernel asks of any that has its workers in processes of their own."""
+    return [built("keepwarm-bench-bare"), "server", f"127.0.0.1:{port}"]
+
+
+def built(program):
+    """A program of bench/relay."""
+    folder = ROOT / "bench/relay"
+    subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", folder / "Cargo.toml", "--target-dir", folder / "target"],
+                   check=True)
+    return folder / "target/release" / program
 
 
 def granian(_keepwarm_binary, port, folder, target):

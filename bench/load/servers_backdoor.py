@@ -191,8 +191,11 @@ class Relay:
     """Passes bytes to a port of an origin, as late as a distant one would get them."""
 
     def __init__(self, binary, target, round_trip_ms):
+        self.start(target, lambda here, there: [binary, here, there, str(round_trip_ms)])
+
+    def start(self, target, command):
         self.port = servers.free_port()
-        self.process = subprocess.Popen([binary, f"127.0.0.1:{self.port}", f"127.0.0.1:{target}", str(round_trip_ms)], stdin=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command(f"127.0.0.1:{self.port}", f"127.0.0.1:{target}"), stdin=subprocess.DEVNULL)
         servers.wait_for_port(self.port, self.process)
 
     def cpu(self):
@@ -201,6 +204,13 @@ class Relay:
     def stop(self):
         self.process.terminate()
         self.process.wait(servers.STOP_TIMEOUT)
+
+
+class Bare(Relay):
+    """What the kernel asks of any proxy that lends kept connections, and nothing else: neither HTTP nor TLS."""
+
+    def __init__(self, target):
+        self.start(target, lambda here, there: [servers.built("keepwarm-bench-bare"), "proxy", here, there])
 
 
 class Proxy(servers.Server):

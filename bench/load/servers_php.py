@@ -131,7 +131,8 @@ def built_in(processes, script):
     """`php -S`, PHP's own server for development."""
 
     def command(_keepwarm_binary, port, folder, _target):
-        workers = f"PHP_CLI_SERVER_WORKERS={processes}" if processes > 1 else ""
+        # Its first process serves beside those that it forks, and it forks none or at least two.
+        workers = f"PHP_CLI_SERVER_WORKERS={processes - 1}" if processes > 1 else ""
         php = shlex.join(["php", "-d", "opcache.enable_cli=1", "-S", f"127.0.0.1:{port}", str(APPS / script)])
         return ["sh", "-c", f"export APP_ENV=prod APP_CACHE_DIR={folder}/cache {workers}; exec {php}"]
 
