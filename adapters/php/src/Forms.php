@@ -33,7 +33,18 @@ final class Forms
                 }
             }
         }
-        parse_str($text, $request->post);
+        $request->post = self::parsed($text);
+    }
+
+    /**
+     * A form that is urlencoded.
+     *
+     * @return array<array-key, mixed>
+     */
+    public static function parsed(string $text): array
+    {
+        parse_str(strtr($text, ["\0" => '%00']), $form); // which would end at a NUL
+        return $form;
     }
 
     public static function tooLarge(int $size, int $limit): void
@@ -76,11 +87,11 @@ final class Forms
      */
     private static function put(array &$result, string $name, mixed $value): void
     {
-        $open = strpos($name, '[', 1);
-        $close = $open === false ? false : strpos($name, ']', $open);
         if ($name === '' || $name[0] === '[') {
             return;
         }
+        $open = strpos($name, '[', 1);
+        $close = $open === false ? false : strpos($name, ']', $open);
         if ($close === false) {
             $result[strtr($name, '. [', '___')] = $value;
             return;

@@ -99,7 +99,7 @@ final class Multipart
     private function file(string $name, string $type, int $formLimit): array
     {
         $about = [
-            'name' => basename(strtr($name, '\\', '/')), 'full_path' => $name, 'type' => '', 'tmp_name' => '',
+            'name' => self::last($name), 'full_path' => $name, 'type' => '', 'tmp_name' => '',
             'error' => \UPLOAD_ERR_NO_FILE, 'size' => 0,
         ];
         if ($name === '') {
@@ -171,23 +171,33 @@ final class Multipart
         foreach ($lines as $line) {
             [$field, $value] = explode(':', $line, 2) + [1 => ''];
             $field = strtolower(trim($field));
-            if ($field === 'content-disposition' && stripos(ltrim($value), 'form-data') === 0) {
+            if ($field === 'content-disposition') {
                 $name = self::parameter($value, 'name');
                 $file = self::parameter($value, 'filename');
             } elseif ($field === 'content-type') {
-                $type = trim($value);
+                $type = rtrim(explode(';', ltrim($value), 2)[0]); // without its parameters, as PHP has it
             }
         }
         return [$name, $file, $type];
     }
 
+    /** What a browser names a file by: without the folders before it. */
+    private static function last(string $path): string
+    {
+        return substr($path, (int) strrpos('/' . strtr($path, '\\', '/'), '/'));
+    }
+
     private static function parameter(string $value, string $name): ?string
     {
-        if (preg_match('/;\s*' . $name . '\s*=\s*(?:"((?:[^"\\\\]|\\\\.)*)"|([^\s;]*))/i', $value, $match) !== 1) {
+        if (preg_match('/;\s*' . $name . '\s*=\s*(?|(")((?:[^"\\\\]|\\\\.)*)"|(\')((?:[^\'\\\\]|\\\\.)*)\'|()([^\s;]*))/i', $value, $match) !== 1) {
             return null;
         }
         // Browsers escape a quote as %22 and leave backslashes alone (RFC 7578 §2, WHATWG); others write \".
-        return isset($match[2]) ? $match[2] : strtr($match[1], ['\\"' => '"', '\\\\' => '\\']);
+        [, $quote, $text] = $match;
+        if ($quote !== '') {
+            $text = strtr($text, ["\\$quote" => $quote, '\\\\' => '\\']);
+        }
+        return explode("\0", $text, 2)[0]; // a name that goes on behind a NUL means one thing here and another to the file system
     }
 
     /** Gives the bytes up to the next boundary to `$take`, in pieces, and goes behind it. */

@@ -22,6 +22,8 @@ final class Output
     private static ?Answer $answer = null;
     /** Begins the answer of an application that prints it. */
     private static ?\Closure $starter = null;
+    /** An output buffer of the application cannot be removed. */
+    private static bool $stuck = false;
     /** Whether flush() is ours, so that small pieces can be collected. */
     private static bool $flushable = false;
 
@@ -75,7 +77,7 @@ final class Output
     {
         self::$starter = null;
         if (ob_get_length() !== 0 || self::level() > 1) {
-            self::flatten();
+            self::settle();
         }
         $held = self::$held;
         self::$held = '';
@@ -141,13 +143,29 @@ final class Output
     private static function flatten(): void
     {
         for ($level = self::level(); $level > 1; $level--) {
-            if (@ob_get_flush() === false) {
-                break; // one that the application made unremovable
+            if (@ob_get_flush() === false || self::level() === $level) {
+                self::stuck();
+                return;
             }
         }
         if (self::level() === 1) {
             ob_flush();
         }
+    }
+
+    /** A buffer that the application made unremovable lies above ours: what is in it counts, and this process has to go with it. */
+    private static function stuck(): void
+    {
+        if (self::$stuck) {
+            return;
+        }
+        self::$stuck = true;
+        Log::write('keepwarm: the application has left an output buffer that cannot be removed; the worker is replaced.');
+        Web::$connection?->askToDrain();
+        if (ob_get_status(true)[0]['buffer_used'] > 0) {
+            throw new \RuntimeException('what was printed before ob_start() is below an output buffer that cannot be removed, and cannot be sent');
+        }
+        self::take((string) ob_get_contents());
     }
 
     private static function level(): int

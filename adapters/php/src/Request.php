@@ -144,7 +144,7 @@ final class Request
         if (!isset($this->server['CONTENT_TYPE'])) {
             return null;
         }
-        $type = strtolower(trim(explode(';', $this->server['CONTENT_TYPE'], 2)[0]));
+        $type = strtolower((string) strtok($this->server['CONTENT_TYPE'], ';, ')); // what ends it for PHP
         return ['application/x-www-form-urlencoded' => 'urlencoded', 'multipart/form-data' => 'multipart'][$type] ?? null;
     }
 
@@ -171,7 +171,8 @@ final class Request
     }
 
     /**
-     * Cookies as PHP reads them: the first of a name counts, names can be those of arrays.
+     * Cookies as PHP reads them: the first of a name counts, one without `=` is empty, names can be those of arrays. Unlike that of a form, a
+     * `+` in a value is itself.
      *
      * @return array<array-key, mixed>
      */
@@ -180,19 +181,19 @@ final class Request
         $simple = [];
         $plain = true;
         foreach (explode(';', $text) as $cookie) {
-            $pair = explode('=', ltrim($cookie), 2);
-            if (!isset($pair[1]) || $pair[0] === '' || isset($simple[$pair[0]])) {
+            $pair = explode('=', ltrim($cookie), 2) + [1 => ''];
+            if ($pair[0] === '' || isset($simple[$pair[0]])) {
                 continue;
             }
             $plain = $plain && strpbrk($pair[0], "[]. %+") === false;
             $simple[$pair[0]] = $pair[1];
         }
         if ($plain) {
-            return array_map('urldecode', $simple);
+            return array_map('rawurldecode', $simple);
         }
         $parts = [];
         foreach ($simple as $name => $value) {
-            $parts[] = strtr(urlencode((string) $name), ['%5B' => '[', '%5D' => ']']) . '=' . strtr($value, ['&' => '%26']);
+            $parts[] = strtr(urlencode((string) $name), ['%5B' => '[', '%5D' => ']']) . '=' . strtr($value, ['&' => '%26', '+' => '%2B']);
         }
         parse_str(implode('&', $parts), $cookies);
         return $cookies;

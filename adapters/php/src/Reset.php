@@ -39,9 +39,10 @@ final class Reset
         $this->zone = date_default_timezone_get();
         $this->locale = (string) setlocale(\LC_ALL, '0');
         $this->umask = umask();
-        foreach (['max_execution_time', 'memory_limit', 'default_charset', 'precision', 'serialize_precision'] as $name) {
+        foreach (['max_execution_time', 'memory_limit', 'default_charset', 'default_mimetype', 'precision', 'serialize_precision'] as $name) {
             $this->settings[$name] = (string) \ini_get($name);
         }
+        Session::settle();
         $this->errorHandler = self::current('set_error_handler', 'restore_error_handler');
         $this->exceptionHandler = self::current('set_exception_handler', 'restore_exception_handler');
         if ($this->mb = \extension_loaded('mbstring')) {
@@ -84,6 +85,7 @@ final class Reset
                 }
             }
         }
+        Session::reset();
         $this->handlers();
         if ($this->mb) {
             $this->multibyte();

@@ -15,6 +15,37 @@ final class Session
 
     /** A session has been used in this process, so that PHP will not look at the cookies again. */
     private static bool $used = false;
+    /** Settings as the application's boot left them, of which PHP would forget at the end of a script what a request made of them. */
+    private const SETTINGS = [
+        'name', 'save_handler', 'save_path', 'cookie_lifetime', 'cookie_path', 'cookie_domain', 'cookie_secure', 'cookie_httponly', 'cookie_samesite',
+        'cache_limiter', 'cache_expire', 'gc_maxlifetime', 'use_cookies', 'use_only_cookies', 'use_strict_mode', 'use_trans_sid', 'lazy_write',
+    ];
+    /** @var array<string, string> name => value */
+    private static array $settings = [];
+    /** This request may have changed settings. */
+    public static bool $touched = false;
+
+    public static function settle(): void
+    {
+        foreach (\extension_loaded('session') ? self::SETTINGS : [] as $name) {
+            self::$settings["session.$name"] = (string) \ini_get("session.$name");
+        }
+        self::$touched = false;
+    }
+
+    /** Puts the settings back. */
+    public static function reset(): void
+    {
+        if (!self::$touched) {
+            return;
+        }
+        self::$touched = false;
+        foreach (self::$settings as $name => $value) {
+            if (\ini_get($name) !== $value && $value !== 'user') {
+                @ini_alter($name, $value);
+            }
+        }
+    }
 
     public static function begin(): void
     {
@@ -78,7 +109,7 @@ final class Session
             session_write_close();
         }
         if (session_id() !== '' || isset($_SESSION)) {
-            self::$used = true;
+            self::$used = self::$touched = true;
             session_id('');
             unset($GLOBALS['_SESSION']);
         }

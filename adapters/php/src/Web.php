@@ -66,6 +66,10 @@ final class Web
             self::$status = $code !== 0 ? $code : (int) $match[1];
             return;
         }
+        if (preg_match('~^Status: *(\d{3})\b~i', $line, $match) === 1) {
+            self::$status = (int) $match[1]; // CGI's way to say it, which applications use for php-fpm
+            return;
+        }
         $colon = strpos($line, ':');
         if ($colon === false || $colon === 0) {
             return;

@@ -46,7 +46,7 @@ function http_response_code(int $response_code = 0): int|bool
         return false;
     }
     Web::$status = $response_code;
-    return $before === false ? true : $before;
+    return $before === false ? (Web::$answer === null ? true : 200) : $before;
 }
 
 function setcookie(string $name, string $value = '', $expires_or_options = 0, $path = '', $domain = '', $secure = false, $httponly = false): bool
@@ -132,8 +132,11 @@ function ob_end_flush(): bool
 function ini_set(string $option, string|int|float|bool|null $value): string|false
 {
     $before = ini_alter($option, $value);
-    if ($option === 'session.name' && $before !== false) {
-        Keepwarm\Session::adopt();
+    if ($before !== false && str_starts_with($option, 'session.')) {
+        Keepwarm\Session::$touched = true;
+        if ($option === 'session.name') {
+            Keepwarm\Session::adopt();
+        }
     }
     return $before;
 }

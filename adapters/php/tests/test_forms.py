@@ -111,6 +111,23 @@ class Forms(unittest.TestCase):
         self.assertEqual(found["post"], {'q"uote': "1"})
         self.assertEqual((found["files"]["file"]["name"], found["files"]["file"]["full_path"]), ("name.txt", "C:\\dir\\name.txt"))
 
+    def test_a_nul_ends_no_form(self):
+        request = json.loads(self.worker.post("/request", b"a\0b=1&c=\0&d=2").body)
+        self.assertEqual(request["post"], {"a": "1", "c": "\0", "d": "2"})
+
+    def test_a_type_that_a_comma_ends(self):
+        fields = [("content-type", "application/x-www-form-urlencoded, text/plain"), ("content-length", "3")]
+        self.assertEqual(json.loads(self.worker.get("/request", method="POST", body=b"a=1", fields=fields).body)["post"], {"a": "1"})
+
+    def test_odd_names_are_read_as_php_reads_them(self):
+        request = self.upload(
+            part("", "nothing"), part("", "nothing", "x"), part("nul", "1", "x.php\0.jpg", "text/html; charset=utf-8"), part("folder", "2", "a/"),
+            f"--{BOUNDARY}\r\nContent-Disposition: attachment; name='quoted'\r\n\r\nvalue\r\n".encode(),
+        )  # fmt: skip
+        self.assertEqual(request["post"], {"quoted": "value"})
+        files = {name: (file["name"], file["full_path"], file["type"]) for name, file in request["files"].items()}
+        self.assertEqual(files, {"nul": ("x.php", "x.php", "text/html"), "folder": ("", "a/", "")})
+
     def test_limits(self):
         found = self.upload(part("file", b"x" * 110_000, "large"), part("small", "x", "small"))
         self.assertEqual((found["files"]["file"]["error"], found["files"]["file"]["size"], found["files"]["small"]["error"]), (1, 0, 0))

@@ -69,6 +69,9 @@ class Symfony(unittest.TestCase):
         answer = self.get("/stream")
         self.assertEqual((answer.body, answer.names), (b"one two three", ["RESPONSE", "DATA", "DATA", "DATA"]))
 
+    def test_a_stream_after_every_buffer_was_taken_away(self):
+        self.assertEqual(self.get("/stream", query="clean=1").body, b"one two three")
+
     def test_files_are_streamed_with_ranges(self):
         answer = self.get("/file")
         self.assertEqual(answer.body, bytes(range(256)) * 2_000)

@@ -263,6 +263,11 @@ class Process(unittest.TestCase):
         for what in ("working directory", "umask", "time zone", "error handler", "setting memory_limit"):
             self.assertEqual(log.count(f"changed the {what}"), 1, what)
 
+    def test_the_type_of_what_is_printed_is_put_back(self):
+        with Worker("plain.php") as worker:
+            self.assertEqual(worker.get("/mime").field("content-type"), ["text/plain; charset=UTF-8"])
+            self.assertEqual(worker.get("/printed").field("content-type"), ["text/html; charset=UTF-8"])
+
     def test_a_watched_worker_reports_what_leaks(self):
         worker = self.start(env={"KEEPWARM_WATCH": "1"})
         for _ in range(50):

@@ -76,7 +76,13 @@ class Requests(Shared):
     def test_queries_and_cookies_nest_as_in_php(self):
         request = self.json("/request", query="a[]=1&a[]=2&b[x][y]=3&c.d=4", fields=[("cookie", "x[k]=1; y=%41+b; y=second; z=a&b=c")])
         self.assertEqual(request["get"], {"a": ["1", "2"], "b": {"x": {"y": "3"}}, "c_d": "4"})
-        self.assertEqual(request["cookies"], {"x": {"k": "1"}, "y": "A b", "z": "a&b=c"})
+        self.assertEqual(request["cookies"], {"x": {"k": "1"}, "y": "A+b", "z": "a&b=c"})
+
+    def test_cookies_without_a_value_and_with_a_plus(self):
+        request = json.loads(self.get("/request", fields=[("cookie", "a=%41+b; bare; c==; n[x]=1+2")]).body)
+        self.assertEqual(request["cookies"], {"a": "A+b", "bare": "", "c": "=", "n": {"x": "1+2"}})
+        request = json.loads(self.get("/request", fields=[("cookie", "a=%41+b; bare; a=2")]).body)
+        self.assertEqual(request["cookies"], {"a": "A+b", "bare": ""})
 
     def test_credentials(self):
         server = self.json("/server", fields=[("authorization", "Basic dXNlcjpwYXNz")])
@@ -125,6 +131,19 @@ class Answers(Shared):
         self.assertEqual(self.get("/buffers").body, b"inner innermost returned")
         self.assertEqual(self.get("/end-buffers").body, b"level 0")
         self.assertEqual(self.get("/").body, b"hello")
+
+    def test_a_buffer_that_cannot_be_removed_is_delivered_and_the_worker_replaced(self):
+        for path, body in (("/unremovable", b"inside"), ("/unremovable-late", b"")):
+            with Worker("plain.php") as worker:
+                answer = worker.get(path)
+                self.assertEqual((answer.body, answer.reset is None), (body, body != b""))
+                self.assertEqual((worker.held.pop(0) if worker.held else worker.read()).name, "DRAIN")
+                self.assertEqual(worker.drain(), 0)
+                self.assertIn("output buffer that cannot be removed", worker.log())
+
+    def test_the_status_of_cgi(self):
+        answer = self.get("/status-line")
+        self.assertEqual((answer.status, answer.field("status"), json.loads(answer.body)), (404, [], [403, 404]))
 
     def test_pieces(self):
         self.assertEqual(self.get("/pieces").body, b"abc")

@@ -55,6 +55,13 @@ class Sessions(unittest.TestCase):
             self.assertEqual(cookie, "PHPSESSID=" + body.split()[0], bad)
             self.assertEqual(body.split()[1], "1")
 
+    def test_settings_of_one_request_are_not_those_of_the_next(self):
+        _, _, answer = self.visit("/session-settings")
+        self.assertIn("SameSite=Strict", answer.field("set-cookie")[0])
+        _, _, answer = self.visit()
+        self.assertRegex(answer.field("set-cookie")[0], "^PHPSESSID=[^;]*; path=/$")
+        self.assertEqual(answer.field("cache-control"), ["no-store, no-cache, must-revalidate"])
+
     def test_two_names_are_two_sessions(self):
         _, one, _ = self.visit()
         body, two, _ = self.visit("/session-other", cookie=one)

@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Keepwarm\Handlers;
 
+use Keepwarm\Forms;
 use Keepwarm\Handler;
 use Keepwarm\Reply;
 use Keepwarm\Request;
@@ -94,7 +95,7 @@ final class SymfonyHandler implements Handler
         $content = $request->body === null ? (string) $request->whole : $request->stream();
         $post = $request->post;
         if ($post === [] && \in_array($request->method, ['PUT', 'PATCH', 'DELETE'], true) && $request->form() === 'urlencoded') {
-            parse_str($request->body(), $post);
+            $post = Forms::parsed($request->body());
         }
         $make = $factory();
         if ($make === null) {

@@ -61,6 +61,18 @@ $routes = [
         while (ob_get_level() > 0) { ob_end_clean(); }
         echo 'level ' . ob_get_level();
     },
+    '/unremovable' => function () { ob_start(null, 0, 0); echo 'inside'; },
+    '/unremovable-late' => function () { echo 'before '; ob_start(null, 0, 0); echo 'inside'; },
+    '/status-line' => function () { header('Status: 403 Forbidden'); return json_encode([http_response_code(404), http_response_code()]); },
+    '/mime' => function () { ini_set('default_mimetype', 'text/plain'); echo 'x'; },
+    '/printed' => function () { echo 'x'; },
+    '/session-settings' => function () {
+        session_name('OTHER');
+        session_set_cookie_params(['lifetime' => 60, 'path' => '/other', 'samesite' => 'Strict']);
+        session_cache_limiter('public');
+        session_start();
+        return session_id();
+    },
     '/pieces' => fn () => [200, [], (function () { yield 'a'; yield ''; yield 'b'; yield 'c'; })()],
     '/resource' => function () { $f = fopen('php://temp', 'w+'); fwrite($f, str_repeat('z', 200000)); rewind($f); return [200, [], $f]; },
     '/short' => fn () => [200, ['Content-Length' => '10'], 'short'],
