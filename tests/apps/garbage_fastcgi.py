@@ -36,6 +36,7 @@ ANSWERS = {
     b"empty": lambda r: end(r),
     b"forged": lambda r: record(6, r, b"X-A: 1\rSet-Cookie: forged\r\n\r\n") + end(r),
     b"overloaded": lambda r: record(3, r, b"\0\0\0\0\2\0\0\0"),
+    b"folded": lambda r: record(6, r, b"X-A : 1\r\n 2\r\nContent-Type: text/plain\r\n\r\nfine") + end(r),
     b"endless-head": lambda r: b"".join(record(6, r, b"X-%d: %s\r\n" % (n, b"y" * 60000)) for n in range(4)),
 }
 

@@ -412,6 +412,17 @@ fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
 }
 
 #[test]
+fn a_head_of_a_script_with_an_old_syntax_is_mended() {
+    let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
+    let server = start(interpreter.to_str().expect("UTF-8"), 1);
+    for _ in 0..2 {
+        let answer = server.ask(get("/?answer=folded"));
+        assert_eq!((answer.status, answer.field("x-a"), answer.text().as_str()), (200, Some("1   2"), "fine"));
+    }
+    server.wait_for_log("faults of syntax, which are mended", LONG);
+}
+
+#[test]
 fn a_server_that_is_none_is_not_taken_for_ready() {
     let interpreter = keepwarm_tests::apps().join("garbage_fastcgi.py");
     let config = config(interpreter.to_str().expect("UTF-8"), 1)

@@ -25,7 +25,7 @@ impl Default for CgiLimits {
 /// The head of one answer as it comes.
 ///
 /// Lines end in LF or CRLF, as CGI lets them (RFC 3875 §6.3.4 leaves the line end to the system), in any mixture. What a line says is held to HTTP's rules
-/// (RFC 9110 §5), because it becomes a field of HTTP's.
+/// (RFC 9110 §5), because it becomes a field of HTTP's; what only an old grammar allows and cannot move a boundary is mended.
 #[derive(Debug)]
 pub struct CgiHead {
     limits: CgiLimits,
@@ -37,6 +37,18 @@ pub struct CgiHead {
     status: Option<u16>,
     location: Option<usize>,
     fields: Vec<Field>,
+    /// The line before was `Status`, which is none of `fields`.
+    after_status: bool,
+    mended: CgiMended,
+}
+
+/// Faults of syntax that were mended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CgiMended {
+    /// A field went on in a second line.
+    pub folded: bool,
+    /// A blank stood before a colon.
+    pub blank_before_colon: bool,
 }
 
 /// A field line: name and value in `bytes`.
@@ -63,6 +75,8 @@ impl CgiHead {
             status: None,
             location: None,
             fields: Vec::new(),
+            after_status: false,
+            mended: CgiMended::default(),
         }
     }
 
@@ -74,6 +88,8 @@ impl CgiHead {
         self.status = None;
         self.location = None;
         self.fields.clear();
+        self.after_status = false;
+        self.mended = CgiMended::default();
     }
 
     /// Whether any byte of it has come.
@@ -122,6 +138,12 @@ impl CgiHead {
         }
     }
 
+    /// What was wrong with the head and is no longer.
+    #[must_use]
+    pub fn mended(&self) -> CgiMended {
+        self.mended
+    }
+
     /// The fields for the client, in their order, `Status` not among them; names as they came.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         self.fields.iter().map(|(name, value)| (self.part(name), self.part(value)))
@@ -146,25 +168,24 @@ impl CgiHead {
         };
         match line.first() {
             None => return Ok(true),
-            Some(b' ' | b'\t') if !self.fields.is_empty() || self.status.is_some() => {
-                return Err(CgiFault::Folded);
+            Some(b' ' | b'\t') if !self.fields.is_empty() || self.after_status => {
+                let more = value_of(line, 0)?;
+                self.unfold(begin + more.start..begin + more.end);
+                return Ok(false);
             }
             Some(_) => {}
         }
         let colon = memchr(b':', line).ok_or(CgiFault::NotAField)?;
-        let (name, value) =
-            (line.get(..colon).unwrap_or_default(), line.get(colon + 1..).unwrap_or_default());
+        let written = line.get(..colon).unwrap_or_default();
+        let name = written.trim_ascii_end();
         if name.is_empty() || !name.iter().all(|&byte| is_tchar(byte)) {
             return Err(CgiFault::NotAField);
         }
-        if value.iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
-            return Err(CgiFault::Value);
-        }
-        let leading = value.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let start = begin + colon + 1 + leading;
-        let value = trim(value);
-        if name.eq_ignore_ascii_case(b"status") {
-            let status = parse_status(value)?;
+        let range = value_of(line, colon + 1)?;
+        self.mended.blank_before_colon |= name.len() < colon;
+        self.after_status = name.eq_ignore_ascii_case(b"status");
+        if self.after_status {
+            let status = parse_status(line.get(range).unwrap_or_default())?;
             return match self.status.replace(status) {
                 None => Ok(false),
                 Some(_) => Err(CgiFault::TwoStatuses),
@@ -176,8 +197,26 @@ impl CgiHead {
         if name.eq_ignore_ascii_case(b"location") {
             self.location = Some(self.fields.len());
         }
-        self.fields.push((begin..begin + colon, start..start + value.len()));
+        let (name_end, start, end) = (begin + name.len(), begin + range.start, begin + range.end);
+        self.fields.push((begin..name_end, start..end));
         Ok(false)
+    }
+
+    /// The value of the last field goes on with these bytes, behind blanks (RFC 9112 §5.2). What goes on behind `Status` is of its reason.
+    fn unfold(&mut self, more: Range<usize>) {
+        self.mended.folded = true;
+        if self.after_status || more.is_empty() {
+            return;
+        }
+        let Some((_, value)) = self.fields.last_mut() else { return };
+        if value.is_empty() {
+            *value = more;
+            return;
+        }
+        if let Some(between) = self.bytes.get_mut(value.end..more.start) {
+            between.fill(b' ');
+        }
+        value.end = more.end;
     }
 }
 
@@ -204,12 +243,13 @@ fn is_tchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-fn trim(mut bytes: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] = bytes {
-        bytes = rest;
+/// Where the value stands that begins at `at`, without the blanks around it.
+fn value_of(line: &[u8], at: usize) -> Result<Range<usize>, CgiFault> {
+    let raw = line.get(at..).unwrap_or_default();
+    if raw.iter().any(|&byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+        return Err(CgiFault::Value);
     }
-    while let [rest @ .., b' ' | b'\t'] = bytes {
-        bytes = rest;
-    }
-    bytes
+    let value = raw.trim_ascii_start(); // of all that it trims, only blanks are left
+    let start = line.len() - value.len();
+    Ok(start..start + value.trim_ascii_end().len())
 }

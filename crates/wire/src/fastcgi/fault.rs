@@ -85,10 +85,8 @@ faults! {
     TooLarge, "cgi_head_too_large", "the head of the answer is too large";
     /// More field lines than a head may have.
     TooManyFields, "cgi_too_many_fields", "the head of the answer has too many fields";
-    /// A line that is no field: no colon, a name that is no token, a blank before the colon (RFC 3875 §6.3).
+    /// A line that is no field: no colon, a name that is no token, a first line that would go on (RFC 3875 §6.3).
     NotAField, "cgi_not_a_field", "a line of the head is no field";
-    /// A line that goes on with the one before (RFC 3875 §6.3 has no folding).
-    Folded, "cgi_folded_line", "a field goes on in a second line";
     /// A control other than HTAB in a value.
     Value, "cgi_bad_value", "a field has a control character in its value";
     /// `Status` that is not three digits and a reason, from 200 to 599 (RFC 3875 §6.3.3).

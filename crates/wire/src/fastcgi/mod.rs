@@ -18,6 +18,6 @@ pub mod record;
 #[cfg(test)]
 mod tests;
 
-pub use cgi_head::{CgiAnswer, CgiHead, CgiLimits};
+pub use cgi_head::{CgiAnswer, CgiHead, CgiLimits, CgiMended};
 pub use connection::{Connection, Decoded, Event, ProtocolStatus};
 pub use fault::{CgiFault, FastCgiFault, RecordFault};

@@ -354,6 +354,27 @@ fn heads_of_scripts() {
 }
 
 #[test]
+fn folds_and_blanks_before_colons_are_mended() {
+    let cases = [
+        ("A : v\n\n", "200 A=v;", false, true),
+        ("Status\t: 404 Not\n\n", "404 ", false, true),
+        ("A: v\n w\nB: x\n\n", "200 A=v  w;B=x;", true, false),
+        ("A: v \r\n\t w \r\n x\r\n\r\n", "200 A=v     w    x;", true, false),
+        ("A:\n v\n\n", "200 A=v;", true, false),
+        ("A: v\n \n\n", "200 A=v;", true, false),
+        ("A: v\nStatus: 201\n Created\nB: x\n\n", "201 A=v;B=x;", true, false),
+        ("A: v\n B: x\n\n", "200 A=v  B: x;", true, false),
+    ];
+    for (input, expected, folded, blank_before_colon) in cases {
+        let (parsed, used) = head(input.as_bytes()).unwrap_or_else(|fault| panic!("{input:?}: {fault}"));
+        assert_eq!(used, input.len(), "{input:?}");
+        assert_eq!(parsed.shown(), expected, "{input:?}");
+        assert_eq!(parsed.mended(), CgiMended { folded, blank_before_colon }, "{input:?}");
+    }
+    assert_eq!(head(b"A: v\n\n").unwrap().0.mended(), CgiMended::default());
+}
+
+#[test]
 fn heads_that_are_none() {
     use CgiFault as F;
     let many = "X: 1\n".repeat(6) + "\n";
@@ -363,10 +384,10 @@ fn heads_that_are_none() {
         (b"Warning: something\n<br>\n\n", F::NotAField),
         (b": v\n\n", F::NotAField),
         (b"A B: v\n\n", F::NotAField),
-        (b"A : v\n\n", F::NotAField),
+        (b" : v\n\n", F::NotAField),
+        (b"A\xa0: v\n\n", F::NotAField),
         (b" A: v\n\n", F::NotAField),
-        (b"A: v\n w\n\n", F::Folded),
-        (b"Status: 200\n w\n\n", F::Folded),
+        (b"A: v\n w\0\n\n", F::Value),
         (b"A: a\0b\n\n", F::Value),
         (b"A: a\rb\n\n", F::Value),
         (b"A: v\r\r\n\n", F::Value),

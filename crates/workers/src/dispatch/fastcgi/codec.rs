@@ -5,7 +5,7 @@ use keepwarm_http1::{ConnectionWish, Decoded, Event, Fields, Mended, ResponseBod
 use keepwarm_net::{Codec, ServerFault};
 use keepwarm_wire::fastcgi::encode::{encode_begin, encode_get_values, encode_stdin, encode_stdin_end};
 use keepwarm_wire::fastcgi::{
-    self, CgiAnswer, CgiFault, CgiHead, CgiLimits, Connection, FastCgiFault, ProtocolStatus,
+    self, CgiAnswer, CgiFault, CgiHead, CgiLimits, CgiMended, Connection, FastCgiFault, ProtocolStatus,
 };
 
 use super::params::encode_params;
@@ -94,7 +94,8 @@ impl FastCgi {
             close: head.fields.has_token("connection", "close"),
             ..ConnectionWish::default()
         };
-        head.mended = Mended::default();
+        let CgiMended { folded, blank_before_colon } = self.head.mended();
+        head.mended = Mended { folded, blank_before_colon, ..Mended::default() };
         Ok(Some(used))
     }
 
