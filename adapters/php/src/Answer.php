@@ -72,6 +72,11 @@ final class Answer
     public function whole(string $body): void
     {
         if (!$this->begun && !$this->bodiless && ($this->length === null || $this->length === \strlen($body))) {
+            if ($this->length === null && \strlen($body) > Wire::MAX_CHUNK) {
+                // It takes several frames, so that nobody else can know its length when the fields leave.
+                $this->text .= ($this->count === 0 ? '' : "\0") . "content-length\0" . \strlen($body);
+                $this->count += 2;
+            }
             $this->first($body, Wire::END);
             return;
         }

@@ -102,6 +102,11 @@ class Answers(Shared):
         answer = self.get("/array")
         self.assertEqual((answer.status, answer.body, answer.field("x-one")), (201, b"made", ["1", "2"]))
 
+    def test_a_large_body_that_is_whole_has_a_length(self):
+        for path in ("/large-string", "/large-array"):
+            answer = self.get(path)
+            self.assertEqual((len(answer.body), answer.field("content-length")), (100_000, ["100000"]), path)
+
     def test_what_is_printed_with_header_and_status(self):
         answer = self.get("/echo")
         self.assertEqual((answer.status, answer.body), (203, b"printed and more"))

@@ -129,6 +129,12 @@ class Answers(Shared):
         answer = self.get("/no-length")
         self.assertEqual((answer.names, answer.body), (["RESPONSE"], b"one two"))
 
+    def test_a_large_list_without_a_length_gets_one(self):
+        answer = self.get("/large-list", query="1")
+        self.assertEqual((len(answer.body), answer.fields), (100_000, [("X-Field", "1"), ("content-length", "100000")]))
+        answer = self.get("/large-list")
+        self.assertEqual((len(answer.body), answer.fields), (100_000, [("content-length", "100000")]))
+
     def test_repeated_fields_stay_repeated_and_in_order(self):
         self.assertEqual(self.get("/two-cookies").fields, [("Set-Cookie", "a=1"), ("X-Between", "x"), ("Set-Cookie", "b=2")])
 

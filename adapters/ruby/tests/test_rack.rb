@@ -233,8 +233,15 @@ class AnswersTest < SharedWorker
     closed
   end
 
+  def test_a_large_array_without_a_length_gets_one
+    answer = get("/large-array")
+    assert_equal [100_000, ["100000"]], [answer.body.bytesize, answer.field("content-length")]
+  end
+
   def test_files
-    assert_equal File.read(File.join(APPS, "app.rb")), get("/file").body.force_encoding("UTF-8")
+    answer = get("/file")
+    assert_equal File.read(File.join(APPS, "app.rb")), answer.body.dup.force_encoding("UTF-8")
+    assert_equal [[:RESPONSE], [answer.body.bytesize.to_s]], [answer.names, answer.field("content-length")]
     assert_closed "file"
     assert_equal "from each", get("/file", query: "/nowhere").body
     assert_equal "from each", get("/file", query: "/").body

@@ -25,6 +25,8 @@ $routes = [
         'post' => $_POST, 'cookies' => $_COOKIE, 'files' => $_FILES, 'request' => $_REQUEST, 'uri' => $r->uri(),
     ], JSON_INVALID_UTF8_SUBSTITUTE),
     '/array' => fn () => [201, ['X-One' => ['1', '2'], 'Content-Type' => 'text/plain'], 'made'],
+    '/large-string' => fn () => str_repeat('s', 100_000),
+    '/large-array' => fn () => [200, [], str_repeat('a', 100_000)],
     '/echo' => function () {
         header('X-Echo: yes');
         header('Set-Cookie: a=1');

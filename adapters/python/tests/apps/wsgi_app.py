@@ -72,6 +72,11 @@ def two_cookies(environ, start_response):
     return [b"ok"]
 
 
+def large_list(environ, start_response):
+    start_response("200 OK", [("X-Field", "1")] if environ["QUERY_STRING"] else [])
+    return [b"l" * 100_000]
+
+
 def no_length(environ, start_response):
     start_response("200 OK", [])
     return [b"one ", b"two"]
@@ -368,7 +373,7 @@ def wait_for_line(environ, start_response):
 
 ROUTES = {
     "/": hello, "/environ": show_environ, "/digest": digest, "/lines": lines, "/read-one": read_one, "/read-error": read_error,
-    "/two-cookies": two_cookies, "/no-length": no_length, "/generator": generator, "/late-start": late_start,
+    "/two-cookies": two_cookies, "/no-length": no_length, "/large-list": large_list, "/generator": generator, "/late-start": late_start,
     "/closing": closing, "/closing-head": closing_head, "/closing-failed": closing_failed, "/was-closed": was_closed,
     "/never-ends": never_ends, "/fail-before": fail_before, "/fail-late-start": fail_late_start, "/error-page": error_page,
     "/error-page-late": error_page_late, "/start-twice": start_twice, "/no-start": no_start, "/write": write,

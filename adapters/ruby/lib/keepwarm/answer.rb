@@ -115,9 +115,15 @@ module Keepwarm
         @begun = @over = @stream.answered = true
         return @connection.send_now(response(body, Wire::END_BODY))
       end
-      first(body, true) if @length.nil? && body.is_a?(String)
-      put(body) unless @over
+      compute_length(body.bytesize) if @length.nil? && body.is_a?(String)
+      put(body)
       finish
+    end
+
+    # The application gave no length, but its body has one.
+    def compute_length(length)
+      @fields.add_computed_length(length)
+      @length = length
     end
 
     def joined(parts)
@@ -158,10 +164,7 @@ module Keepwarm
     # A file, read in pieces. Its size is the length of the answer.
     def file(file)
       size = file.size
-      if @length.nil? && size > Wire::MAX_CHUNK
-        @fields.add_computed_length(size)
-        @length = size
-      end
+      compute_length(size) if @length.nil?
       while (piece = file.read(FILE_PIECE, piece))
         break unless put(piece)
         break if @over

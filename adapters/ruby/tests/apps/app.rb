@@ -147,6 +147,7 @@ ROUTES = {
   end,
   "/lines" => ->(_) { [200, { "set-cookie" => "a=1\nb=2" }, ["ok"]] },
   "/no-length" => ->(_) { [200, {}, ["one ", "two"]] },
+  "/large-array" => ->(_) { [200, {}, ["l" * 60_000, "m" * 40_000]] },
   "/empty" => ->(_) { [200, {}, []] },
   "/utf8" => ->(_) { [200, { "x-name" => "café" }, ["déjà ", "vu\xff".b, " ü"]] },
   "/parts" => ->(_) { [200, { "content-type" => "text/plain" }, Routes::Parts.new("parts", ["", "first", "", "second"])] },

@@ -209,7 +209,7 @@ impl CgiHead {
             return;
         }
         let Some((_, value)) = self.fields.last_mut() else { return };
-        if value.is_empty() {
+        if Range::is_empty(value) {
             *value = more;
             return;
         }
