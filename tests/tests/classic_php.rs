@@ -417,7 +417,10 @@ fn a_head_of_a_script_with_an_old_syntax_is_mended() {
     let server = start(interpreter.to_str().expect("UTF-8"), 1);
     for _ in 0..2 {
         let answer = server.ask(get("/?answer=folded"));
-        assert_eq!((answer.status, answer.field("x-a"), answer.text().as_str()), (200, Some("1   2"), "fine"));
+        assert_eq!(
+            (answer.status, answer.field("x-a"), answer.text().as_str()),
+            (200, Some("1   2"), "fine")
+        );
     }
     server.wait_for_log("faults of syntax, which are mended", LONG);
 }

@@ -266,6 +266,38 @@ fn an_entry_is_run_without_a_configuration() {
     std::fs::remove_dir_all(folder).expect("a folder");
 }
 
+/// What an application does behind its answer keeps its worker, and no request waits for it while another worker is free.
+#[test]
+fn no_request_waits_for_what_is_done_behind_an_answer() {
+    const APP: &str = "<?php return function () {
+        echo 'answer';
+        if ($_GET === []) { return; }
+        fastcgi_finish_request();
+        touch(__DIR__ . '/begun');
+        while (!is_file(__DIR__ . '/go')) { usleep(1000); clearstatcache(); }
+        error_log('done behind the answer');
+    };";
+    let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
+                  [app.app]\nentry = \"app.php\"\nworkers = 2\n";
+    let server = Server::start_with(config, |command| {
+        let folder = command.get_current_dir().expect("its folder");
+        std::fs::write(folder.join("app.php"), APP).expect("the application");
+    });
+    for _ in 0..3 {
+        assert_eq!(patient(&server).ask(get("/?after=1")).text(), "answer");
+        wait_until("it works on", PATIENCE, || server.folder().join("begun").exists());
+        for _ in 0..5 {
+            assert_eq!(patient(&server).ask(get("/")).text(), "answer");
+        }
+        let mark = server.mark();
+        std::fs::write(server.folder().join("go"), "").expect("a file");
+        server.wait_for_log_after(mark, "done behind the answer", PATIENCE);
+        for name in ["go", "begun"] {
+            std::fs::remove_file(server.folder().join(name)).expect("a file");
+        }
+    }
+}
+
 #[test]
 fn an_entry_that_returns_something_else_is_named() {
     let folder = std::env::temp_dir().join(format!("keepwarm-odd-php-{}", std::process::id()));

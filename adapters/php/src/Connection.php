@@ -45,6 +45,7 @@ final class Connection
     private int $lastStream = 0;
     private int $ahead = 0;
     private bool $drainSaid = false;
+    private bool $busy = false;
     // What this worker may send.
     private int $firstCredit = 0;
     private int $streamCredit = 0;
@@ -117,9 +118,22 @@ final class Connection
         $this->streamOwed = 0;
     }
 
-    /** The answer is over. What comes for it from now on is read and forgotten. */
+    /** The answer that ends next is not the last that is done for its request: until `endStream`, another worker is better for the next (§8). */
+    public function staysBusy(): void
+    {
+        if (!$this->busy && $this->stream !== 0) {
+            $this->busy = true;
+            $this->send(Wire::frame(Wire::BUSY, 0, 0));
+        }
+    }
+
+    /** The request is over. What comes for it from now on is read and forgotten. */
     public function endStream(): void
     {
+        if ($this->busy) {
+            $this->busy = false;
+            $this->send(Wire::frame(Wire::BUSY, Wire::END, 0));
+        }
         $this->stream = 0;
         $this->bodyEnded = true;
         $this->body = [];

@@ -33,6 +33,7 @@ if (!function_exists('fastcgi_finish_request')) {
         if ($finish === null) {
             return false;
         }
+        Web::$connection?->staysBusy();
         $finish();
         return true;
     }

@@ -199,6 +199,10 @@ class Answers(Shared):
             self.assertEqual((answer.body, answer.names), (b"first", ["RESPONSE"]))
 
         self.assertEqual(self.worker.log_of(action), "after the answer\n")
+        self.assertEqual(self.get("/").status, 200)
+        busy = [(frame.name, frame.flags) for frame in self.worker.held]
+        self.worker.held.clear()
+        self.assertEqual(busy, [("BUSY", 0), ("BUSY", 1)])
 
     def test_logs_are_not_the_answer(self):
         log = self.worker.log_of(lambda: self.assertEqual(self.get("/log").body, b"logged"))

@@ -147,6 +147,11 @@ pub fn encode_ping(out: &mut Vec<u8>, payload: [u8; 8]) {
     put(out, FrameType::Ping, 0, 0, &payload);
 }
 
+/// BUSY: the place is not free when the answer ends, or (`end`) is free now.
+pub fn encode_busy(out: &mut Vec<u8>, end: bool) {
+    put(out, FrameType::Busy, if end { flags::END } else { 0 }, 0, &[]);
+}
+
 /// DRAIN: no more requests.
 pub fn encode_drain(out: &mut Vec<u8>) {
     put(out, FrameType::Drain, 0, 0, &[]);

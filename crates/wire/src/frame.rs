@@ -100,6 +100,8 @@ pub enum FrameType {
     Pong = 0x31,
     /// No more requests (§8).
     Drain = 0x32,
+    /// The worker's place is not free yet when its answer ends (§8).
+    Busy = 0x33,
 }
 
 impl FrameType {
@@ -121,6 +123,7 @@ impl FrameType {
         Self::Ping,
         Self::Pong,
         Self::Drain,
+        Self::Busy,
     ];
 
     /// The type of this byte, if there is one.
@@ -142,6 +145,7 @@ impl FrameType {
             0x30 => Self::Ping,
             0x31 => Self::Pong,
             0x32 => Self::Drain,
+            0x33 => Self::Busy,
             _ => return None,
         })
     }
@@ -165,6 +169,7 @@ impl FrameType {
             Self::Ping => "PING",
             Self::Pong => "PONG",
             Self::Drain => "DRAIN",
+            Self::Busy => "BUSY",
         }
     }
 
@@ -189,6 +194,7 @@ impl FrameType {
             Self::Ping => row(Some(Keepwarm), Names::Connection, 0, 8, 8),
             Self::Pong => row(Some(Worker), Names::Connection, 0, 8, 8),
             Self::Drain => row(None, Names::Connection, 0, 0, 0),
+            Self::Busy => row(Some(Worker), Names::Connection, flags::END, 0, 0),
         }
     }
 }

@@ -304,6 +304,7 @@ impl Session {
                 self.drain_received = true;
                 Ok(SessionEvent::Drain)
             }
+            FromWorker::Busy { end } => Ok(SessionEvent::Busy { end }),
             FromWorker::Credit { stream: 0, amount } => {
                 add_credit(&mut self.send, amount)?;
                 Ok(SessionEvent::Credit { stream: 0 })

@@ -5,12 +5,12 @@ import struct
 TYPES = {
     "HELLO": 0x01, "WELCOME": 0x02, "REQUEST": 0x10, "DATA": 0x11, "TRAILERS": 0x12, "RESPONSE": 0x13,
     "INFORM": 0x14, "WANT": 0x15, "CREDIT": 0x16, "RESET": 0x17, "TEXT": 0x20, "BINARY": 0x21, "CLOSE": 0x22,
-    "PING": 0x30, "PONG": 0x31, "DRAIN": 0x32,
+    "PING": 0x30, "PONG": 0x31, "DRAIN": 0x32, "BUSY": 0x33,
 }
 FLAGS = {
     "REQUEST": {"END": 1, "EXPECT": 2, "REPEATS": 4, "EARLY_HINTS": 8, "WEBSOCKET": 16, "TRAILERS": 32},
     "RESPONSE": {"END": 1, "CLOSE": 2},
-    "DATA": {"END": 1}, "TEXT": {"END": 1}, "BINARY": {"END": 1},
+    "BUSY": {"END": 1}, "DATA": {"END": 1}, "TEXT": {"END": 1}, "BINARY": {"END": 1},
 }
 FIXED = (
     "method", "protocol", "scheme", "path", "raw_path", "query", "script_name", "server_name", "server_port",
@@ -74,7 +74,7 @@ def encode(f):
         p = struct.pack(">H", f["code"]) + f["reason"].encode("utf-8")
     elif t in ("PING", "PONG"):
         p = bytes.fromhex(f["payload"])
-    else:  # WANT, DRAIN
+    else:  # WANT, DRAIN, BUSY
         p = b""
     return raw(t, flags, f["stream"], p)
 
@@ -162,6 +162,8 @@ def pong(payload="0001020304050607"):
 
 
 DRAIN = {"type": "DRAIN", "stream": 0}
+BUSY = {"type": "BUSY", "stream": 0, "flags": []}
+FREE = {"type": "BUSY", "stream": 0, "flags": ["END"]}
 
 
 # ---- bytes in their JSON form

@@ -8,11 +8,13 @@ use Keepwarm\Forms;
 use Keepwarm\Handler;
 use Keepwarm\Reply;
 use Keepwarm\Request;
+use Keepwarm\Web;
 use Symfony\Component\EventDispatcher\EventDispatcherInterface;
 use Symfony\Component\HttpFoundation\Request as SymfonyRequest;
 use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpKernel\EventListener\StreamedResponseListener;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
+use Symfony\Component\HttpKernel\Kernel;
 use Symfony\Component\HttpKernel\KernelEvents;
 use Symfony\Component\HttpKernel\KernelInterface;
 use Symfony\Component\HttpKernel\TerminableInterface;
@@ -22,6 +24,8 @@ final class SymfonyHandler implements Handler
 {
     private ?SymfonyRequest $request = null;
     private ?Response $response = null;
+    /** The kernel's `terminate` is not Symfony's. */
+    private ?bool $ownTerminate = null;
 
     /** @param \Closure|null $again makes a new kernel */
     public function __construct(private HttpKernelInterface $kernel, private readonly ?\Closure $again = null)
@@ -34,7 +38,20 @@ final class SymfonyHandler implements Handler
         $reply->prints();
         $this->request = self::request($request);
         $this->response = $this->kernel->handle($this->request);
+        if ($this->hasMoreToDo()) {
+            Web::$connection?->staysBusy();
+        }
         self::send($this->response, $reply);
+    }
+
+    /** Whether `terminate` will do something of the application's. */
+    private function hasMoreToDo(): bool
+    {
+        if (!$this->kernel instanceof TerminableInterface) {
+            return false;
+        }
+        $this->ownTerminate ??= !$this->kernel instanceof Kernel || (new \ReflectionMethod($this->kernel, 'terminate'))->class !== Kernel::class;
+        return $this->ownTerminate || self::dispatcher($this->kernel)?->hasListeners(KernelEvents::TERMINATE) !== false;
     }
 
     public function terminate(): void
@@ -74,9 +91,8 @@ final class SymfonyHandler implements Handler
             return;
         }
         $kernel->boot();
-        $container = $kernel->getContainer();
-        $dispatcher = $container->has('event_dispatcher') ? $container->get('event_dispatcher') : null;
-        if (!$dispatcher instanceof EventDispatcherInterface || !class_exists(StreamedResponseListener::class)) {
+        $dispatcher = self::dispatcher($kernel);
+        if ($dispatcher === null || !class_exists(StreamedResponseListener::class)) {
             return;
         }
         // Symfony 5 sends a streamed response from within the kernel, where an error in it becomes a page behind its beginning.
@@ -85,6 +101,13 @@ final class SymfonyHandler implements Handler
                 $dispatcher->removeListener(KernelEvents::RESPONSE, $listener);
             }
         }
+    }
+
+    private static function dispatcher(KernelInterface $kernel): ?EventDispatcherInterface
+    {
+        $container = $kernel->getContainer();
+        $dispatcher = $container->has('event_dispatcher') ? $container->get('event_dispatcher') : null;
+        return $dispatcher instanceof EventDispatcherInterface ? $dispatcher : null;
     }
 
     /** The request as Symfony's `createFromGlobals` makes it, with the application's own class if it has set one. */

@@ -17,8 +17,10 @@ module Keepwarm
     NO_CONTINUE = -> {}
     private_constant :NO_INPUT, :NO_HINTS, :NO_CONTINUE
 
-    # `rack`: the version of the application's Rack.
-    def initialize(connection, app, environment, rack)
+    # `rack`: the version of the application's Rack. `alone`: the process serves one request at a time.
+    def initialize(connection, app, environment, rack, alone)
+      @alone = alone
+      @busy = false
       @connection = connection
       @app = app
       @environment = environment
@@ -40,15 +42,28 @@ module Keepwarm
       # Only a thread that is killed comes here with an open answer.
       answer.abort(Wire::APP_ERROR, "the application ended its thread") unless answer.over
       @answer = Answer.new(@connection, @rack) if answer.detached
+      free if @busy
     end
 
     private
+
+    # There is something to do behind the answer: until then another worker is better for the next request (spec/wire.md §8).
+    def stay_busy
+      @busy = true
+      @connection.send(Wire.frame(Wire::BUSY, 0, 0))
+    end
+
+    def free
+      @busy = false
+      @connection.send(Wire.frame(Wire::BUSY, Wire::END_BODY, 0))
+    end
 
     def run(env, input, finished)
       error = body = status = headers = nil
       begin
         status, headers, body = @app.call(env)
         status, headers, body = again(env, body) if status == 100
+        stay_busy if @alone && !finished.empty?
         @answer.deliver(checked(status), headers, body, input)
       rescue Exception => error # rubocop:disable Lint/RescueException -- whatever the application raises ends here
         ending = failed(error)

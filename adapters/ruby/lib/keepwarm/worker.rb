@@ -53,7 +53,7 @@ module Keepwarm
     private
 
     def worker(connection, environment, threads)
-      service = -> { Service.new(connection, @app, environment, @rack) }
+      service = -> { Service.new(connection, @app, environment, @rack, threads == 1) }
       return SerialWorker.new(connection, service.call, @leaks) if threads == 1
 
       ThreadedWorker.new(connection, threads, &service)

@@ -1,9 +1,9 @@
 //! Writes back what was decoded.
 
 use super::{
-    EncodeError, RequestWriter, ResponseWriter, encode_binary, encode_close, encode_credit, encode_data,
-    encode_drain, encode_hello, encode_inform, encode_ping, encode_pong, encode_reset, encode_text,
-    encode_trailers, encode_want, encode_welcome,
+    EncodeError, RequestWriter, ResponseWriter, encode_binary, encode_busy, encode_close, encode_credit,
+    encode_data, encode_drain, encode_hello, encode_inform, encode_ping, encode_pong, encode_reset,
+    encode_text, encode_trailers, encode_want, encode_welcome,
 };
 use crate::frame::{FromWorker, Request, Response, ToWorker, flags};
 
@@ -32,6 +32,10 @@ impl FromWorker<'_> {
             }
             Self::Drain => {
                 encode_drain(out);
+                Ok(())
+            }
+            Self::Busy { end } => {
+                encode_busy(out, end);
                 Ok(())
             }
         }

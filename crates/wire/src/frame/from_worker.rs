@@ -92,6 +92,11 @@ pub enum FromWorker<'a> {
     },
     /// The worker wants no more requests.
     Drain,
+    /// It has something to do behind its answer, or (`end`) has done it.
+    Busy {
+        /// Its place is free.
+        end: bool,
+    },
 }
 
 /// HELLO: the worker is ready (spec §3).
@@ -153,7 +158,7 @@ impl<'a> FromWorker<'a> {
     /// The stream that the frame is about; 0 is the connection.
     pub fn stream(&self) -> u32 {
         match *self {
-            Self::Hello(_) | Self::Pong { .. } | Self::Drain => 0,
+            Self::Hello(_) | Self::Pong { .. } | Self::Drain | Self::Busy { .. } => 0,
             Self::Response(Response { stream, .. })
             | Self::Data { stream, .. }
             | Self::Trailers { stream, .. }
@@ -183,6 +188,7 @@ impl<'a> FromWorker<'a> {
             Self::Close { .. } => FrameType::Close,
             Self::Pong { .. } => FrameType::Pong,
             Self::Drain => FrameType::Drain,
+            Self::Busy { .. } => FrameType::Busy,
         }
     }
 
@@ -217,6 +223,7 @@ impl<'a> FromWorker<'a> {
             }
             FrameType::Pong => Self::Pong { payload: reader.take()? },
             FrameType::Drain => Self::Drain,
+            FrameType::Busy => Self::Busy { end },
             FrameType::Welcome | FrameType::Request | FrameType::Ping => {
                 return Err(reader.fault(FaultKind::Direction, 0));
             }

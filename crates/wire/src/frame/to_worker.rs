@@ -185,7 +185,8 @@ impl<'a> ToWorker<'a> {
             | FrameType::Response
             | FrameType::Inform
             | FrameType::Want
-            | FrameType::Pong => {
+            | FrameType::Pong
+            | FrameType::Busy => {
                 return Err(reader.fault(FaultKind::Direction, 0));
             }
         })

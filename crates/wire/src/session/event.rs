@@ -93,6 +93,11 @@ pub enum SessionEvent<'a> {
     },
     /// The worker wants no more requests. When all streams are over, send DRAIN.
     Drain,
+    /// The worker's place is not free when its answer ends; or (`end`) it is free now.
+    Busy {
+        /// It has done what it had to do behind its answer.
+        end: bool,
+    },
     /// A frame of a stream that Keepwarm has reset: nobody waits for it. Its bytes are released already.
     Dropped {
         /// The stream.
@@ -108,7 +113,7 @@ impl<'a> SessionEvent<'a> {
     /// The stream that the event is about; 0 is the connection.
     pub fn stream(&self) -> u32 {
         match *self {
-            Self::Hello(_) | Self::Pong { .. } | Self::Drain => 0,
+            Self::Hello(_) | Self::Pong { .. } | Self::Drain | Self::Busy { .. } => 0,
             Self::Response(Response { stream, .. })
             | Self::Data { stream, .. }
             | Self::Trailers { stream, .. }
@@ -164,6 +169,7 @@ impl<'a> SessionEvent<'a> {
             FromWorker::Hello(hello) => Self::Hello(hello),
             FromWorker::Pong { payload } => Self::Pong { payload },
             FromWorker::Drain => Self::Drain,
+            FromWorker::Busy { end } => Self::Busy { end },
         }
     }
 }

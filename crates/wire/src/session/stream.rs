@@ -119,7 +119,7 @@ impl Stream {
                 Ok(Step::OVER)
             }
             // Frames of the connection do not come here.
-            FromWorker::Hello(_) | FromWorker::Pong { .. } | FromWorker::Drain => {
+            FromWorker::Hello(_) | FromWorker::Pong { .. } | FromWorker::Drain | FromWorker::Busy { .. } => {
                 Err((FaultKind::StreamId, 0))
             }
         }

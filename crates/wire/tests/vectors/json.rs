@@ -119,6 +119,9 @@ impl<'a> Either<'a> {
             Self::Keepwarm(ToWorker::Drain) | Self::Worker(FromWorker::Drain) => {
                 json!({"type": "DRAIN", "stream": 0})
             }
+            Self::Worker(FromWorker::Busy { end }) => {
+                json!({"type": "BUSY", "stream": 0, "flags": if end { vec!["END"] } else { Vec::new() }})
+            }
         }
     }
 }

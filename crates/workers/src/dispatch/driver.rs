@@ -171,14 +171,23 @@ fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8])
     let event = inner.session.handle_frame(frame)?;
     let ended = event.ended();
     let stream = event.stream();
+    let mut freed = ended.is_some();
     let call = match ended {
         Some(stream) => {
             let call = inner.calls.remove(&stream);
-            inner.begin_next();
+            if inner.busy {
+                inner.owes_place = true;
+                freed = false;
+            } else {
+                inner.begin_next();
+            }
             call
         }
         None => inner.calls.get(&stream).cloned(),
     };
+    if let SessionEvent::Busy { end } = event {
+        return Ok(inner.set_busy(!end));
+    }
     if stream == 0 {
         let all: Vec<Arc<Call>> = match event {
             SessionEvent::Credit { .. } => inner.calls.values().cloned().collect(),
@@ -193,7 +202,7 @@ fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8])
     if let (Some(call), Some(item)) = (call, item(event, bytes)) {
         call.put(item);
     }
-    Ok(ended.is_some())
+    Ok(freed)
 }
 
 fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
@@ -243,6 +252,7 @@ fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
         SessionEvent::Hello(_)
         | SessionEvent::Pong { .. }
         | SessionEvent::Drain
+        | SessionEvent::Busy { .. }
         | SessionEvent::Dropped { .. } => return None,
     })
 }

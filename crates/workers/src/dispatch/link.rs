@@ -55,6 +55,10 @@ pub(super) struct LinkInner {
     pub(super) driver: Option<Waker>,
     /// The worker takes its requests one after the other, in the order of their streams.
     pub(super) in_order: bool,
+    /// The worker has something to do behind the answer that ends next, or has ended (`spec/wire.md` §8).
+    pub(super) busy: bool,
+    /// That answer has ended: its place is free once the worker is.
+    pub(super) owes_place: bool,
     /// The socket is dead: nothing can be given to this worker.
     pub(super) dead: bool,
     /// Requests it was given.
@@ -105,6 +109,8 @@ impl Link {
             unsent: Vec::new(),
             driver: None,
             in_order: false,
+            busy: false,
+            owes_place: false,
             dead: false,
             taken: 0,
             pulses: Vec::new(),
@@ -422,6 +428,16 @@ impl LinkInner {
         {
             call.begin_work();
         }
+    }
+
+    /// Whether the worker is busy behind its answer. `true`: the place of that answer is free now.
+    pub(super) fn set_busy(&mut self, busy: bool) -> bool {
+        self.busy = busy && self.in_order;
+        let freed = !self.busy && std::mem::take(&mut self.owes_place);
+        if freed {
+            self.begin_next();
+        }
+        freed
     }
 
     /// One write; what the socket does not take waits for the driver.
