@@ -200,6 +200,7 @@ class Psr15:
         found = json.loads(self.worker.post("/", {"a[b]": "1"}).body)
         self.assertEqual((found["parsed"], found["body"]), ({"a": {"b": "1"}}, "a%5Bb%5D=1"))
         self.assertEqual((found["server"]["CONTENT_TYPE"], found["server"]["CONTENT_LENGTH"]), ("application/x-www-form-urlencoded", "10"))
+        self.assertEqual(json.loads(self.worker.get("/contents", method="POST", body=b"content").body), [0, "co", "ntent"])
         found = self.about(method="POST", body=b'{"a":1}', fields=[("content-type", "application/json")])
         self.assertEqual((found["parsed"], found["body"]), (None, '{"a":1}'))
         stream = self.worker.request("/body", method="POST", length=driver.CHUNKED, flags=driver.EXPECT)
@@ -208,6 +209,9 @@ class Psr15:
             self.worker.data(stream, b"p" * 60_000)
         self.worker.data(stream, b"", end=True)
         self.assertEqual(self.worker.answer(stream).body.decode(), f"180000 {hashlib.md5(b'p' * 180_000).hexdigest()}")
+
+    def test_a_stream_that_says_it_is_empty_and_is_not(self):
+        self.assertEqual(self.worker.get("/pipe").body, b"piped\n")
 
     def test_nested_uploads(self):
         body = multipart(part("a", "1"), part("one", "content", "one.txt", "text/plain"), part("many[x][]", "more", "more.txt"), part("none", "", ""))

@@ -54,7 +54,8 @@ final class Psr15Handler implements Handler
             $body->rewind();
         }
         $size = $body->getSize();
-        if ($size !== null && $size <= self::PIECE && $body->isReadable()) {
+        // A pipe and a file of /proc say 0, and have more.
+        if ($size !== null && $size > 0 && $size <= self::PIECE && $body->isReadable()) {
             $text = '';
             while (\strlen($text) < $size && !$body->eof()) {
                 $text .= $body->read($size - \strlen($text));

@@ -56,6 +56,8 @@ namespace {
                 '/large' => $this->large(),
                 '/many' => $this->response(418, ['X-Many' => ['1', '2'], 'Set-Cookie' => ['a=1', 'b=2']], 'many'),
                 '/body' => $this->response(200, [], strlen($body = (string) $request->getBody()) . ' ' . md5($body)),
+                '/contents' => $this->response(200, [], json_encode([$request->getBody()->tell(), $request->getBody()->read(2), $request->getBody()->getContents()])),
+                '/pipe' => $this->response(200, [], $this->stream(popen('sleep 0.05; echo piped', 'r'))),
                 '/throws' => throw new DomainException('a failure'),
                 default => $this->response(200, ['Content-Type' => 'application/json'], json_encode($this->about($request), JSON_THROW_ON_ERROR)),
             };
@@ -99,6 +101,15 @@ namespace {
             }
             @unlink($to);
             return [$file->getClientFilename(), $file->getClientMediaType(), $file->getSize(), $file->getError(), $sum];
+        }
+
+        private function stream(mixed $resource): Psr\Http\Message\StreamInterface
+        {
+            return match ($this->implementation) {
+                'nyholm' => Nyholm\Psr7\Stream::create($resource),
+                'guzzle' => GuzzleHttp\Psr7\Utils::streamFor($resource),
+                'slim' => new Slim\Psr7\Stream($resource),
+            };
         }
 
         private function response(int $status, array $headers, mixed $body): ResponseInterface
