@@ -129,6 +129,7 @@ class Process(unittest.TestCase):
             ("odd/throws.php", "RuntimeException: cannot start in"),
             ("odd/syntax.php", "syntax error"),
             ("odd/parameter.php", "takes PDO; it can be given one: a Psr"),
+            ("odd/missing_class.php", "takes Psr\\Http\\Missing\\Thing, and there is no such class"),
             ("odd/missing.php", 'There is no file "odd/missing.php" in'),
         ):
             with Worker(entry, hello=False) as worker:

@@ -33,8 +33,12 @@ final class CallableHandler implements Handler
         $this->factory = $psr7 || ($name !== '' && is_a($name, 'Psr\Http\Message\ServerRequestInterface', true)) ? Factory::detect() : null;
         $mine = $name === '' || is_a(Request::class, $name, true);
         if ((!$mine && !$this->symfony && $this->factory === null) || $function->getNumberOfRequiredParameters() > 1) {
+            $where = "The callable in {$function->getFileName()}:{$function->getStartLine()}";
+            if ($name !== '' && !class_exists($name) && !interface_exists($name)) {
+                throw new EntryError("$where takes $name, and there is no such class: the entry has to load it (`require` of vendor/autoload.php), and it has to be installed.");
+            }
             throw new EntryError(
-                "The callable in {$function->getFileName()}:{$function->getStartLine()} takes " . ($function->getNumberOfRequiredParameters() > 1 ? 'more than one argument' : $name)
+                "$where takes " . ($function->getNumberOfRequiredParameters() > 1 ? 'more than one argument' : $name)
                 . '; it can be given one: a Psr\Http\Message\ServerRequestInterface, a Symfony\Component\HttpFoundation\Request, or a Keepwarm\Request.'
             );
         }

@@ -1,0 +1,1 @@
+<?php return function (Psr\Http\Missing\Thing $request) { return "x"; };
