@@ -23,6 +23,10 @@ final class Watch
     /** @var array<string, array{first: int, last: int, rises: int}> */
     private array $memory = [];
     private string $route = '';
+    /** @var array<string, string> what the last request changed => how */
+    private array $changed = [];
+    /** @var array<string, string> what there was behind it */
+    private array $now = [];
 
     public function settle(): void
     {
@@ -38,22 +42,27 @@ final class Watch
             $this->seen[$this->route] = $count;
         }
         $now = $this->everything();
+        $this->changed = [];
         foreach ($now as $what => $value) {
             $was = $this->before[$what] ?? null;
             $caches = str_contains($what, '::$') || str_starts_with($what, 'static ');
             if ($was !== $value && (!$caches || $count > self::WARM)) {
-                $change = $was === null ? "is new: $value" : "was $was and is $value";
-                Log::once("watch $what", "keepwarm: leak: after {$this->route}, $what $change; the next request finds it");
+                $this->changed[$what] = $was === null ? "is new: $value" : "was $was and is $value";
             }
         }
-        $this->before = $now;
+        $this->now = $now;
     }
 
     /** Everything has been put back: what the process still holds is the application's. */
     public function grew(): void
     {
         gc_collect_cycles();
-        $this->before = $this->everything();
+        $left = $this->everything();
+        foreach ($this->changed as $what => $change) {
+            $rest = ($left[$what] ?? null) === $this->now[$what] ? 'the next request finds it' : 'Keepwarm puts it back';
+            Log::once("watch $what", "keepwarm: leak: after {$this->route}, $what $change; $rest");
+        }
+        $this->before = $left;
         $now = memory_get_usage();
         $known = $this->memory[$this->route] ?? ['first' => $now, 'last' => $now, 'rises' => 0];
         $known = $now > $known['last']
@@ -75,6 +84,7 @@ final class Watch
             'the working directory' => (string) getcwd(),
             'the umask' => decoct(umask()),
             'the error handler' => self::brief(self::handler()),
+            'the session id' => self::brief(self::sessionId()),
         ];
         foreach (ini_get_all(null, false) ?: [] as $name => $value) {
             $found["the setting $name"] = (string) $value;
@@ -138,6 +148,13 @@ final class Watch
             $found["static \$$name in $where"] = self::brief($value);
         }
         return $found;
+    }
+
+    /** One that is neither the visitor's nor that of a session that was opened: the next `session_start()` would take it. */
+    private static function sessionId(): string
+    {
+        $id = \extension_loaded('session') && !isset($_SESSION) ? (string) session_id() : '';
+        return ($_COOKIE[(string) \ini_get('session.name')] ?? null) === $id ? '' : $id;
     }
 
     private static function handler(): mixed

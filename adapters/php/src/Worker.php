@@ -200,8 +200,11 @@ final class Worker
     private function finished(Request $request): void
     {
         Output::end();
-        Session::end();
+        if (isset($_SESSION)) {
+            Session::end();
+        }
         $this->watch?->look($request);
+        Session::end();
         if (Web::$uploads !== []) {
             foreach (array_keys(Web::$uploads) as $path) {
                 @unlink($path);

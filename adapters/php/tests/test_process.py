@@ -277,8 +277,19 @@ class Process(unittest.TestCase):
         log = worker.log()
         for what in ("State::$count was", "State::$kept was an array of", "the environment variable LEAKED", "the setting precision was", "the global $grown"):
             self.assertIn(f"leak: after GET /keep, {what}", log)
+        self.assertRegex(log, r"leak: after GET /keep, the global \$grown .*; the next request finds it")
+        self.assertRegex(log, r"leak: after GET /keep, the setting precision .*; Keepwarm puts it back")
         self.assertRegex(log, r"memory: the process grows by about \d{5} bytes with each GET /keep")
         self.assertNotIn("GET /,", log)
+
+    def test_a_watched_worker_reports_a_session_id_that_nobody_asked_for(self):
+        worker = self.start(env={"KEEPWARM_WATCH": "1"})
+        for _ in range(5):
+            worker.get("/session")
+        self.assertNotIn("the session id", worker.log())
+        worker.get("/session-id")
+        worker.get("/")
+        self.assertIn('leak: after GET /session-id, the session id was "" and is "left"; Keepwarm puts it back', worker.log())
 
     def test_memory_does_not_grow(self):
         worker = self.start()

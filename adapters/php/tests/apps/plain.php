@@ -68,6 +68,7 @@ $routes = [
     '/status-line' => function () { header('Status: 403 Forbidden'); return json_encode([http_response_code(404), http_response_code()]); },
     '/mime' => function () { ini_set('default_mimetype', 'text/plain'); echo 'x'; },
     '/printed' => function () { echo 'x'; },
+    '/session-id' => function () { session_id('left'); return 'set'; },
     '/session-settings' => function () {
         session_name('OTHER');
         session_set_cookie_params(['lifetime' => 60, 'path' => '/other', 'samesite' => 'Strict']);
