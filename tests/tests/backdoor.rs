@@ -143,6 +143,29 @@ fn an_upgrade_opens_a_tunnel() {
 }
 
 #[test]
+fn a_switch_to_a_protocol_that_was_not_offered_opens_no_tunnel() {
+    let origin = Origin::start(|request, stream| {
+        let named = if request.target() == "/other" { "Upgrade: other\r\n" } else { "" };
+        write!(stream, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n{named}\r\n").unwrap();
+        After::Keep
+    });
+    let server = door(&origin, "breaker = \"off\"");
+    for path in ["/other", "/nothing"] {
+        let mut client = server.client();
+        client.send(&format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
+        ));
+        let answer = client.response("GET");
+        assert_eq!(answer.status, 502, "{path}");
+        assert!(
+            answer.text().contains("answered 101 without an upgrade that the request asked for"),
+            "{}",
+            answer.text()
+        );
+    }
+}
+
+#[test]
 fn an_answer_that_comes_early_reaches_a_client_that_still_sends() {
     let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());

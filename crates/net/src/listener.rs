@@ -463,7 +463,10 @@ fn begin(fd: OwnedFd, client: Option<SocketAddr>, local: Option<SocketAddr>, con
 async fn recover(error: &io::Error) {
     const PAUSE: Duration = Duration::from_millis(50);
     // `WouldBlock`: another thread was faster.
-    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) {
+    if matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
+    ) {
         return;
     }
     if LAST_WARNING.get().is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
