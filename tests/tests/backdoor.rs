@@ -90,6 +90,26 @@ fn bodies_of_every_framing_pass_both_ways() {
     assert_eq!(origin.connections(), 2);
 }
 
+/// RFC 9110 §6.6.2: a sender should announce them, and need not.
+#[test]
+fn trailers_that_were_not_announced_reach_who_takes_them() {
+    let origin = Origin::start(|_, stream| {
+        stream
+            .write_all(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\n\r\n",
+            )
+            .unwrap();
+        After::Keep
+    });
+    let server = door(&origin, "");
+    let mut client = server.client();
+    let taken = client.ask("GET / HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\nConnection: TE\r\n\r\n");
+    assert_eq!(taken.text(), "abc");
+    assert_eq!(taken.trailers, [("x-sum".to_owned(), "6".to_owned())]);
+    let not = client.ask(get("/"));
+    assert_eq!((not.text().as_str(), not.trailers.len()), ("abc", 0));
+}
+
 #[test]
 fn informational_answers_are_passed_in_order() {
     let origin = Origin::start(|_, stream| {
