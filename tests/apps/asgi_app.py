@@ -48,8 +48,8 @@ async def websocket(scope, receive, send):
             raise RuntimeError("right behind the acceptance")
         if what == "return":
             return
-        if what == "close":
-            await send({"type": "websocket.close", "code": 4002, "reason": "at once"})
+        if what.startswith("close"):
+            await send({"type": "websocket.close", "code": int(what[5:]), "reason": "at once"})
             return
         await send({"type": "websocket.send", "text": "hello"})
         await send({"type": "websocket.send", "bytes": b"there"})

@@ -126,9 +126,24 @@ fn what_the_application_says_right_behind_its_acceptance_arrives() {
     assert_eq!(message(&mut client), (2, b"there".to_vec()));
     client.send(frame(0x81, b"hi"));
     assert_eq!(message(&mut client), (1, b"hi".to_vec()));
-    assert_eq!(closes_with(&mut opened("close"), 4002), "at once");
+    assert_eq!(closes_with(&mut opened("close4002"), 4002), "at once");
     closes_with(&mut opened("return"), 1000);
     closes_with(&mut opened("raise"), 1011);
+}
+
+#[test]
+fn an_application_cannot_close_with_a_code_that_stands_for_something_else() {
+    // RFC 6455 §7.4.1 and §7.4.2. 1005 is a close that says no code.
+    for (code, sent) in
+        [(1001, 1001), (3000, 3000), (0, 1011), (999, 1011), (1006, 1011), (1015, 1011), (5000, 1011)]
+    {
+        let mut client = server().client().patient(Duration::from_secs(10));
+        open(&mut client, &format!("/ws/at-once?close{code}"), "");
+        closes_with(&mut client, sent);
+    }
+    let mut client = server().client().patient(Duration::from_secs(10));
+    open(&mut client, "/ws/at-once?close1005", "");
+    assert_eq!(read(&mut client), (0x88, Vec::new()));
 }
 
 #[test]

@@ -87,6 +87,11 @@ fn wants_websocket(exchange: &Exchange<'_>) -> bool {
         && head.upgrade_protocols().any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
 }
 
+/// Codes of a close that stand for something a peer may be told (RFC 6455 §7.4), and 1005: a close without a code.
+fn may_be_sent(code: u16) -> bool {
+    matches!(code, 1000..=1003 | 1005 | 1007..=1014 | 3000..=4999)
+}
+
 /// The worker has accepted.
 pub(super) fn begin(talk: &mut Conversation<'_, '_>, response: &Response<'_>) {
     let limits = talk.exchange.limits().websocket;
@@ -139,7 +144,14 @@ impl Conversation<'_, '_> {
             Poll::Ready(Item::Message { text, bytes, end }) => self.handle_message(text, &bytes, end),
             Poll::Ready(Item::Close(code, reason)) => {
                 self.completed();
-                self.exchange.send_message(Message::Close(code, reason));
+                let close = match may_be_sent(code) {
+                    true => Message::Close(code, reason),
+                    false => {
+                        tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with a code that may not be sent");
+                        Message::Close(1011, String::new())
+                    }
+                };
+                self.exchange.send_message(close);
                 self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
                 // The client has said its close before: this was the answer to it.
                 self.over = self.messages.as_ref().is_some_and(|messages| messages.client_closed);
