@@ -219,9 +219,9 @@ impl Stream {
         if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
             self.abort("handler_gave_up");
         }
-        // A reset also takes what the client has not read yet of the answers before (RFC 9112 §9.6); that happens to who pipelines, and is spared him.
+        // A reset also takes what the client has not read yet of the answers before (RFC 9112 §9.6): a client may send its next request first.
         let resets = matches!(self.state.answer, Answer::Cut)
-            && !(self.state.pipelined && self.state.shows_cut && self.broken.is_none());
+            && !(self.served > 0 && self.state.shows_cut && self.broken.is_none());
         let flushed = match self.state.answer {
             Answer::Cut if resets => {
                 self.io.reset_on_close();
@@ -257,15 +257,24 @@ impl Stream {
             self.continue_or_rest();
             return After::Keep;
         }
-        if self.state.refused || !self.state.body_done || !self.storage.read.is_empty() {
+        if self.state.refused
+            || !self.state.body_done
+            || !self.storage.read.is_empty()
+            || self.more_may_come()
+        {
             self.linger().await;
         }
         After::Close
     }
 
+    /// Whether the client, which would have kept the connection, may have sent its next request before it hears of the end. Closing on top of that would
+    /// reset the connection, and take this answer with it (RFC 9112 §9.6).
+    fn more_may_come(&self) -> bool {
+        self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.would_keep()
+    }
+
     fn continue_or_rest(&mut self) {
         self.state = State::new(self.state.facts, &self.context.limits);
-        self.state.pipelined = !self.storage.read.is_empty();
         if self.storage.read.is_empty() {
             self.rest();
             self.deadlines.set_after(Wait::Read, self.context.limits.idle);
