@@ -76,6 +76,10 @@ final class Web
         }
         $name = rtrim(substr($line, 0, $colon));
         $value = ltrim(substr($line, $colon + 1));
+        if (strcasecmp($name, 'Content-Type') === 0 && strncasecmp($value, 'text/', 5) === 0 && stripos($value, 'charset=') === false) {
+            $charset = (string) \ini_get('default_charset');
+            $value .= $charset === '' ? '' : ";charset=$charset"; // as PHP says it
+        }
         if ($replace) {
             self::remove($name);
         }

@@ -146,6 +146,10 @@ class Answers(Shared):
                 self.assertEqual(worker.drain(), 0)
                 self.assertIn("output buffer that cannot be removed", worker.log())
 
+    def test_text_has_its_charset(self):
+        for path, kind in (("/text", "text/csv;charset=UTF-8"), ("/text-latin", "text/csv; charset=latin-1"), ("/image", "image/png")):
+            self.assertEqual(self.get(path).field("content-type"), [kind])
+
     def test_the_status_of_cgi(self):
         answer = self.get("/status-line")
         self.assertEqual((answer.status, answer.field("status"), json.loads(answer.body)), (404, [], [403, 404]))
