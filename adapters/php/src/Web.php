@@ -16,7 +16,7 @@ final class Web
     public const FUNCTIONS = [
         'header', 'header_remove', 'headers_list', 'headers_sent', 'header_register_callback', 'http_response_code', 'setcookie',
         'setrawcookie', 'is_uploaded_file', 'move_uploaded_file', 'flush', 'connection_status', 'connection_aborted',
-        'ob_get_level', 'ob_end_clean', 'ob_end_flush', 'ini_set', 'session_name',
+        'ob_get_level', 'ob_end_clean', 'ob_end_flush', 'ini_set', 'session_name', 'filter_input', 'filter_has_var', 'filter_input_array',
     ];
 
     /** Whether all of FUNCTIONS are ours. */
@@ -91,6 +91,24 @@ final class Web
         } elseif (strcasecmp($name, 'WWW-Authenticate') === 0) {
             self::$status = 401;
         }
+    }
+
+    /**
+     * What the request brought, whatever the application has since done to the superglobals.
+     *
+     * @return array<array-key, mixed>
+     */
+    public static function input(int $type): array
+    {
+        $request = self::$request;
+        return match ($type) {
+            \INPUT_GET => $request?->get ?? [],
+            \INPUT_POST => $request?->post ?? [],
+            \INPUT_COOKIE => $request?->cookies ?? [],
+            \INPUT_SERVER => $request?->server ?? [],
+            \INPUT_ENV => getenv(),
+            default => throw new \ValueError('filter_input(): Argument #1 ($type) must be an INPUT_* constant'),
+        };
     }
 
     public static function remove(?string $name): void

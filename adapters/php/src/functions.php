@@ -149,3 +149,29 @@ function session_name(?string $name = null): string|false
     }
     return $before;
 }
+
+// The command line has no input to filter.
+
+function filter_has_var(int $input_type, string $var_name): bool
+{
+    return array_key_exists($var_name, Web::input($input_type));
+}
+
+function filter_input(int $type, string $var_name, int $filter = FILTER_DEFAULT, array|int $options = 0): mixed
+{
+    $input = Web::input($type);
+    if (array_key_exists($var_name, $input)) {
+        return filter_var($input[$var_name], $filter, $options);
+    }
+    if (is_array($options) && isset($options['options']['default'])) {
+        return $options['options']['default'];
+    }
+    $flags = is_array($options) ? (int) ($options['flags'] ?? 0) : $options;
+    return ($flags & FILTER_NULL_ON_FAILURE) !== 0 ? false : null;
+}
+
+function filter_input_array(int $type, array|int $options = FILTER_DEFAULT, bool $add_empty = true): array|false|null
+{
+    $input = Web::input($type);
+    return $input === [] ? null : filter_var_array($input, $options, $add_empty);
+}

@@ -150,6 +150,10 @@ class Answers(Shared):
         for path, kind in (("/text", "text/csv;charset=UTF-8"), ("/text-latin", "text/csv; charset=latin-1"), ("/image", "image/png")):
             self.assertEqual(self.get(path).field("content-type"), [kind])
 
+    def test_input_can_be_filtered(self):
+        answer = self.get("/filter", query="n=5&bad=x&list[]=1", fields=[("cookie", "c=d")])
+        self.assertEqual(json.loads(answer.body), [5, False, None, 3, False, ["1"], "d", "GET", True, False, {"n": 5}, None])
+
     def test_the_status_of_cgi(self):
         answer = self.get("/status-line")
         self.assertEqual((answer.status, answer.field("status"), json.loads(answer.body)), (404, [], [403, 404]))

@@ -69,6 +69,15 @@ $routes = [
     '/text' => function () { header('content-type: text/csv'); echo 'a;b'; },
     '/text-latin' => function () { header('Content-Type: text/csv; charset=latin-1'); echo 'a;b'; },
     '/image' => function () { header('Content-Type: image/png'); echo 'x'; },
+    '/filter' => function () {
+        $_GET = [];
+        return json_encode([
+            filter_input(INPUT_GET, 'n', FILTER_VALIDATE_INT), filter_input(INPUT_GET, 'bad', FILTER_VALIDATE_INT), filter_input(INPUT_GET, 'none'),
+            filter_input(INPUT_GET, 'none', FILTER_VALIDATE_INT, ['options' => ['default' => 3]]), filter_input(INPUT_GET, 'none', FILTER_DEFAULT, FILTER_NULL_ON_FAILURE),
+            filter_input(INPUT_GET, 'list', FILTER_DEFAULT, FILTER_REQUIRE_ARRAY), filter_input(INPUT_COOKIE, 'c'), filter_input(INPUT_SERVER, 'REQUEST_METHOD'),
+            filter_has_var(INPUT_GET, 'n'), filter_has_var(INPUT_POST, 'n'), filter_input_array(INPUT_GET, ['n' => FILTER_VALIDATE_INT]), filter_input_array(INPUT_POST),
+        ]);
+    },
     '/mime' => function () { ini_set('default_mimetype', 'text/plain'); echo 'x'; },
     '/printed' => function () { echo 'x'; },
     '/session-id' => function () { session_id('left'); return 'set'; },
