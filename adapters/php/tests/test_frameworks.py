@@ -131,6 +131,7 @@ class Symfony(unittest.TestCase):
             answer = worker.get("/hello", query="terminate")
             self.assertEqual(answer.body, b"hello")
             self.assertNotIn("terminated", worker.log())
+            self.assertEqual([(frame.name, frame.flags) for frame in worker.held], [("BUSY", 0)])
             with open(go, "w") as line:
                 line.write("go\n")
             self.assertEqual(worker.get("/hello").status, 200)
