@@ -27,6 +27,18 @@ class ProcessTest < Minitest::Test
     end
   end
 
+  def test_what_runs_after_the_answer_keeps_its_place_taken
+    with do |worker|
+      assert_equal [200, 200], [worker.get("/").status, worker.get("/finishing").status]
+      assert_equal 200, worker.get("/").status
+      assert_equal [[:BUSY, 0], [:BUSY, 1]], worker.held.map { |frame| [frame.name, frame.flags] }
+    end
+    with("app.rb", "--threads", "2") do |worker|
+      assert_equal [200, 200], [worker.get("/finishing").status, worker.get("/").status]
+      assert_empty worker.held
+    end
+  end
+
   def test_drain_ends_it_with_status_0
     with { |worker| assert_equal 0, worker.drain }
   end
