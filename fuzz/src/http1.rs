@@ -66,7 +66,7 @@ pub fn answers(limits: Limits, asked: &[(Method, bool)], pieces: &[&[u8]]) -> Ve
     let mut ask = |decoder: &mut ResponseDecoder| {
         if let Some((method, upgrade)) = asked.next() {
             decoder.begin(method);
-            decoder.allow_upgrade(*upgrade);
+            decoder.allow_upgrade(upgrade.then_some(b"websocket"));
         }
     };
     ask(&mut decoder);

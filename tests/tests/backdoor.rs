@@ -90,6 +90,26 @@ fn bodies_of_every_framing_pass_both_ways() {
     assert_eq!(origin.connections(), 2);
 }
 
+/// RFC 9110 §6.6.2: a sender should announce them, and need not.
+#[test]
+fn trailers_that_were_not_announced_reach_who_takes_them() {
+    let origin = Origin::start(|_, stream| {
+        stream
+            .write_all(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 6\r\n\r\n",
+            )
+            .unwrap();
+        After::Keep
+    });
+    let server = door(&origin, "");
+    let mut client = server.client();
+    let taken = client.ask("GET / HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\nConnection: TE\r\n\r\n");
+    assert_eq!(taken.text(), "abc");
+    assert_eq!(taken.trailers, [("x-sum".to_owned(), "6".to_owned())]);
+    let not = client.ask(get("/"));
+    assert_eq!((not.text().as_str(), not.trailers.len()), ("abc", 0));
+}
+
 #[test]
 fn informational_answers_are_passed_in_order() {
     let origin = Origin::start(|_, stream| {
@@ -140,6 +160,29 @@ fn an_upgrade_opens_a_tunnel() {
     client.send("second");
     client.half_close();
     assert_eq!(client.read_to_end().0, b"hi first second");
+}
+
+#[test]
+fn a_switch_to_a_protocol_that_was_not_offered_opens_no_tunnel() {
+    let origin = Origin::start(|request, stream| {
+        let named = if request.target() == "/other" { "Upgrade: other\r\n" } else { "" };
+        write!(stream, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n{named}\r\n").unwrap();
+        After::Keep
+    });
+    let server = door(&origin, "breaker = \"off\"");
+    for path in ["/other", "/nothing"] {
+        let mut client = server.client();
+        client.send(format!(
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
+        ));
+        let answer = client.response("GET");
+        assert_eq!(answer.status, 502, "{path}");
+        assert!(
+            answer.text().contains("answered 101 without an upgrade that the request asked for"),
+            "{}",
+            answer.text()
+        );
+    }
 }
 
 #[test]

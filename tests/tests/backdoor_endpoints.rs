@@ -116,6 +116,18 @@ fn a_name_without_address_is_answered_with_why() {
     }
 }
 
+/// A call is held up by a look-up that goes on, not by one that has failed.
+#[test]
+fn a_name_without_address_holds_up_no_call() {
+    let names = NameServer::start(&[]);
+    let origin = Origin::fixed("here");
+    let config = named(origin.address(), &names);
+    let server = Server::start(&format!("{config}timeouts = {{ connect = \"1h\" }}\n"));
+    for _ in 0..3 {
+        assert_eq!(server.ask(get("/")).status, 503);
+    }
+}
+
 #[test]
 fn an_endpoint_that_fails_its_checks_gets_no_calls() {
     let status = Arc::new(AtomicU16::new(200));

@@ -43,6 +43,35 @@ fn absolute_calls_are_pooled_and_say_via() {
     assert_eq!((seen.field("proxy-connection"), seen.field("proxy-authorization")), (None, None));
 }
 
+/// RFC 9110 §7.6.2.
+#[test]
+fn an_options_goes_no_further_than_it_may() {
+    let origin = Origin::fixed("asked");
+    let server = proxy(&format!("\"{}\"", origin.address()), "");
+    let mut client = server.client();
+    let mut options = |left: &str| {
+        let (method, host) = ("OPTIONS", origin.address());
+        client
+            .ask(format!("{method} http://{host}/a HTTP/1.1\r\nHost: {host}\r\nMax-Forwards: {left}\r\n\r\n"))
+    };
+    let ours = options("0");
+    assert_eq!((ours.status, ours.text().as_str()), (200, ""));
+    assert!(ours.field("allow").is_some_and(|allow| allow.contains("OPTIONS")));
+    assert!(origin.requests().is_empty());
+    assert_eq!(options("3").text(), "asked");
+    assert_eq!(origin.requests()[0].field("max-forwards"), Some("2"));
+    assert_eq!(options("99999999999999999999999").text(), "asked");
+    assert_eq!(origin.requests()[1].field("max-forwards"), Some("18446744073709551614"));
+    assert_eq!(options("many").text(), "asked");
+    assert_eq!(origin.requests()[2].field("max-forwards"), Some("many"));
+    let get = client.ask(get(&format!("http://{}/a", origin.address())).replacen(
+        "\r\n",
+        "\r\nMax-Forwards: 0\r\n",
+        1,
+    ));
+    assert_eq!(get.text(), "asked", "it counts for OPTIONS alone");
+}
+
 #[test]
 fn a_client_of_1_0_is_not_kept() {
     let origin = Origin::fixed("hello");

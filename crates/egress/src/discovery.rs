@@ -73,7 +73,7 @@ type Rank = (u32, u16, u8);
 impl Discovery {
     /// Finds endpoints, and publishes each set that differs from the one before. Never ends, unless everything is a literal address; drop it to end it.
     pub async fn run(self, publish: impl Fn(&[Found])) {
-        self.status.restart();
+        self.status.restart(self.sources.len());
         let (sender, mut receiver) = mpsc::channel(16);
         let mut tasks = JoinSet::new();
         let mut parts: Vec<Option<Vec<Ranked>>> = Vec::with_capacity(self.sources.len());

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use keepwarm_http1::normalize_path;
 use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error, answer_refusal, sentence};
 
-use crate::forward::{HostOf, Manner, forward};
+use crate::forward::{ALLOW, HostOf, Manner, answer_as_last, forward};
 use crate::{Upstream, guard};
 
 /// The handler of a local address that stands for an upstream: the app calls it in place of the service.
@@ -79,7 +79,6 @@ impl Handler for Door {
 
 /// What a door answers itself (`http-rules` §2, §4).
 fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
-    const ALLOW: [(&str, &[u8]); 1] = [("Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH")];
     let request = exchange.request();
     if let Some(refusal) = request.head.refusal {
         use keepwarm_http1::Refusal::{Connect, Expectation, Trace};
@@ -88,7 +87,7 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
             Connect | Trace => {
                 // What follows a CONNECT was meant for a tunnel.
                 exchange.close_after();
-                answer_error(exchange, status, name, "The method is not served here.", &ALLOW);
+                answer_error(exchange, status, name, "The method is not served here.", &[ALLOW]);
             }
             Expectation => {
                 let detail = "The only expectation that can be met is 100-continue.";
@@ -103,11 +102,7 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
         return true;
     }
     if request.head.is_server_wide() {
-        let [(name, value)] = ALLOW;
-        match exchange.head(200, Some(0), false, std::iter::once((name.as_bytes(), value))) {
-            Ok(_) => exchange.end(),
-            Err(_) => exchange.abort("bad_field_in_answer"),
-        }
+        answer_as_last(exchange);
         return true;
     }
     // It goes on as it came: a signature may cover it. What is no path is refused all the same.

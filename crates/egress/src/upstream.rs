@@ -195,10 +195,17 @@ impl Upstream {
         self.tls.load_full()
     }
 
-    /// Waits until endpoints were found, for the first time; at most so long.
+    /// Waits until endpoints were found, for the first time; at most so long, and not when looking them up has failed.
     pub(crate) async fn wait_for_endpoints(&self, most: Duration) {
         let mut published = self.published.subscribe();
-        let _ = tokio::time::timeout(most, published.wait_for(|published| *published)).await;
+        let looked_up = async {
+            tokio::select! {
+                biased;
+                _ = published.wait_for(|published| *published) => {}
+                () = self.discovery.failed() => self.discovery.look_again(),
+            }
+        };
+        let _ = tokio::time::timeout(most, looked_up).await;
     }
 
     pub(crate) fn gate(&self) -> &Gate {

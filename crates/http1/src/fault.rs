@@ -116,6 +116,6 @@ kinds! {
     Truncated 400 "truncated" "closed the connection inside a message",
     BadStatusLine 400 "bad_status_line" "sent a status line that is not `version status reason`",
     Unsolicited 400 "unsolicited" "sent bytes that answer no request",
-    UnaskedUpgrade 400 "unasked_upgrade" "answered 101 to a request that asked for no upgrade",
+    UnaskedUpgrade 400 "unasked_upgrade" "answered 101 without an upgrade that the request asked for",
     ClosedUnanswered 400 "closed_unanswered" "closed the connection before the first byte of its answer",
 }

@@ -6,7 +6,7 @@
 use http::{Method, StatusCode};
 
 use crate::body::Body;
-use crate::bytes::is_field_value;
+use crate::bytes::{is_field_value, members};
 use crate::chunked::Chunked;
 use crate::fault::{Fault, FaultKind};
 use crate::field_lines::{self, Syntax};
@@ -31,7 +31,8 @@ pub struct ResponseDecoder {
     limits: Limits,
     state: State,
     asked: Asked,
-    upgrade_allowed: bool,
+    /// What the request offered to switch to, as its `Upgrade` lists it; empty: nothing.
+    offered: Vec<u8>,
     trailers: Fields,
 }
 
@@ -74,7 +75,7 @@ impl ResponseDecoder {
     /// For a new connection.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { limits, state: FRESH, asked: Asked::Nothing, upgrade_allowed: false, trailers: Fields::new() }
+        Self { limits, state: FRESH, asked: Asked::Nothing, offered: Vec::new(), trailers: Fields::new() }
     }
 
     /// A request was (or is about to be) sent; the next final answer is to it. Also withdraws [`allow_upgrade`](Self::allow_upgrade).
@@ -84,12 +85,13 @@ impl ResponseDecoder {
             Method::CONNECT => Asked::Connect,
             _ => Asked::Other,
         };
-        self.upgrade_allowed = false;
+        self.offered.clear();
     }
 
-    /// Whether the request asked for an upgrade, so that `101` is an answer to it.
-    pub fn allow_upgrade(&mut self, yes: bool) {
-        self.upgrade_allowed = yes;
+    /// What the request offers to switch to, as its `Upgrade` lists it: `101` is an answer to it if its own `Upgrade` names nothing else (RFC 9110 §7.8).
+    pub fn allow_upgrade(&mut self, offered: Option<&[u8]>) {
+        self.offered.clear();
+        self.offered.extend_from_slice(offered.unwrap_or_default());
     }
 
     /// The trailers, after [`Event::Trailers`] and until the next head.
@@ -224,7 +226,7 @@ impl ResponseDecoder {
     fn begin_body(&mut self, framing: &ResponseBody, head: &mut ResponseHead) -> Result<(), FaultKind> {
         let status = head.status.as_u16();
         let tunnel = status == 101 || (self.asked == Asked::Connect && head.status.is_success());
-        if status == 101 && !self.upgrade_allowed {
+        if status == 101 && !switches_to_offered(&head.fields, &self.offered) {
             return Err(FaultKind::UnaskedUpgrade);
         }
         // 1. and 2.: HEAD, 204, 304 and opened tunnels have no body, whatever the fields say.
@@ -245,6 +247,13 @@ impl ResponseDecoder {
         self.state = State::Failed(fault);
         fault
     }
+}
+
+/// Whether the `Upgrade` of a `101` names something, and nothing that was not offered. A server must name what it switches to (RFC 9110 §7.8).
+fn switches_to_offered(fields: &Fields, offered: &[u8]) -> bool {
+    let mut named = fields.all("upgrade").flat_map(members).filter(|name| !name.is_empty()).peekable();
+    let is_offered = |name: &[u8]| members(offered).any(|ours| ours.eq_ignore_ascii_case(name));
+    named.peek().is_some() && named.all(is_offered)
 }
 
 fn survey_framing(survey: &Survey<'_>) -> ResponseBody {

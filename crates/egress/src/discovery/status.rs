@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::LookupFailure;
 use crate::endpoints::lock;
 
 /// How the discovery of one upstream goes. Kept across reloads, as the upstream is.
-#[derive(Default)]
 pub struct DiscoveryStatus {
     lookups: AtomicU64,
     failures: AtomicU64,
@@ -21,6 +20,24 @@ pub struct DiscoveryStatus {
     /// What is wrong now, by the number of the source.
     troubles: Mutex<BTreeMap<usize, LookupFailure>>,
     look_again: Notify,
+    /// How many sources there are.
+    sources: AtomicUsize,
+    /// All of them are in trouble: nobody need wait for an endpoint.
+    fails: watch::Sender<bool>,
+}
+
+impl Default for DiscoveryStatus {
+    fn default() -> Self {
+        Self {
+            lookups: AtomicU64::default(),
+            failures: AtomicU64::default(),
+            changes: AtomicU64::default(),
+            troubles: Mutex::default(),
+            look_again: Notify::default(),
+            sources: AtomicUsize::default(),
+            fails: watch::Sender::new(false),
+        }
+    }
 }
 
 impl DiscoveryStatus {
@@ -63,6 +80,15 @@ impl DiscoveryStatus {
             }
             None => drop(troubles.remove(&source)),
         }
+        let all = troubles.len() >= self.sources.load(Ordering::Relaxed);
+        self.fails.send_replace(all && troubles.values().all(|trouble| trouble.name != "dns_late"));
+    }
+
+    /// Waits until all that was looked up has failed.
+    pub(crate) async fn failed(&self) {
+        if self.fails.subscribe().wait_for(|fails| *fails).await.is_err() {
+            std::future::pending().await
+        }
     }
 
     pub(super) fn note_change(&self) {
@@ -70,8 +96,11 @@ impl DiscoveryStatus {
     }
 
     /// A discovery begins: what an earlier one had to say is over.
-    pub(super) fn restart(&self) {
-        lock(&self.troubles).clear();
+    pub(super) fn restart(&self, sources: usize) {
+        let mut troubles = lock(&self.troubles);
+        troubles.clear();
+        self.sources.store(sources, Ordering::Relaxed);
+        self.fails.send_replace(false);
     }
 
     /// Waits until then, or until it is to look again.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use keepwarm_http1::{HopByHop, ResponseHead};
 use keepwarm_net::{Call, CallHead, Request, Scheme, answer_fields, request_target};
 
+use super::max_forwards;
 use crate::origin::Origin;
 use crate::seen::{SERVER_TIMING, ServerTiming, Trace};
 
@@ -67,15 +68,19 @@ impl Manner<'_> {
         let hop_by_hop = HopByHop::of(&head.fields);
         let (routed, mounted) = (self.routed, self.routed && request.mount > 0);
         let (trace, traceparent) = (opening.trace, opening.trace.field());
+        let forwards = max_forwards::received(head).map(|left| left.saturating_sub(1).to_string());
+        let counts = forwards.is_some();
         let dropped = move |name: &[u8]| {
             hop_by_hop.removes(name)
                 || trace.replaces(name)
                 || (routed && request.drops_field(name))
                 || (mounted && name == PREFIX)
+                || (counts && name == max_forwards::NAME)
         };
         let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
         let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
-        let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, self.via.then_some(VIA)];
+        let forwards = forwards.as_ref().map(|left| (max_forwards::NAME, left.as_bytes()));
+        let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, forwards, self.via.then_some(VIA)];
         let fields = theirs.chain(request.extra_fields.iter()).chain(ours.into_iter().flatten());
         call.begin(CallHead {
             method: &head.method,

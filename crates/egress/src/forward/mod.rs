@@ -9,6 +9,7 @@
 //! * `attempt`: one try at one endpoint, and whether another may follow.  `talk`: the two messages between client and upstream.
 //! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the answer's as it is passed on.
 //! * `clock`: whose turn it is, and how long that may take.  `hedge`: a second attempt beside a slow first one.
+//! * `max_forwards`: an `OPTIONS` that goes no further than here.
 //! * `refusal`: what Keepwarm answers itself, and how failures are told.
 //!
 //! The client's own task does all of it, on its own thread.
@@ -18,6 +19,7 @@ mod body;
 mod clock;
 mod head;
 mod hedge;
+mod max_forwards;
 mod refusal;
 mod talk;
 
@@ -35,12 +37,16 @@ use tokio::time::Instant;
 
 use self::body::Body;
 pub(crate) use self::head::{HostOf, Manner, VIA};
+pub(crate) use self::max_forwards::{ALLOW, answer_as_last};
 use crate::gate::Entered;
 use crate::seen::{Seen, ServerTiming, Trace};
 use crate::{EndpointSet, Upstream, UpstreamSettings};
 
 /// Carries the call to `upstream`, and its answer back.
 pub(crate) async fn forward(upstream: &Arc<Upstream>, manner: Manner<'_>, exchange: &mut Exchange<'_>) {
+    if max_forwards::received(&exchange.request().head) == Some(0) {
+        return answer_as_last(exchange);
+    }
     exchange.request_mut().target = Some(Arc::clone(upstream.name()));
     let mut forward = Forward::new(upstream, manner, exchange);
     forward.run().await;

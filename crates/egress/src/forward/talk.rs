@@ -413,11 +413,12 @@ fn tell_mended(upstream: &str, visit: &Visit, mended: Mended) {
         ("bare_lf", bare_lf),
         ("no_reason_blank", no_reason_blank),
     ];
-    for (fault, _) in faults.iter().filter(|(_, mended)| *mended) {
+    let found: Vec<_> = faults.iter().filter(|(_, found)| *found).map(|(fault, _)| *fault).collect();
+    for fault in &found {
         counters::MENDED.count(upstream, fault);
     }
     if visit.state().tells_mended() {
-        tracing::warn!(upstream, endpoint = %visit.state().name(), ?mended,
+        tracing::warn!(upstream, endpoint = %visit.state().name(), mended = found.join(", "),
             "the upstream's answers have faults of syntax, which are mended (said once)");
     }
 }

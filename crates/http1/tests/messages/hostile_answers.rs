@@ -167,10 +167,36 @@ fn a_switch_nobody_asked_for() {
     // The leave to upgrade is for one request.
     let mut decoder = ResponseDecoder::new(Limits::default());
     decoder.begin(&Method::GET);
-    decoder.allow_upgrade(true);
+    decoder.allow_upgrade(Some(b"websocket"));
     decoder.begin(&Method::GET);
-    let error = decoder.decode(b"HTTP/1.1 101 x\r\n\r\n", &mut ResponseHead::default()).unwrap_err();
+    let error = decoder
+        .decode(b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n", &mut ResponseHead::default())
+        .unwrap_err();
     assert_eq!((error.name(), error.status()), ("unasked_upgrade", 502));
+}
+
+/// RFC 9110 §7.8: a server names what it switches to, and switches to nothing that was not offered.
+#[test]
+fn a_switch_to_something_else() {
+    let switch = |offered: &[u8], named: &str| {
+        let mut decoder = ResponseDecoder::new(Limits::default());
+        decoder.begin(&Method::GET);
+        decoder.allow_upgrade(Some(offered));
+        let head = format!("HTTP/1.1 101 x\r\n{named}\r\n");
+        decoder.decode(head.as_bytes(), &mut ResponseHead::default()).map_err(|fault| fault.name())
+    };
+    for named in [
+        "",
+        "Upgrade: other\r\n",
+        "Upgrade: \r\n",
+        "Upgrade: websocket, other\r\n",
+        "Upgrade: websocket/1\r\n",
+    ] {
+        assert_eq!(switch(b"websocket, echo", named), Err("unasked_upgrade"), "{named:?}");
+    }
+    for named in ["Upgrade: WebSocket\r\n", "Upgrade: echo\r\n", "Upgrade: websocket, echo\r\n"] {
+        assert!(switch(b"websocket, echo", named).is_ok(), "{named:?}");
+    }
 }
 
 #[test]

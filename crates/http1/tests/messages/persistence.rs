@@ -133,12 +133,13 @@ fn check_on_the_wire(c: &Combination, row: &Row, plan: &Plan) {
         (b"content-length", b"77"),
         (b"keep-alive", b"x"),
     ];
-    encode_response_head(&mut wire, c.status, plan, app.into_iter(), None);
+    let switch = (c.status == 101).then_some((b"upgrade".as_slice(), b"websocket".as_slice()));
+    encode_response_head(&mut wire, c.status, plan, app.into_iter().chain(switch), None);
     write_body(&mut wire, c, plan);
 
     let mut decoder = ResponseDecoder::new(Limits::default());
     decoder.begin(&Method::try_from(c.method).unwrap_or_default());
-    decoder.allow_upgrade(true);
+    decoder.allow_upgrade(Some(b"websocket"));
     let mut head = ResponseHead::default();
     let mut body = Vec::new();
     let mut rest = wire.as_slice();

@@ -95,7 +95,7 @@ impl Reader {
     fn ask(&mut self) {
         if let (Decoder::Client(decoder, _), Some(method)) = (&mut self.decoder, self.asked.next()) {
             decoder.begin(&method);
-            decoder.allow_upgrade(self.upgrade);
+            decoder.allow_upgrade(self.upgrade.then_some(b"websocket"));
         }
     }
 

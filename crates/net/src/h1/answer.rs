@@ -69,10 +69,11 @@ impl Stream {
         let asked = close || app.close;
         let close = asked || self.must_close() || self.body_forces_close();
         self.state.status = status;
-        // RFC 9110 §6.5.1: trailers only for a client that said it takes them.
-        let trailers = app.announces_trailers && self.request.head.fields.has_token("te", "trailers");
-        let facts = self.answer_facts(status, length, close, trailers);
-        let decided = plan(self.state.facts, facts);
+        // RFC 9110 §6.5.1: trailers only for a client that said it takes them. `Trailer` is no condition (§6.6.2), but without it a length that is known stays.
+        let takes_trailers = self.request.head.fields.has_token("te", "trailers");
+        let facts = self.answer_facts(status, length, close, takes_trailers && app.announces_trailers);
+        let mut decided = plan(self.state.facts, facts);
+        decided.trailers = takes_trailers && decided.framing == AnswerFraming::Chunked;
         // HTTP/1.0 that would be kept if only the length were known.
         if decided.framing == AnswerFraming::UntilClose && !close && self.state.facts.keep_alive {
             let mut copy = Fields::new();

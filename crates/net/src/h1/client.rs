@@ -39,7 +39,7 @@ impl Http1 {
         options: RequestOptions<'_>,
     ) {
         self.decoder.begin(line.method);
-        self.decoder.allow_upgrade(options.upgrade.is_some());
+        self.decoder.allow_upgrade(options.upgrade);
         self.framing = framing;
         self.keeps = false;
         encode_request_head(out, line.method, line.target, line.authority, fields, framing, options);

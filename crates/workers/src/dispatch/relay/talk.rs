@@ -464,11 +464,12 @@ fn tell_mended(app: &App, head: &ResponseHead) {
         ("bare_lf", bare_lf),
         ("no_reason_blank", no_reason_blank),
     ];
-    for (fault, _) in faults.iter().filter(|(_, mended)| *mended) {
+    let found: Vec<_> = faults.iter().filter(|(_, found)| *found).map(|(fault, _)| *fault).collect();
+    for fault in &found {
         counters::MENDED.count(&app.name, fault);
     }
     if !app.servers.told_mended.swap(true, Ordering::Relaxed) {
-        tracing::warn!(app = %app.name, mended = ?head.mended,
+        tracing::warn!(app = %app.name, mended = found.join(", "),
             "the application's answers have faults of syntax, which are mended (said once)");
     }
 }
