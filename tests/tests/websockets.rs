@@ -132,6 +132,19 @@ fn what_the_application_says_right_behind_its_acceptance_arrives() {
 }
 
 #[test]
+fn what_a_client_was_saying_does_not_hold_up_the_end_when_the_application_closes() {
+    let mut client = server().client().patient(Duration::from_secs(10));
+    open(&mut client, "/ws/at-once?close4003", "");
+    let _ = read(&mut client);
+    let behind = [frame(0x81, b"on its way"), frame(0x81, b"and more"), frame(0x88, &4003_u16.to_be_bytes())];
+    client.send(behind.concat());
+    client.expect_end();
+    // The handshake was completed, and not given up after its five seconds.
+    let line = server().wait_for_log("/ws/at-once?close4003 ", Duration::from_secs(20));
+    assert!(!line.contains("client_closed"), "{line}");
+}
+
+#[test]
 fn an_application_cannot_close_with_a_code_that_stands_for_something_else() {
     // RFC 6455 §7.4.1 and §7.4.2. 1005 is a close that says no code.
     for (code, sent) in

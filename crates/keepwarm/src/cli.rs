@@ -56,8 +56,8 @@ pub(crate) enum Command {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Run {
-    /// What to serve: `module:attribute` or `path/file.py:attribute` for Python (WSGI and ASGI are told apart). Without it, the
-    /// configuration file says
+    /// What to serve: `module:attribute` or `path/file.py:attribute` (Python; WSGI and ASGI are told apart), `config.ru` (Ruby),
+    /// `public/index.php` (PHP). Without it, the configuration file says
     pub(crate) target: Option<String>,
     /// The configuration file
     #[arg(

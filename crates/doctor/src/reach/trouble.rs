@@ -23,6 +23,9 @@ pub(super) async fn unreachable(dial: &Dial<'_>, failure: &Failure) -> Finding {
     let fix = match failure {
         Failure::Resolve { .. } => "Check the name, or pass --resolve HOST:PORT:ADDRESS.",
         Failure::Refused(_) => "Start the server, or check the port.",
+        Failure::Gone(_) | Failure::Network(_) if target.socket.is_some() => {
+            "Check the path of the socket, that its server runs, and that this user may open it."
+        }
         Failure::NoRoute(_)
         | Failure::Gone(_)
         | Failure::Network(_)

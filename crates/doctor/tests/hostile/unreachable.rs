@@ -14,7 +14,8 @@ async fn nobody_listens() {
     let it = check(&format!("http://{address}/"), &settings()).await;
     found(&it, "reach.connection", Verdict::Bad, &format!("nobody listens at {address}"));
     let it = check("unix:/nonexistent/app.sock", &settings()).await;
-    found(&it, "reach.connection", Verdict::Bad, "/nonexistent/app.sock");
+    let finding = found(&it, "reach.connection", Verdict::Bad, "/nonexistent/app.sock");
+    assert!(format!("{:?}", finding.fix).contains("path of the socket"), "{:?}", finding.fix);
 }
 
 /// Where nothing comes back: the kernel drops what comes to a full queue of connections, as a firewall does.

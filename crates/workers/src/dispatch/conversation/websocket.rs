@@ -215,13 +215,17 @@ impl Conversation<'_, '_> {
     /// From the client. `true`: something moved.
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(messages) = &mut self.messages else { return false };
+        if self.complete {
+            // Nobody takes it any more; what counts is the close behind it (RFC 6455 §7.1.1).
+            messages.incoming = None;
+        }
         if messages.incoming.is_some() {
             return self.send_incoming();
         }
         if messages.client_closed {
             return false;
         }
-        let leaving = messages.leaving;
+        let leaving = messages.leaving || self.complete;
         match self.exchange.poll_message(cx) {
             // Its last words: the application has closed.
             Poll::Ready(Ok(Message::Text(_) | Message::Binary(_))) if leaving => {}
