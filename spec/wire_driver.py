@@ -240,7 +240,13 @@ class Worker:
         return self.log()[before:]
 
     def sleeps(self, pings=20):
-        """How often the worker went to sleep while it answered PINGs, each read when it slept again. It needs to once for each."""
+        """How often the worker went to sleep while it answered PINGs, each read when it slept again. It needs to once for each.
+
+        The least of some attempts: other things make it wait, too, on a busy machine.
+        """
+        return min(self.sleeps_of_one_attempt(pings) for _ in range(3))
+
+    def sleeps_of_one_attempt(self, pings):
         before = self.sleeps_so_far()
         for _ in range(pings):
             self.send(pack("PING", payload=b"12345678"))
