@@ -42,6 +42,17 @@ async def websocket(scope, receive, send):
         return
     offered = scope.get("subprotocols") or [None]
     await send({"type": "websocket.accept", "subprotocol": offered[0]})
+    if scope["path"].endswith("/at-once"):
+        what = scope["query_string"].decode()
+        if what == "raise":
+            raise RuntimeError("right behind the acceptance")
+        if what == "return":
+            return
+        if what.startswith("close"):
+            await send({"type": "websocket.close", "code": int(what[5:]), "reason": "at once"})
+            return
+        await send({"type": "websocket.send", "text": "hello"})
+        await send({"type": "websocket.send", "bytes": b"there"})
     while True:
         message = await receive()
         if message["type"] == "websocket.disconnect":

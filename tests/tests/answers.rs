@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use keepwarm_tests::{Failure, Response, Server, WSGI, get};
+use keepwarm_tests::{Client, Failure, Response, Server, WSGI, get};
 
 const ERRORS: &str = r#"
 [listen.main]
@@ -249,23 +249,66 @@ fn the_first_lines_say_what_is_served_by_what_where() {
     }
 }
 
+fn trouble(more: &str) -> Server {
+    Server::start(&format!(
+        "{more}[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
+         [app.app]\nentry = \"trouble_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
+         env = {{ DIR = \"@DIR@\" }}\n",
+    ))
+}
+
+/// A client that has been answered 60,000 bytes and has room for few: the rest is with the server's kernel, and the server is done.
+fn behind(server: &Server) -> Client {
+    let mut client = server.client();
+    rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");
+    client.send(get("/large?id=1&n=20&ms=0"));
+    server.wait_for_log("/large?id=1", Duration::from_secs(30));
+    client
+}
+
+#[track_caller]
+fn expect_the_large_one(client: &mut Client) {
+    let first = client.try_response("GET").map(|response| (response.status, response.body.len()));
+    assert!(matches!(first, Ok((200, 60_000))), "it is not whole");
+}
+
 /// A reset takes with it what its client has not read yet of the answers before (RFC 9112 §9.6).
 #[test]
 fn an_answer_that_is_cut_costs_a_pipelining_client_none_before_it() {
-    let server = Server::start(
-        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n\
-         [app.app]\nentry = \"trouble_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n\
-         env = { DIR = \"@DIR@\" }\n",
-    );
+    let server = trouble("");
     let mut client = server.client();
     // Most of the first answer stays with the server until it is read.
     rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 4096).expect("SO_RCVBUF");
-    client.send([get("/large?id=1&n=100&ms=0"), get("/late?id=2&n=3&ms=0&pause=0")].concat());
+    client.send([get("/large?id=1&n=20&ms=0"), get("/late?id=2&n=3&ms=0&pause=0")].concat());
     server.wait_for_log("/late?id=2", Duration::from_secs(30));
     let first = client.try_response("GET").map(|response| (response.status, response.body.len()));
-    assert!(matches!(first, Ok((200, 300_000))), "the first is not whole");
+    assert!(matches!(first, Ok((200, 60_000))), "the first is not whole");
     match client.try_response("GET") {
         Err(Failure::Cut(_)) => {}
         other => panic!("the second is cut, not {other:?}"),
     }
+}
+
+/// The next request comes when the answer before is done with, and its client has not read that; the server cannot know.
+#[test]
+fn an_answer_that_is_cut_costs_none_that_waits_to_be_read() {
+    let server = trouble("");
+    let mut client = behind(&server);
+    client.send(get("/late?id=2&n=3&ms=0&pause=0"));
+    server.wait_for_log("/late?id=2", Duration::from_secs(30));
+    expect_the_large_one(&mut client);
+    match client.try_response("GET") {
+        Err(Failure::Cut(_)) => {}
+        other => panic!("the second is cut, not {other:?}"),
+    }
+}
+
+/// A request that reaches a closed socket resets the connection, and takes with it what has not left of the last answer (RFC 9112 §9.6).
+#[test]
+fn an_answer_that_ends_the_connection_survives_a_request_that_was_on_its_way() {
+    let server = trouble("[server.limits]\nconnection_requests = 1\n");
+    let mut client = behind(&server);
+    client.send(get("/large?id=2&n=20&ms=0"));
+    expect_the_large_one(&mut client);
+    client.expect_eof();
 }

@@ -172,7 +172,7 @@ fn a_switch_to_a_protocol_that_was_not_offered_opens_no_tunnel() {
     let server = door(&origin, "breaker = \"off\"");
     for path in ["/other", "/nothing"] {
         let mut client = server.client();
-        client.send(&format!(
+        client.send(format!(
             "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n"
         ));
         let answer = client.response("GET");

@@ -152,6 +152,24 @@ fn an_idle_connection_is_closed_without_a_word() {
 }
 
 #[test]
+fn an_empty_line_behind_a_request_is_no_head_that_is_late() {
+    // RFC 9112 §2.2: old clients send one behind a body. `Keep-Alive: timeout` was promised before it.
+    let server = limited(FIXED, "head_timeout = \"200ms\"\nidle_timeout = \"1s\"");
+    let mut client = server.client();
+    client.expect_kept("/");
+    client.send("\r\n");
+    client.expect_silence(Duration::from_millis(500));
+    client.expect_kept("/");
+    client.send("\r\n");
+    closed_silently(&mut client);
+    // The head behind it has its clock.
+    let mut late = server.client();
+    late.send("\r\n");
+    late.send("GET / HT");
+    refused(&mut late, 408);
+}
+
+#[test]
 fn the_keep_alive_field_says_the_configured_time() {
     let server = limited(FIXED, "idle_timeout = \"20s\"");
     assert_eq!(server.ask(get("/")).field("keep-alive"), Some("timeout=20"));

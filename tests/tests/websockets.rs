@@ -115,6 +115,38 @@ fn the_application_closes_with_its_code_and_reason() {
 }
 
 #[test]
+fn what_the_application_says_right_behind_its_acceptance_arrives() {
+    let opened = |query: &str| {
+        let mut client = server().client().patient(Duration::from_secs(10));
+        open(&mut client, &format!("/ws/at-once?{query}"), "");
+        client
+    };
+    let mut client = opened("greet");
+    assert_eq!(message(&mut client), (1, b"hello".to_vec()));
+    assert_eq!(message(&mut client), (2, b"there".to_vec()));
+    client.send(frame(0x81, b"hi"));
+    assert_eq!(message(&mut client), (1, b"hi".to_vec()));
+    assert_eq!(closes_with(&mut opened("close4002"), 4002), "at once");
+    closes_with(&mut opened("return"), 1000);
+    closes_with(&mut opened("raise"), 1011);
+}
+
+#[test]
+fn an_application_cannot_close_with_a_code_that_stands_for_something_else() {
+    // RFC 6455 §7.4.1 and §7.4.2. 1005 is a close that says no code.
+    for (code, sent) in
+        [(1001, 1001), (3000, 3000), (0, 1011), (999, 1011), (1006, 1011), (1015, 1011), (5000, 1011)]
+    {
+        let mut client = server().client().patient(Duration::from_secs(10));
+        open(&mut client, &format!("/ws/at-once?close{code}"), "");
+        closes_with(&mut client, sent);
+    }
+    let mut client = server().client().patient(Duration::from_secs(10));
+    open(&mut client, "/ws/at-once?close1005", "");
+    assert_eq!(read(&mut client), (0x88, Vec::new()));
+}
+
+#[test]
 fn faults_of_the_client_end_it_with_the_right_code() {
     let unmasked = |first: u8, payload: &[u8]| {
         let mut bytes = vec![first, payload.len() as u8];
@@ -164,6 +196,10 @@ fn faulty_openings_are_refused() {
             good.replace("dGhlIHNhbXBsZSBub25jZQ==", "!!!!!!!!!!!!!!!!!!!!!!=="),
             [400, 400],
         ),
+        ("two keys", opening("/ws", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"), [400, 400]),
+        ("two versions", opening("/ws", "Sec-WebSocket-Version: 13\r\n"), [426, 400]),
+        ("a body", opening("/ws", "Content-Length: 2\r\n") + "hi", [400, 400]),
+        ("a chunked body", opening("/ws", "Transfer-Encoding: chunked\r\n") + "0\r\n\r\n", [400, 400]),
     ] {
         let mut client = server().client();
         client.send(&request);

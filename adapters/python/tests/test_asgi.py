@@ -232,6 +232,10 @@ class Errors(Shared):
     def test_no_end(self):
         self.check("/no-end", 3, "before its answer was complete", b"begun")
 
+    def test_a_body_that_is_not_bytes(self):
+        for query, body in (("", b""), ("more", b""), ("late", b"begun")):
+            self.check("/no-bytes", 3, "is str instead of bytes", body, query=query)
+
     def test_too_short(self):
         self.check("/too-short", 4, "after 6 of the 10 bytes", b"abcdef")
 

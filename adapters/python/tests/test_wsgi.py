@@ -255,6 +255,13 @@ class Errors(Shared):
         log = self.worker.log_of(lambda: self.assertEqual(self.get("/no-start").reset[0], 3))
         self.assertIn("without calling start_response", log)
 
+    def test_a_body_that_is_not_bytes(self):
+        for which in ("list", "two", "large", "number", "stream", "late"):
+            log = self.worker.log_of(lambda: self.assertEqual(self.get("/no-bytes", query=which).reset[0], 3))
+            self.assertIn("TypeError", log, which)
+            if which in ("list", "large", "stream", "late"):
+                self.assertIn("a block of the answer is str instead of bytes", log, which)
+
     def test_fields_that_cannot_be_sent(self):
         for which, said in (("n", "CR, LF or NUL"), ("z", "CR, LF or NUL"), ("t", "not a field name"), ("b", "bytes"), ("l", "Content-Length")):
             log = self.worker.log_of(lambda: self.assertEqual(self.get("/bad-field", query=which).reset[0], 3))

@@ -25,6 +25,16 @@ pub struct RequestFacts {
 }
 
 impl RequestFacts {
+    /// Whether the client keeps the connection if it may (RFC 9112 §9.3).
+    #[must_use]
+    pub const fn would_keep(self) -> bool {
+        match self.version {
+            _ if self.close => false,
+            Version::Http11 => true,
+            Version::Http10 => self.keep_alive && !self.forward_proxy,
+        }
+    }
+
     /// The facts of a head.
     #[must_use]
     pub fn of(head: &RequestHead) -> Self {
@@ -184,11 +194,5 @@ fn frame(request: RequestFacts, answer: AnswerFacts) -> (AnswerFraming, bool) {
 
 /// RFC 9112 §9.3, in its order, with our wish to close first.
 fn keeps(request: RequestFacts, close: bool, framing: AnswerFraming) -> bool {
-    if close || request.close || framing == AnswerFraming::UntilClose {
-        return false;
-    }
-    match request.version {
-        Version::Http11 => true,
-        Version::Http10 => request.keep_alive && !request.forward_proxy,
-    }
+    !close && framing != AnswerFraming::UntilClose && request.would_keep()
 }

@@ -12,6 +12,7 @@ mod reloading;
 mod server;
 mod signals;
 pub(crate) mod sockets;
+mod starting;
 mod takeover;
 mod upgrade;
 mod way;

@@ -1,24 +1,25 @@
-//! Listening sockets, and accepting from them.
+//! Accepting from listening sockets, and what a client may do on a connection.
+
+mod open;
+mod socket;
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keepwarm_http1::Limits;
-use keepwarm_telemetry::meters::{ListenerCells, ListenerMeter};
+use keepwarm_telemetry::meters::ListenerMeter;
 use rustix::net::SocketFlags;
-use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
+pub use self::open::OpenConnections;
+pub use self::socket::{BindTo, Bound, bind};
 use crate::{Handler, Io, Peer, Scheme, WebSocketLimits, h1, thread_index};
 
 /// What connections of a listener share.
@@ -93,242 +94,6 @@ impl ListenerContext {
 }
 
 static REQUESTS: AtomicU64 = AtomicU64::new(1);
-
-/// Counts the connections of the process against a limit.
-#[derive(Debug)]
-pub struct OpenConnections {
-    count: AtomicUsize,
-    /// Those that are reading or answering a request.
-    busy: AtomicUsize,
-    limit: usize,
-    closed: Notify,
-    by_client: Mutex<HashMap<IpAddr, usize>>,
-}
-
-impl OpenConnections {
-    /// At most `limit` connections at once.
-    pub fn new(limit: usize) -> Self {
-        Self {
-            count: AtomicUsize::new(0),
-            busy: AtomicUsize::new(0),
-            limit,
-            closed: Notify::new(),
-            by_client: Mutex::default(),
-        }
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-
-    /// Waits until there is none.
-    pub async fn none(&self) {
-        self.until(|| self.count() == 0).await;
-    }
-
-    /// Waits, while the process drains, until none has a request.
-    pub async fn none_busy(&self) {
-        self.until(|| self.busy.load(Ordering::Relaxed) == 0).await;
-    }
-
-    async fn until(&self, reached: impl Fn() -> bool) {
-        loop {
-            let mut changed = std::pin::pin!(self.closed.notified());
-            // Before the look, or a change between the two would be missed.
-            changed.as_mut().enable();
-            if reached() {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    pub(crate) fn begin_request(&self) {
-        self.busy.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn end_request(&self, draining: bool) {
-        self.busy.fetch_sub(1, Ordering::Relaxed);
-        if draining {
-            self.closed.notify_waiters();
-        }
-    }
-
-    /// Counts one more of this client, if that is within its limit.
-    fn enter(
-        self: &Arc<Self>,
-        client: Option<IpAddr>,
-        per_client: usize,
-        cells: &'static ListenerCells,
-    ) -> Option<Place> {
-        let client = client.filter(|_| per_client > 0);
-        if let Some(client) = client {
-            let mut by_client = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = by_client.entry(client).or_default();
-            if *count >= per_client {
-                cells.refused.add(1);
-                return None;
-            }
-            *count += 1;
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        cells.accepted.add(1);
-        Some(Place { open: Arc::clone(self), client, cells })
-    }
-}
-
-/// A counted connection; leaves the count when dropped.
-struct Place {
-    open: Arc<OpenConnections>,
-    client: Option<IpAddr>,
-    cells: &'static ListenerCells,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(client) = self.client {
-            let mut by_client = self.open.by_client.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(count) = by_client.get_mut(&client) {
-                *count -= 1;
-                if *count == 0 {
-                    by_client.remove(&client);
-                }
-            }
-        }
-        self.cells.closed.add(1);
-        self.open.count.fetch_sub(1, Ordering::Relaxed);
-        self.open.closed.notify_waiters();
-    }
-}
-
-/// A bound, listening socket.
-#[derive(Debug)]
-pub struct Bound {
-    fd: OwnedFd,
-    /// Where, for TCP: with the real port when 0 was asked for.
-    pub address: Option<SocketAddr>,
-}
-
-impl Bound {
-    /// A socket that somebody else has bound: the process before this one, or the service manager.
-    ///
-    /// # Errors
-    /// It is not a listening stream socket.
-    pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
-        let socket = SockRef::from(&fd);
-        if !socket.is_listener()? || socket.r#type()? != Type::STREAM {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a listening stream socket"));
-        }
-        socket.set_nonblocking(true)?;
-        socket.set_cloexec(true)?;
-        let address = socket.local_addr()?.as_socket();
-        if address.is_some() {
-            socket.set_tcp_nodelay(true)?;
-        }
-        Ok(Self { fd, address })
-    }
-
-    /// The path of a Unix socket that has one.
-    pub fn path(&self) -> Option<std::path::PathBuf> {
-        SockRef::from(&self.fd).local_addr().ok()?.as_pathname().map(Path::to_path_buf)
-    }
-
-    /// Another descriptor of the same socket.
-    ///
-    /// # Errors
-    /// No descriptor is left.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { fd: self.fd.try_clone()?, address: self.address })
-    }
-
-    /// From now on clients that would connect are ignored: their first packet is dropped, so that they try again and then learn that nobody
-    /// listens. Closing the socket instead would reset those that are connected and not yet accepted.
-    pub fn refuse_new(&self) {
-        // Classic BPF on a TCP segment: byte 13 holds the flags, 0x02 is SYN. A listening socket sees no segment of accepted connections.
-        const LOAD_BYTE: u16 = 0x30;
-        const JUMP_IF_SET: u16 = 0x45;
-        const RETURN: u16 = 0x06;
-        let drop_syn = [
-            SockFilter::new(LOAD_BYTE, 0, 0, 13),
-            SockFilter::new(JUMP_IF_SET, 0, 1, 0x02),
-            SockFilter::new(RETURN, 0, 0, 0),
-            SockFilter::new(RETURN, 0, 0, u32::MAX),
-        ];
-        if self.address.is_some() {
-            let _ = SockRef::from(&self.fd).attach_filter(&drop_syn);
-        }
-    }
-}
-
-impl AsFd for Bound {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-/// Connections waiting to be accepted; the kernel bounds it by `net.core.somaxconn`.
-const BACKLOG: i32 = 4096;
-
-/// Where to listen.
-#[derive(Debug, Clone, Copy)]
-pub enum BindTo<'a> {
-    /// A TCP address.
-    Tcp(SocketAddr),
-    /// The path of a Unix socket.
-    Unix(&'a Path),
-}
-
-/// Binds and listens.
-///
-/// # Errors
-/// What the system says; `AddrInUse` also for a Unix socket that somebody serves.
-pub fn bind(to: BindTo<'_>) -> io::Result<Bound> {
-    match to {
-        BindTo::Tcp(address) => bind_tcp(address),
-        BindTo::Unix(path) => bind_unix(path),
-    }
-}
-
-fn bind_tcp(address: SocketAddr) -> io::Result<Bound> {
-    let socket =
-        Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    // Accepted sockets inherit it: one system call less for each.
-    socket.set_tcp_nodelay(true)?;
-    if address.is_ipv6() {
-        // `[::]` beside `0.0.0.0` is two listeners, wherever `net.ipv6.bindv6only` stands.
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    let address = socket.local_addr()?.as_socket();
-    Ok(Bound { fd: socket.into(), address })
-}
-
-fn bind_unix(path: &Path) -> io::Result<Bound> {
-    match UnixListener::bind(path) {
-        Ok(listener) => Ok(unix_bound(listener)?),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            // A socket that a dead process left behind refuses; one that is served does not.
-            match UnixStream::connect(path) {
-                Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
-                    std::fs::remove_file(path)?;
-                    Ok(unix_bound(UnixListener::bind(path)?)?)
-                }
-                _ => Err(error),
-            }
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn unix_bound(listener: UnixListener) -> io::Result<Bound> {
-    listener.set_nonblocking(true)?;
-    // The standard library listens with a backlog of its own; listening again only changes that.
-    rustix::net::listen(&listener, BACKLOG)?;
-    Ok(Bound { fd: listener.into(), address: None })
-}
 
 /// A way to end one [`serve`].
 #[derive(Debug)]

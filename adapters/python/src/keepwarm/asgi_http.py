@@ -198,20 +198,25 @@ class HttpStream:
     def _whole(self, body, size):
         """A body that came in one piece: one frame."""
         text = self.text
-        self._end()
+        try:
+            rest = text + body
+        except TypeError:
+            raise _no_bytes(body) from None
+        self._end()  # only now: whatever fails before can still be answered with 500
         self.connection.write(
-            RESPONSE_HEAD.pack(
-                8 + len(text) + size, RESPONSE, END | self.response_flags, self.number, self.code, self.count, len(text)
-            )
-            + text
-            + body
+            RESPONSE_HEAD.pack(8 + len(rest), RESPONSE, END | self.response_flags, self.number, self.code, self.count, len(text))
+            + rest
         )
 
     async def _body(self, message):
         if self.stage not in (STARTED, BODY):
             raise RuntimeError("'http.response.body' is sent where it does not belong")
-        more = message.get("more_body", False)
-        await self._send_body(memoryview(message.get("body", b"")), more)
+        more, body = message.get("more_body", False), message.get("body", b"")
+        try:
+            view = memoryview(body)
+        except TypeError:
+            raise _no_bytes(body) from None
+        await self._send_body(view, more)
 
     async def _send_body(self, view, more):
         """A part of the body; `more` says that it is not the last."""
@@ -347,3 +352,7 @@ def exit_status(error):
     """The status with which Python leaves after a SystemExit or a KeyboardInterrupt."""
     code = getattr(error, "code", 1)
     return 0 if code is None else code if isinstance(code, int) else 1
+
+
+def _no_bytes(body):
+    return TypeError(f"the body of 'http.response.body' is {type(body).__name__} instead of bytes")

@@ -137,17 +137,20 @@ class Answer:
         if text is None:
             raise AssertionError("the application gave a body without calling start_response")
         size = len(body)
-        self.begun = True
         if size <= MAX_CHUNK:
+            try:
+                rest = text + body
+            except TypeError:
+                raise _no_bytes(body) from None
+            self.begun = True  # only now: whatever fails before can still be answered with 500
             self.over = end != 0
             self.sent = size
             self.connection.send(
-                RESPONSE_HEAD.pack(8 + len(text) + size, RESPONSE, end | self.flags, self.stream, self.code, self.count, len(text))
-                + text
-                + body
+                RESPONSE_HEAD.pack(8 + len(rest), RESPONSE, end | self.flags, self.stream, self.code, self.count, len(text)) + rest
             )
             return
-        view = memoryview(body)
+        view = _view(body)
+        self.begun = True
         self.sent = size
         self.connection.send(wire.response(self.stream, self.flags, self.code, self.count, text, view[:MAX_CHUNK]))
         self._data(view[MAX_CHUNK:], end)
@@ -159,7 +162,7 @@ class Answer:
             return False
         self.connection.poll()
         length, end = self.length, 0
-        view = memoryview(block)
+        view = _view(block)
         if length is not None:
             left = length - self.sent
             if len(view) >= left:
@@ -199,3 +202,14 @@ class Answer:
 
     def _too_long(self):
         log.warn_once("too long", f"the application's answer is longer than its Content-Length of {self.length}; the rest is cut off")
+
+
+def _view(block):
+    try:
+        return memoryview(block)
+    except TypeError:
+        raise _no_bytes(block) from None
+
+
+def _no_bytes(block):
+    return TypeError(f"a block of the answer is {type(block).__name__} instead of bytes")

@@ -177,6 +177,14 @@ async def fail_late(scope, receive, send):
     raise ZeroDivisionError("after the start")
 
 
+async def no_bytes(scope, receive, send):
+    query = scope["query_string"]
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    if query == b"late":
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+    await send({"type": "http.response.body", "body": "text", "more_body": query == b"more"})
+
+
 async def no_start(scope, receive, send):
     return
 
@@ -406,7 +414,7 @@ ROUTES = {
     "/close-gate": close_gate, "/wait-at-gate": wait_at_gate, "/after-answer": after_answer, "/was-seen": was_seen,
     "/holds-everything": holds_everything, "/fields": fields, "/generator-of-fields": generator_of_fields, "/stream": stream, "/held-start": held_start, "/big": big,
     "/many-parts": many_parts, "/status": with_status, "/fail-before": fail_before, "/fail-held": fail_held,
-    "/fail-late": fail_late, "/no-start": no_start, "/no-end": no_end, "/too-short": too_short, "/too-long": too_long,
+    "/fail-late": fail_late, "/no-start": no_start, "/no-bytes": no_bytes, "/no-end": no_end, "/too-short": too_short, "/too-long": too_long,
     "/too-long-at-once": too_long_at_once, "/hop-by-hop": hop_by_hop, "/bad-field": bad_field, "/wrong-order": wrong_order,
     "/start-twice": start_twice, "/after-the-end": after_the_end, "/never-ends": never_ends,
     "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off, "/hints": hints, "/trailers": trailers,

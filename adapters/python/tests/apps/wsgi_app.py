@@ -175,6 +175,14 @@ def start_twice(environ, start_response):
     return [b"never"]
 
 
+def no_bytes(environ, start_response):
+    start_response("200 OK", [])
+    return {
+        "list": ["text"], "two": ["te", "xt"], "large": ["x" * 100_000], "number": [5],
+        "stream": iter(["text"]), "late": iter([b"begun", "text"]),
+    }[environ["QUERY_STRING"]]  # fmt: skip
+
+
 def no_start(environ, start_response):
     return [b"never"]
 
@@ -371,7 +379,7 @@ ROUTES = {
     "/two-cookies": two_cookies, "/no-length": no_length, "/generator": generator, "/late-start": late_start,
     "/closing": closing, "/closing-head": closing_head, "/closing-failed": closing_failed, "/was-closed": was_closed,
     "/never-ends": never_ends, "/fail-before": fail_before, "/fail-late-start": fail_late_start, "/error-page": error_page,
-    "/error-page-late": error_page_late, "/start-twice": start_twice, "/no-start": no_start, "/write": write,
+    "/error-page-late": error_page_late, "/start-twice": start_twice, "/no-start": no_start, "/no-bytes": no_bytes, "/write": write,
     "/too-short": too_short, "/too-short-stream": too_short_stream, "/too-long": too_long, "/too-long-stream": too_long_stream,
     "/after-the-end": after_the_end, "/bad-field": bad_field, "/bad-status": bad_status, "/hop-by-hop": hop_by_hop,
     "/status": with_status, "/big": big, "/big-blocks": big_blocks, "/file": file, "/buffered-file": buffered_file,

@@ -127,8 +127,13 @@ impl Shape for Rate {
 
 fn bytes(directive: &Directive, cx: &mut Checker<'_>, suffix: &str) -> Option<u64> {
     if let Value::Integer(number) = directive.value {
-        // A negative number is below every minimum, one past 64 bits above every maximum.
-        return Some(u64::try_from(number.max(0)).unwrap_or(u64::MAX));
+        if number < 0 {
+            let problem = cx.wrong(directive.span, "is too small");
+            cx.push(problem);
+            return None;
+        }
+        // One past 64 bits is above every maximum.
+        return Some(u64::try_from(number).unwrap_or(u64::MAX));
     }
     measured(directive, cx, &SIZE_UNITS, &SIZE_ALIASES, suffix)
 }

@@ -85,15 +85,21 @@ enum After {
 
 impl Stream {
     async fn next_request(&mut self) -> Next {
-        let quiet = !self.awake || self.storage.read.is_empty();
-        if quiet && !poll_fn(|cx| self.poll_first_bytes(cx)).await {
-            return Next::Over;
+        loop {
+            let quiet = !self.awake || self.storage.read.is_empty();
+            if quiet && !poll_fn(|cx| self.poll_first_bytes(cx)).await {
+                return Next::Over;
+            }
+            self.request.received = Instant::now();
+            let until = self.request.received.checked_add(self.context.limits.head_timeout);
+            self.deadlines.set(Wait::Read, until);
+            let next = poll_fn(|cx| self.poll_head(cx)).await;
+            self.deadlines.set(Wait::Read, None);
+            match next {
+                Some(next) => return next,
+                None => self.rest(),
+            }
         }
-        self.request.received = Instant::now();
-        self.deadlines.set(Wait::Read, self.request.received.checked_add(self.context.limits.head_timeout));
-        let next = poll_fn(|cx| self.poll_head(cx)).await;
-        self.deadlines.set(Wait::Read, None);
-        next
     }
 
     /// Waits, without a buffer, for a connection to say something. `false`: it is over.
@@ -120,11 +126,12 @@ impl Stream {
         }
     }
 
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    /// `None`: nothing but an empty line has come, as old clients send one behind a body (RFC 9112 §2.2). No head has begun, and none is late.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Option<Next>> {
         loop {
             let preface = self.preface();
             if preface == Preface::Whole {
-                return Poll::Ready(Next::Http2);
+                return Poll::Ready(Some(Next::Http2));
             }
             // Half of a preface is half of a request line of HTTP/1, too.
             let unread = match preface {
@@ -142,26 +149,29 @@ impl Stream {
                                 let end = self.decoder.decode(&[], &mut self.request.head);
                                 debug_assert!(end.is_ok_and(|decoded| decoded.event == Event::End));
                             }
-                            return Poll::Ready(Next::Request);
+                            return Poll::Ready(Some(Next::Request));
+                        }
+                        Event::NeedMore if decoded.consumed > 0 && self.storage.read.is_empty() => {
+                            return Poll::Ready(None);
                         }
                         Event::NeedMore => {}
                         // None of these comes before a head; a decoder that says so has nothing to serve.
                         Event::Data { .. } | Event::Trailers | Event::End | Event::Informational => {
-                            return Poll::Ready(Next::Over);
+                            return Poll::Ready(Some(Next::Over));
                         }
                     }
                 }
-                Err(fault) => return Poll::Ready(Next::Refused(refusal(&fault))),
+                Err(fault) => return Poll::Ready(Some(Next::Refused(refusal(&fault)))),
             }
             match self.poll_fill(cx, HEAD_READ) {
-                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(Next::Over),
+                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(Some(Next::Over)),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending if self.deadlines.poll_passed(Wait::Read, cx) => {
-                    return Poll::Ready(Next::Refused(Refusal {
+                    return Poll::Ready(Some(Next::Refused(Refusal {
                         status: 408,
                         name: "head_timeout",
                         detail: "The head of the request did not come in time.".to_owned(),
-                    }));
+                    })));
                 }
                 Poll::Pending => return Poll::Pending,
             }
@@ -209,9 +219,9 @@ impl Stream {
         if !self.over() && self.state.websocket.is_none() && !self.state.tunnel {
             self.abort("handler_gave_up");
         }
-        // A reset also takes what the client has not read yet of the answers before (RFC 9112 §9.6); that happens to who pipelines, and is spared him.
+        // A reset also takes what the client has not read yet of the answers before (RFC 9112 §9.6): a client may send its next request first.
         let resets = matches!(self.state.answer, Answer::Cut)
-            && !(self.state.pipelined && self.state.shows_cut && self.broken.is_none());
+            && !(self.served > 0 && self.state.shows_cut && self.broken.is_none());
         let flushed = match self.state.answer {
             Answer::Cut if resets => {
                 self.io.reset_on_close();
@@ -247,15 +257,24 @@ impl Stream {
             self.continue_or_rest();
             return After::Keep;
         }
-        if self.state.refused || !self.state.body_done || !self.storage.read.is_empty() {
+        if self.state.refused
+            || !self.state.body_done
+            || !self.storage.read.is_empty()
+            || self.more_may_come()
+        {
             self.linger().await;
         }
         After::Close
     }
 
+    /// Whether the client, which would have kept the connection, may have sent its next request before it hears of the end. Closing on top of that would
+    /// reset the connection, and take this answer with it (RFC 9112 §9.6).
+    fn more_may_come(&self) -> bool {
+        self.state.websocket.is_none() && !self.state.tunnel && self.state.facts.would_keep()
+    }
+
     fn continue_or_rest(&mut self) {
         self.state = State::new(self.state.facts, &self.context.limits);
-        self.state.pipelined = !self.storage.read.is_empty();
         if self.storage.read.is_empty() {
             self.rest();
             self.deadlines.set_after(Wait::Read, self.context.limits.idle);

@@ -62,8 +62,6 @@ pub(crate) struct State {
     pub(crate) from_upstream: bool,
     /// Bytes are passed, of a protocol that is not ours.
     pub(super) tunnel: bool,
-    /// The request was here before the answer before it was written: its client pipelines, and may not have read that answer yet.
-    pub(super) pipelined: bool,
     /// The answer that is cut shows by its framing that it is not whole.
     pub(super) shows_cut: bool,
 }
@@ -120,7 +118,6 @@ impl State {
             websocket: None,
             from_upstream: false,
             tunnel: false,
-            pipelined: false,
             shows_cut: false,
         }
     }
@@ -176,9 +173,7 @@ impl Stream {
     pub(super) fn begin(&mut self) {
         self.request.restart();
         self.request.number = self.context.next_request_number();
-        let pipelined = self.state.pipelined;
         self.state = State::new(RequestFacts::of(&self.request.head), &self.context.limits);
-        self.state.pipelined = pipelined;
         self.state.awaits_continue = self.request.head.expects_continue;
         self.state.body_done = self.request.head.body == keepwarm_http1::RequestBody::None;
     }

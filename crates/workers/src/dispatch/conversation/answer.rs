@@ -9,9 +9,9 @@ use super::super::call::Item;
 use super::{Conversation, SPOOL_MEMORY, UNSENT_ENOUGH};
 
 impl Conversation<'_, '_> {
-    /// Takes what the worker has said, as long as there is room for it.
+    /// Takes what the worker has said, as long as there is room for it. What stands behind a 101 is the WebSocket's.
     pub(super) fn poll_items(&mut self, cx: &mut Context<'_>) {
-        while !self.over && !self.exchange.over() && self.has_room(cx) {
+        while !self.over && self.messages.is_none() && !self.exchange.over() && self.has_room(cx) {
             match self.call.poll_item(cx) {
                 Poll::Ready(item) => self.handle_item(item),
                 Poll::Pending => return,

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::Method;
-use keepwarm_http1::Version;
+use keepwarm_http1::{RequestBody, Version};
 use keepwarm_net::{Exchange, Gone, Message, Wait};
 use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response};
 
@@ -33,14 +33,29 @@ pub(super) struct Messages {
 
 /// Whether the request opens a WebSocket rightly (RFC 6455 §4.2.1).
 pub(super) fn is_opening(exchange: &Exchange<'_>) -> bool {
-    let head = &exchange.request().head;
-    let key = head.fields.first("sec-websocket-key").unwrap_or_default();
     wants_websocket(exchange)
-        && head.fields.first("sec-websocket-version") == Some(b"13")
-        // 16 bytes in base64.
-        && key.len() == 24
-        && key.ends_with(b"==")
-        && key.iter().take(22).all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+        && has_version_13(exchange)
+        && has_key(exchange)
+        && exchange.request().head.body == RequestBody::None
+}
+
+/// The one value of a field that may not occur twice in an opening (RFC 6455 §11.3.1, §11.3.5).
+fn only<'e>(exchange: &'e Exchange<'_>, lower_name: &'e str) -> Option<&'e [u8]> {
+    let mut values = exchange.request().head.fields.all(lower_name);
+    values.next().filter(|_| values.next().is_none())
+}
+
+fn has_version_13(exchange: &Exchange<'_>) -> bool {
+    only(exchange, "sec-websocket-version") == Some(b"13")
+}
+
+/// 16 bytes in base64.
+fn has_key(exchange: &Exchange<'_>) -> bool {
+    only(exchange, "sec-websocket-key").is_some_and(|key| {
+        key.len() == 24
+            && key.ends_with(b"==")
+            && key.iter().take(22).all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+    })
 }
 
 /// Refuses an opening that is none, if the app could have taken it (RFC 6455 §4.2.2). `true`: it has been answered.
@@ -52,14 +67,16 @@ pub(super) fn refuse(app: &Arc<App>, exchange: &mut Exchange<'_>) -> bool {
     {
         return false;
     }
-    let fields = &exchange.request().head.fields;
-    if fields.first("sec-websocket-version") == Some(b"13") {
+    if !has_version_13(exchange) {
+        let sentence = "Of WebSocket, version 13 is spoken here.";
+        let said: [(&str, &[u8]); 2] = [("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")];
+        keepwarm_net::answer_error(exchange, 426, "websocket_version", sentence, &said);
+    } else if !has_key(exchange) {
         fail(exchange, 400, "websocket_key", "The key of this WebSocket opening is not one.");
-        return true;
+    } else {
+        // Its bytes would stand where the first frame is expected.
+        fail(exchange, 400, "websocket_body", "The opening of a WebSocket has no body.");
     }
-    let sentence = "Of WebSocket, version 13 is spoken here.";
-    let said: [(&str, &[u8]); 2] = [("Upgrade", b"websocket"), ("Sec-WebSocket-Version", b"13")];
-    keepwarm_net::answer_error(exchange, 426, "websocket_version", sentence, &said);
     true
 }
 
@@ -68,6 +85,11 @@ fn wants_websocket(exchange: &Exchange<'_>) -> bool {
     head.method == Method::GET
         && head.version >= Version::Http11
         && head.upgrade_protocols().any(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Codes of a close that stand for something a peer may be told (RFC 6455 §7.4), and 1005: a close without a code.
+fn may_be_sent(code: u16) -> bool {
+    matches!(code, 1000..=1003 | 1005 | 1007..=1014 | 3000..=4999)
 }
 
 /// The worker has accepted.
@@ -122,7 +144,14 @@ impl Conversation<'_, '_> {
             Poll::Ready(Item::Message { text, bytes, end }) => self.handle_message(text, &bytes, end),
             Poll::Ready(Item::Close(code, reason)) => {
                 self.completed();
-                self.exchange.send_message(Message::Close(code, reason));
+                let close = match may_be_sent(code) {
+                    true => Message::Close(code, reason),
+                    false => {
+                        tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with a code that may not be sent");
+                        Message::Close(1011, String::new())
+                    }
+                };
+                self.exchange.send_message(close);
                 self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
                 // The client has said its close before: this was the answer to it.
                 self.over = self.messages.as_ref().is_some_and(|messages| messages.client_closed);

@@ -96,7 +96,7 @@ impl Generation {
         for (&id, worker) in &mut self.workers {
             worker.fate = Fate::Planned;
             worker.enter(WorkerState::Stopping, None, now);
-            let why = "no time to finish".to_owned();
+            let why = "has no time to finish".to_owned();
             self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
         }
     }

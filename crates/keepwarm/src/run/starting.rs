@@ -1,0 +1,211 @@
+//! The start of a serving process, until it is the service.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keepwarm_config::Config;
+use keepwarm_net::DataPlane;
+use keepwarm_workers::dispatch::Links;
+use keepwarm_workers::supervisor::{Options, Supervisor};
+use tokio::sync::mpsc;
+
+use super::Source;
+use super::inherited::Inherited;
+use super::listeners::Listeners;
+use super::pid_file::PidFile;
+use super::server::{Failure, Server, absolute, app_names, set_apps};
+use super::signals::Signals;
+use super::sockets::Opened;
+use super::takeover::{self, Takeover};
+use crate::admin::Admin;
+use crate::assemble::{self, DoorVariables, Parts};
+use crate::readiness::Readiness;
+use crate::service_manager::ServiceManager;
+use crate::upstreams::Upstreams;
+use crate::view::{Served, View};
+use crate::watch;
+
+impl Server {
+    /// `None`: it was told to end before it served.
+    pub(super) async fn start(
+        source: Source,
+        config: Config,
+        plane: &DataPlane,
+        inherited: Inherited,
+        takeover: Option<&Takeover>,
+        signals: &mut Signals,
+    ) -> Result<Option<Self>, Failure> {
+        raise_file_limit();
+        let links = Arc::new(Links::new(plane.remotes()));
+        let mut upstreams = Upstreams::new(plane.remotes());
+        let mut listeners = Listeners::new(plane.remotes(), connections(&config), inherited);
+        let mut opened_admin = Some(listeners.open_admin(&config, None)?);
+        let mut opened = listeners.open(&config)?;
+        let door_variables = listeners.door_variables(&config, &opened);
+        set_apps(&config, &links);
+        let watch = watch::start(&config);
+        // Before the workers: they may call while they boot.
+        let mut prepared = upstreams.prepare(&config)?;
+        upstreams.apply(&config, &mut prepared);
+        listeners.serve_new_doors(&config, &mut opened, &upstreams)?;
+        // Guarded from the first moment: also a start that is killed leaves nothing.
+        let files = opened.files().chain(opened_admin.iter().flat_map(Opened::files)).map(absolute).collect();
+        let supervisor = start_supervisor(&config, &door_variables, &links, files).await?;
+        let readiness = Readiness::default();
+        let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
+        view.set_served(Served { apps: app_names(&config), ..Served::default() });
+        let (reload_requests, reloads) = mpsc::unbounded_channel();
+        let admin = Admin::new(&view, &reload_requests);
+        let mut server = Self {
+            source,
+            config,
+            links,
+            upstreams,
+            door_variables,
+            listeners,
+            supervisor,
+            watch,
+            pid_file: None,
+            readiness,
+            view,
+            admin,
+            service_manager: ServiceManager,
+            door: None,
+            reloads,
+            reload_requests,
+        };
+        let served = match server.boot(opened, &mut opened_admin, takeover, signals).await {
+            Ok(true) => server.become_the_service(takeover, opened_admin).await.map(|()| true),
+            other => other,
+        };
+        if !matches!(served, Ok(true)) {
+            server.listeners.abandon();
+            server.supervisor.stop(Duration::ZERO).await;
+            return served.map(|_| None);
+        }
+        server.service_manager.start_watchdog(plane.remotes());
+        server.announce();
+        Ok(Some(server))
+    }
+
+    /// Waits until every worker is ready, then serves. `false`: the process was told to end before.
+    async fn boot(
+        &mut self,
+        opened: Opened,
+        admin: &mut Option<Opened>,
+        takeover: Option<&Takeover>,
+        signals: &mut Signals,
+    ) -> Result<bool, Failure> {
+        // A start that takes long can be looked at; beside another process that one answers until it has gone.
+        if takeover.is_none()
+            && let Some(opened) = admin.take()
+        {
+            self.admin.apply(self.config.admin.as_ref(), opened)?;
+        }
+        tokio::select! {
+            booted = self.supervisor.wait_first_ready() => booted.map_err(Failure::App)?,
+            _ = signals.ends.next() => return Ok(false),
+            () = old_is_gone(takeover) => return Err(Failure::Message(takeover::gone().to_string())),
+        }
+        let parts = Parts { links: &self.links, upstreams: &self.upstreams };
+        self.listeners.apply(&self.config, opened, parts)?;
+        self.show();
+        Ok(true)
+    }
+
+    /// Everything is served: says so to whoever waits for it.
+    async fn become_the_service(
+        &mut self,
+        takeover: Option<&Takeover>,
+        admin: Option<Opened>,
+    ) -> Result<(), Failure> {
+        if let Some(file) = &self.config.server.pid_file {
+            self.pid_file = Some(PidFile::write(file)?);
+        }
+        if let Some(takeover) = takeover {
+            let mut taken = self.listeners.binds();
+            taken.extend(Admin::binds(self.config.admin.as_ref()));
+            takeover.finish(taken).await.map_err(|error| error.to_string())?;
+        }
+        if let Some(admin) = admin {
+            self.admin.apply(self.config.admin.as_ref(), admin)?;
+        }
+        self.guard_files();
+        self.open_door();
+        self.readiness.set(true);
+        self.service_manager.ready("serving");
+        Ok(())
+    }
+
+    /// The first lines of a run: what is served, by what, where.
+    fn announce(&self) {
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, "keepwarm {} (process {})", env!("CARGO_PKG_VERSION"), std::process::id());
+        for app in &self.config.apps {
+            let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
+            let workers = match (assemble::workers(app), assemble::scaling(app)) {
+                (1, _) if app.address.is_some() => "1 request at once".to_owned(),
+                (requests, _) if app.address.is_some() => format!("{requests} requests at once"),
+                (_, Some(scaling)) => format!("{} to {} workers", scaling.min, scaling.max),
+                (1, None) => "1 worker".to_owned(),
+                (workers, None) => format!("{workers} workers"),
+            };
+            let _ = writeln!(out, "  serving   {} ({about}, {workers})", assemble::title(app));
+        }
+        for address in self.listeners.addresses() {
+            let _ = writeln!(out, "  listening on {address}");
+        }
+        for (name, addresses) in self.listeners.doors(&self.config) {
+            let _ = writeln!(out, "  upstream {name} on {}", addresses.join(", "));
+        }
+        for address in self.admin.addresses() {
+            let _ = writeln!(out, "  admin on {address}");
+        }
+        let _ = out.flush();
+    }
+}
+
+async fn start_supervisor(
+    config: &Config,
+    door_variables: &DoorVariables,
+    links: &Arc<Links>,
+    files: Vec<PathBuf>,
+) -> Result<Supervisor, Failure> {
+    let specs = assemble::specs(config, door_variables)
+        .map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
+    let options = Options { files, ..Options::default() };
+    let started = Supervisor::start(specs, Arc::clone(links) as _, options).await;
+    Ok(started.map_err(|error| format!("the supervisor cannot be started: {error}"))?)
+}
+
+async fn old_is_gone(takeover: Option<&Takeover>) {
+    match takeover {
+        Some(takeover) => takeover.old_is_gone().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// As configured, or what the limit of open files leaves room for: a connection is one descriptor.
+fn connections(config: &Config) -> usize {
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let room = files.map_or(usize::MAX, |files| {
+        usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(RESERVED_FILES).max(16)
+    });
+    config
+        .server
+        .limits
+        .connections
+        .map_or(room, |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(room))
+}
+
+/// Descriptors kept for workers, logs, listeners and spill files.
+const RESERVED_FILES: usize = 256;
+
+/// A connection is a descriptor: takes as many as the hard limit allows.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
