@@ -370,6 +370,40 @@ fn a_redirect_to_the_upstream_itself_leads_back_to_the_door() {
     }
 }
 
+/// Whoever is called by another name than its address redirects to that name.
+#[test]
+fn a_redirect_to_the_host_that_was_sent_leads_back_to_the_door() {
+    let origin = Origin::start(|request, stream| {
+        let location = format!("http://{}{}", request.field("host").unwrap(), request.target());
+        write!(stream, "HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").unwrap();
+        After::Keep
+    });
+    for host in ["search.example", "search.example:8080"] {
+        let server = door(&origin, &format!("host = \"{host}\""));
+        let answer = server.ask(get("/there?q"));
+        assert_eq!(origin.last().field("host"), Some(host));
+        assert_eq!(answer.field("location"), Some("http://localhost/there?q"), "{host}");
+    }
+}
+
+/// The default is to stream, a small body as any other: the upstream may have its say before the end of it.
+#[test]
+fn a_small_body_that_does_not_come_holds_up_no_answer() {
+    let origin = Origin::raw(|_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let Some(_) = read_head(&mut reader) else { return };
+        stream
+            .write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+            .unwrap();
+        let _ = reader.read_to_end(&mut Vec::new());
+    });
+    let server = door(&origin, "");
+    let mut client = server.client();
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf");
+    let answer = client.response("POST");
+    assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
+}
+
 #[test]
 fn a_door_is_not_for_pages_of_other_sites() {
     let origin = Origin::fixed("secret");

@@ -111,6 +111,19 @@ fn a_dry_run_checks_and_starts_nothing() {
 }
 
 #[test]
+fn a_dry_run_looks_into_certificates() {
+    let folder = Folder::new("dry-certificates");
+    let broken = "-----BEGIN CERTIFICATE-----\nbm90IGEgY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n";
+    folder.write("ca.pem", broken);
+    folder.write(
+        "keepwarm.toml",
+        "[upstream.search]\nurl = \"https://localhost:1\"\nbind = \"127.0.0.1:0\"\nca = \"ca.pem\"\n",
+    );
+    let output = run(&["run", "--config", "keepwarm.toml", "--dry-run"], &folder.0);
+    assert!(!output.status.success() && said(&output).contains("ca.pem"), "{}", said(&output));
+}
+
+#[test]
 fn a_key_is_explained() {
     for (key, part) in
         [("app.workers", "worker"), ("listen.limits.head_timeout", "10s"), ("app.queue_timeout", "5s")]

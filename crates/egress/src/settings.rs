@@ -145,15 +145,21 @@ impl UpstreamSettings {
     #[must_use]
     pub fn new(scheme: Scheme, sources: Vec<Source>) -> Self {
         const MINUTE: Duration = Duration::from_secs(60);
+        // Each: connecting, and the handshake.
+        const CONNECT: Duration = Duration::from_secs(5);
         Self {
             scheme,
             host: None,
             sources,
             protocol: Protocol::Auto,
             forwards_expectation: false,
-            pool: PoolSettings::default(),
+            pool: PoolSettings {
+                connect_timeout: CONNECT,
+                handshake_timeout: CONNECT,
+                ..PoolSettings::default()
+            },
             timeouts: Timeouts {
-                connect: Some(Duration::from_secs(5)),
+                connect: Some(CONNECT),
                 first_byte: Some(MINUTE),
                 idle: Some(MINUTE),
                 whole: None,
@@ -171,5 +177,18 @@ impl UpstreamSettings {
             slow_start: None,
             server_timing: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The failure of a call names the time-out of connecting; the pool keeps it.
+    #[test]
+    fn the_time_of_connecting_that_is_told_is_the_one_that_holds() {
+        let it = UpstreamSettings::new(Scheme::Https, Vec::new());
+        let told = it.timeouts.connect.unwrap();
+        assert_eq!((it.pool.connect_timeout, it.pool.handshake_timeout), (told, told));
     }
 }

@@ -26,7 +26,7 @@ use self::inherited::Inherited;
 use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::World;
-use crate::{cli, colours, complain, exit};
+use crate::{cli, colours, complain, exit, upstreams};
 
 /// The configuration file that is looked for.
 const DEFAULT_FILE: &str = "keepwarm.toml";
@@ -59,6 +59,10 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
         }
     };
     if options.dry_run {
+        if let Err(message) = upstreams::check(&config) {
+            complain(&message);
+            return ExitCode::from(exit::USAGE);
+        }
         return crate::print(&format!("{}: the configuration is good", source.name()));
     }
     match inherited {

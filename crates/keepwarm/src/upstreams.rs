@@ -61,6 +61,14 @@ impl Drop for Task {
     }
 }
 
+/// Whether what the configuration names for TLS can be used; for who starts nothing.
+///
+/// # Errors
+/// Which file cannot, and why.
+pub(crate) fn check(config: &Config) -> Result<(), String> {
+    config.upstreams.iter().try_for_each(|upstream| tls::prepare(upstream, None).map(drop))
+}
+
 impl Upstreams {
     /// None yet; these threads will call them.
     pub(crate) fn new(threads: &[Remote]) -> Self {

@@ -122,7 +122,13 @@ impl Manner<'_> {
             return None;
         }
         let location = head.fields.first("location")?;
-        let rest = Origin::new(scheme, authority)?.strip_from(location)?;
+        // It goes by the name it was called by, too.
+        let called = match self.host {
+            HostOf::Fixed(host) => std::str::from_utf8(host).ok(),
+            HostOf::Endpoint | HostOf::Client => None,
+        };
+        let its_own = |authority: &str| Origin::new(scheme, authority)?.strip_from(location);
+        let rest = its_own(authority).or_else(|| its_own(called?))?;
         let authority = request.head.authority();
         let mut local = Vec::with_capacity(authority.len() + rest.len() + 8);
         if !authority.is_empty() {

@@ -171,8 +171,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "queue",
-            brief: "Calls that may wait because of a limit; more are answered with 503",
-            long: "With `Retry-After`.",
+            brief: "Calls that may wait because of `in_flight`; more are answered with 503",
+            long: "With `Retry-After`. Those that wait for a connection are in flight already: `in_flight` bounds them.",
             default: Preset::Value("1024"),
             right: "queue = 0",
             wrong: "queue = \"off\"",
@@ -184,8 +184,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "queue_timeout",
-            brief: "How long a call may wait because of a limit; longer is answered with 503",
-            long: "",
+            brief: "How long a call may wait because of `in_flight`; longer is answered with 503",
+            long: "Who then waits for a connection, because of `connections` or `pool.max`, waits at most so long and the times of connecting and of the handshake.",
             default: Preset::Value("\"1s\""),
             right: "queue_timeout = \"250ms\"",
             wrong: "queue_timeout = 1",
