@@ -321,4 +321,16 @@ impl Mended {
     pub fn any(self) -> bool {
         self != Self::default()
     }
+
+    /// What was, by the names that metrics and logs have for it.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let Self { folded, blank_before_colon, bare_lf, no_reason_blank } = self;
+        let faults = [
+            ("folded", folded),
+            ("blank_before_colon", blank_before_colon),
+            ("bare_lf", bare_lf),
+            ("no_reason_blank", no_reason_blank),
+        ];
+        faults.into_iter().filter_map(|(name, found)| found.then_some(name))
+    }
 }

@@ -406,14 +406,7 @@ fn tell_mended(upstream: &str, visit: &Visit, mended: Mended) {
     if !mended.any() {
         return;
     }
-    let Mended { folded, blank_before_colon, bare_lf, no_reason_blank } = mended;
-    let faults = [
-        ("folded", folded),
-        ("blank_before_colon", blank_before_colon),
-        ("bare_lf", bare_lf),
-        ("no_reason_blank", no_reason_blank),
-    ];
-    let found: Vec<_> = faults.iter().filter(|(_, found)| *found).map(|(fault, _)| *fault).collect();
+    let found: Vec<_> = mended.names().collect();
     for fault in &found {
         counters::MENDED.count(upstream, fault);
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_http1::{Fields, Mended, ResponseHead};
+use keepwarm_http1::{Fields, ResponseHead};
 use keepwarm_net::{
     Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Spool, Tunnel,
     UNSENT_ENOUGH, Wait, answer_fields, offered_protocols, pass_informational,
@@ -457,14 +457,7 @@ fn tell_mended(app: &App, head: &ResponseHead) {
     if !head.mended.any() {
         return;
     }
-    let Mended { folded, blank_before_colon, bare_lf, no_reason_blank } = head.mended;
-    let faults = [
-        ("folded", folded),
-        ("blank_before_colon", blank_before_colon),
-        ("bare_lf", bare_lf),
-        ("no_reason_blank", no_reason_blank),
-    ];
-    let found: Vec<_> = faults.iter().filter(|(_, found)| *found).map(|(fault, _)| *fault).collect();
+    let found: Vec<_> = head.mended.names().collect();
     for fault in &found {
         counters::MENDED.count(&app.name, fault);
     }
