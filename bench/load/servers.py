@@ -223,6 +223,23 @@ def wait_for_port(port, process):
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port nobody listens on, never given twice, and below those that the system gives to sockets that ask for no number."""
+    for port in PORTS:
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise SystemExit("there is no free port below the ephemeral ones")
+
+
+def ports():
+    """Every one once, from one that differs by process. The upper half is where Keepwarm takes the ports of its workers from."""
+    ephemeral = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    span = ephemeral // 2 - FIRST_PORT
+    return (FIRST_PORT + (os.getpid() * 127 + count) % span for count in range(span))
+
+
+FIRST_PORT = 10_000
+PORTS = ports()

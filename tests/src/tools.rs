@@ -1,9 +1,11 @@
 //! Other people's programs, each with a bound on its time.
 
 use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Runs to the end and gives everything it printed; killed, and the test failed, when it needs longer than `bound`.
@@ -73,10 +75,29 @@ pub fn script(to: &Path, text: &str) {
     std::fs::remove_file(draft).expect("removed");
 }
 
-/// A TCP port nobody listens on now.
+/// A TCP port nobody listens on now, nor will: never given twice by this process, and below those that the system gives to sockets that ask for no number.
 pub fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound").port()
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    const FROM: u32 = 10_000;
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("the range");
+    let ephemeral: u32 =
+        range.split_whitespace().next().and_then(|from| from.parse().ok()).expect("a number");
+    // The upper half is where Keepwarm takes the ports of its workers from.
+    let span = (ephemeral / 2).checked_sub(FROM).expect("ports below the ephemeral ones");
+    let own = std::process::id().wrapping_mul(127);
+    for _ in 0..span {
+        let number = own.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % span;
+        let port = u16::try_from(FROM + number).expect("below the ephemeral ones");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port from {FROM} to {} is free", FROM + span);
+}
+
+/// An address where nobody listens, nor will.
+pub fn nobody() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
 fn drain(from: &mut impl Read) -> Vec<u8> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok, read_head, reset};
+use keepwarm_tests::tools::nobody;
 use keepwarm_tests::{Client, Response, Server};
 
 /// A door to these addresses; the configuration may go on in the section.
@@ -31,11 +32,6 @@ fn post(path: &str) -> String {
 
 fn reason(answer: &Response) -> String {
     answer.json()["reason"].as_str().unwrap_or_default().to_owned()
-}
-
-/// An address where nobody listens.
-fn nobody() -> std::net::SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 #[test]

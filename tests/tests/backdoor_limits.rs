@@ -1,15 +1,15 @@
 //! Rate limits of doors and routes, by themselves and shared through a redis-server.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::Server;
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::process::wait_until;
+use keepwarm_tests::{Server, tools};
 use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -174,7 +174,7 @@ impl Redis {
         std::fs::write(folder.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
         // A port that somebody else takes meanwhile ends it: another, then.
         loop {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let free = tools::free_port();
             let port = free.to_string();
             let tls = ["--tls-port", &port, "--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem"];
             let more = ["--tls-auth-clients", "no", "--bind", "127.0.0.1", "--requirepass", PASSWORD];

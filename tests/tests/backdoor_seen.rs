@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::process::wait_until;
+use keepwarm_tests::tools::nobody;
 use keepwarm_tests::{Server, admin, keepwarm, tools};
 use serde_json::Value;
 
@@ -25,11 +26,6 @@ fn door(address: SocketAddr, more: &str) -> Server {
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-}
-
-/// An address where nobody listens.
-fn nobody() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 /// So many lines of the access log, in order.

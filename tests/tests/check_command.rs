@@ -51,7 +51,7 @@ fn stalling() -> (Origin, String) {
 #[test]
 fn the_exit_status_says_what_was_found() {
     let ((_sound, sound), (_stalling, stalling)) = (sound(), stalling());
-    let nobody = format!("http://127.0.0.1:{}/", tools::free_port());
+    let nobody = format!("http://{}/", tools::nobody());
     for (arguments, status) in [
         (vec![&*sound, "--only", "persistence", "--fail-on", "warning", "--json"], 0),
         (vec![&*stalling, "--only", "persistence", "--fail-on", "bad"], 1),

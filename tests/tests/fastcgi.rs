@@ -1,7 +1,6 @@
 //! Classic PHP beyond what a script sees: servers that run already, answers of another path, `Expect`, the end of a php-fpm.
 
 use std::fs;
-use std::net::TcpListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use keepwarm_tests::classic::{Fpm, config, config_at, php_fpm, start, start_config};
 use keepwarm_tests::process::{self, wait_until};
 use keepwarm_tests::tools::run_ok;
-use keepwarm_tests::{Server, get};
+use keepwarm_tests::{Server, get, tools};
 use rustix::process::Signal;
 
 /// A bound for what a busy machine may need.
@@ -151,10 +150,7 @@ fn a_reload_lets_a_php_fpm_finish_what_scripts_do_behind_their_answers() {
 
 #[test]
 fn a_php_fpm_that_runs_already_is_given_the_requests() {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port();
+    let port = tools::free_port();
     let folder = std::env::temp_dir().join(format!("keepwarm-fpm-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let fpm = Fpm::start(&folder, &format!("127.0.0.1:{port}"), 2);

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use keepwarm_tests::origin::{After, Origin, ok};
-use keepwarm_tests::{Response, Server};
+use keepwarm_tests::{Response, Server, tools};
 
 /// A proxy that may call this; more of the configuration follows.
 fn proxy(allow: &str, more: &str) -> Server {
@@ -161,7 +161,7 @@ fn other_targets_are_for_the_listeners_routes() {
 
 #[test]
 fn a_host_that_is_not_there_is_told() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = tools::nobody();
     let server = proxy("\"127.0.0.1\", \"nowhere.invalid\"", "");
     let answer = server.ask(get(&format!("http://{gone}/")));
     assert_eq!((answer.status, reason(&answer).as_str()), (502, "connect_refused"));
