@@ -183,7 +183,7 @@ impl<C: Codec> Pool<C> {
                 }
                 let (id, dials) = inner.wait(endpoint, &self.metering, need, thread, now);
                 drop(inner);
-                return Found::Seat(Seat::new(self, endpoint, id, dials));
+                return Found::Seat(Seat::new(self, endpoint, id, need, dials));
             };
             drop(inner);
             self.wake(wake, thread);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::shelf::{Given, Idle};
 use super::totals::{count_dial, count_failed_dial};
-use super::{Lease, Meter, Place, Pool, Seeks, Taken, Ticket};
+use super::{Lease, Meter, Need, Place, Pool, PoolSettings, Seeks, Taken, Ticket};
 use crate::client::{Client, Codec};
 use crate::connect::{AcquireError, Dial, DialTimes};
 use crate::runtime::is_data_plane;
@@ -21,6 +21,7 @@ pub(super) struct Seat<'p, C: Codec> {
     pool: &'p Arc<Pool<C>>,
     endpoint: &'p Endpoint,
     id: u64,
+    need: Need,
     dial: Option<Dialling<C>>,
 }
 
@@ -50,13 +51,19 @@ struct Permit<C: Codec> {
 }
 
 impl<'p, C: Codec> Seat<'p, C> {
-    pub(super) fn new(pool: &'p Arc<Pool<C>>, endpoint: &'p Endpoint, id: u64, dials: bool) -> Self {
+    pub(super) fn new(
+        pool: &'p Arc<Pool<C>>,
+        endpoint: &'p Endpoint,
+        id: u64,
+        need: Need,
+        dials: bool,
+    ) -> Self {
         let dial = dials.then(|| Dialling::new(pool, endpoint));
-        Self { pool, endpoint, id, dial }
+        Self { pool, endpoint, id, need, dial }
     }
 
     /// A connection came first.
-    fn take(&mut self, idle: Idle<C>, meter: Meter) -> Option<Lease<C>> {
+    fn take(&mut self, idle: Idle<C>, meter: Meter, settings: PoolSettings) -> Option<Lease<C>> {
         if let Some(mut dialling) = self.dial.take() {
             dialling.permit.spare = true;
             // Elsewhere than on the data plane nothing waits for what it leaves: it is given up. So is one that has no place yet.
@@ -64,9 +71,9 @@ impl<'p, C: Codec> Seat<'p, C> {
                 drop(tokio::task::spawn_local(run_spare(making, dialling.permit)));
             }
         }
-        let now = Instant::now();
-        let idled = now.saturating_duration_since(idle.since);
-        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted: false, meter })
+        let idled = Instant::now().saturating_duration_since(idle.since);
+        let trusted = idle.thread == thread_index() && settings.trusts(idled, self.need);
+        self.pool.use_again(self.endpoint, idle, Taken { idled, allowed: true, trusted, meter })
     }
 }
 
@@ -75,13 +82,16 @@ impl<C: Codec> Future for Seat<'_, C> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let given = match this.pool.lock().shelves.get_mut(this.endpoint) {
+        let mut inner = this.pool.lock();
+        let settings = inner.settings;
+        let given = match inner.shelves.get_mut(this.endpoint) {
             Some(shelf) => shelf.poll_given(this.id, cx).map(|given| (given, shelf.meter)),
             None => Poll::Pending,
         };
+        drop(inner);
         match given {
             Poll::Ready((Given::Connection(idle), meter)) => {
-                return Poll::Ready(this.take(idle, meter).map(Ok));
+                return Poll::Ready(this.take(idle, meter, settings).map(Ok));
             }
             Poll::Ready((Given::Place, _)) => this.dial = Some(Dialling::new(this.pool, this.endpoint)),
             Poll::Pending => {}
