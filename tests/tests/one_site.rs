@@ -97,6 +97,46 @@ fn one_apps_deaths_and_reloads_are_nothing_to_the_others() {
     all_parts_answer(&server);
 }
 
+/// One says nothing that can be served, one is not there: the others are served, and these are after a reload that mends them.
+#[test]
+fn an_app_that_cannot_be_started_does_not_keep_the_others_from_it() {
+    const TWO: &str = "\n[[listen.main.route]]\npath = \"/shop/*\"\napp = \"shop\"\n\
+        [[listen.main.route]]\npath = \"/gone/*\"\napp = \"gone\"\n[[listen.main.route]]\napp = \"python\"\n";
+    let site = SITE.replacen("\n[[listen.main.route]]\napp = \"python\"\n", TWO, 1);
+    assert_ne!(site, SITE);
+    let site = format!(
+        "{site}[app.shop]\nkind = \"php\"\nentry = \"shop.php\"\ndirectory = \"@DIR@\"\nworkers = 1\n\
+         [app.gone]\ncommand = [\"@DIR@/gone\"]\nworkers = 1\n"
+    );
+    let mut broken = None;
+    let server = Server::start_with(&site, |command| {
+        let folder = command.get_current_dir().expect("the server's folder").to_owned();
+        std::fs::write(folder.join("shop.php"), "<?php return 'no app';").expect("written");
+        broken = Some(folder);
+    });
+    all_parts_answer(&server);
+    for path in ["/shop/", "/gone/"] {
+        let refused = ask(&server, get(path));
+        assert_eq!(refused.status, 503, "{path}");
+        assert!(refused.text().contains("The application is not running"), "{}", refused.text());
+    }
+    let log = server.log();
+    for part in [
+        "app \"shop\" could not be started: worker 1 exited with status 1",
+        "app \"gone\" could not be started: worker 1 exited with status 127",
+        "failed    ",
+    ] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+    let folder = broken.expect("set before the start");
+    std::fs::write(folder.join("shop.php"), "<?php return fn () => 'sold';").expect("written");
+    server.configure(&site.replace("[\"@DIR@/gone\"]", "[\"node\", \"@APPS@/node_app.js\"]"));
+    server.signal(Signal::HUP);
+    wait_until("the shop is open", LONG, || ask(&server, get("/shop/")).text() == "sold");
+    assert_eq!(ask(&server, get("/gone/")).status, 404);
+    all_parts_answer(&server);
+}
+
 /// An app that becomes another kind of app is replaced like any other.
 #[test]
 fn a_reload_may_change_the_kind_of_an_app() {

@@ -43,7 +43,7 @@ fn supervise(command: Vec<OsString>) {
         let spec = AppSpec::new("app", command);
         let supervisor =
             Supervisor::start(vec![spec], links, Options::default()).await.expect("a supervisor");
-        supervisor.wait_first_ready().await.expect("a worker");
+        assert_eq!(supervisor.wait_first_boot().await, []);
         writeln!(std::io::stdout(), "ready").expect("a reader");
         std::future::pending::<()>().await;
     });

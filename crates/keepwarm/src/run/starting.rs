@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::Config;
+use keepwarm_config::{App, Config};
 use keepwarm_net::DataPlane;
 use keepwarm_workers::dispatch::Links;
-use keepwarm_workers::supervisor::{Options, Supervisor};
+use keepwarm_workers::supervisor::{Options, StartFailure, Supervisor};
 use tokio::sync::mpsc;
 
 use super::Source;
@@ -90,7 +90,7 @@ impl Server {
         Ok(Some(server))
     }
 
-    /// Waits until every worker is ready, then serves. `false`: the process was told to end before.
+    /// Waits until every worker is ready, then serves: the other apps too if some could not be started. `false`: the process was told to end before.
     async fn boot(
         &mut self,
         opened: Opened,
@@ -105,7 +105,7 @@ impl Server {
             self.admin.apply(self.config.admin.as_ref(), opened)?;
         }
         tokio::select! {
-            booted = self.supervisor.wait_first_ready() => booted.map_err(Failure::App)?,
+            failures = self.supervisor.wait_first_boot() => self.go_on_without(failures, takeover)?,
             _ = signals.ends.next() => return Ok(false),
             () = old_is_gone(takeover) => return Err(Failure::Message(takeover::gone().to_string())),
         }
@@ -113,6 +113,21 @@ impl Server {
         self.listeners.apply(&self.config, opened, parts)?;
         self.show();
         Ok(true)
+    }
+
+    /// Some apps could not be started: the others serve, unless there is none, or the process that is to be replaced serves them all.
+    fn go_on_without(
+        &self,
+        mut failures: Vec<StartFailure>,
+        takeover: Option<&Takeover>,
+    ) -> Result<(), Failure> {
+        let serves = takeover.is_none() && failures.len() < self.config.apps.len();
+        let last = if serves { None } else { failures.pop() };
+        for failure in failures {
+            // Nobody reads it.
+            let _ = failure.write_to(&mut std::io::stderr().lock());
+        }
+        last.map_or(Ok(()), |failure| Err(Failure::App(failure)))
     }
 
     /// Everything is served: says so to whoever waits for it.
@@ -144,15 +159,13 @@ impl Server {
         let mut out = std::io::stdout().lock();
         let _ = writeln!(out, "keepwarm {} (process {})", env!("CARGO_PKG_VERSION"), std::process::id());
         for app in &self.config.apps {
+            if self.links.app(&app.name).is_some_and(|app| app.is_given_up()) {
+                let title = assemble::title(app);
+                let _ = writeln!(out, "  failed    {title}: it answers 503 until the next reload");
+                continue;
+            }
             let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
-            let workers = match (assemble::workers(app), assemble::scaling(app)) {
-                (1, _) if app.address.is_some() => "1 request at once".to_owned(),
-                (requests, _) if app.address.is_some() => format!("{requests} requests at once"),
-                (_, Some(scaling)) => format!("{} to {} workers", scaling.min, scaling.max),
-                (1, None) => "1 worker".to_owned(),
-                (workers, None) => format!("{workers} workers"),
-            };
-            let _ = writeln!(out, "  serving   {} ({about}, {workers})", assemble::title(app));
+            let _ = writeln!(out, "  serving   {} ({about}, {})", assemble::title(app), at_once(app));
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
@@ -164,6 +177,17 @@ impl Server {
             let _ = writeln!(out, "  admin on {address}");
         }
         let _ = out.flush();
+    }
+}
+
+/// What an app can work on at once, in words.
+fn at_once(app: &App) -> String {
+    match (assemble::workers(app), assemble::scaling(app)) {
+        (1, _) if app.address.is_some() => "1 request at once".to_owned(),
+        (requests, _) if app.address.is_some() => format!("{requests} requests at once"),
+        (_, Some(scaling)) => format!("{} to {} workers", scaling.min, scaling.max),
+        (1, None) => "1 worker".to_owned(),
+        (workers, None) => format!("{workers} workers"),
     }
 }
 

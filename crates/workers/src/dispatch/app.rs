@@ -312,6 +312,11 @@ impl App {
         }
     }
 
+    /// Whether no worker will come before the next reload.
+    pub fn is_given_up(&self) -> bool {
+        self.state().failed.is_some()
+    }
+
     /// No worker will come, for this reason; or (`None`) they come again.
     pub(super) fn set_failed(&self, reason: Option<&str>) {
         let mut state = self.state();

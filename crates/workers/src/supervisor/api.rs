@@ -52,17 +52,13 @@ impl Supervisor {
         Ok(Self { commands })
     }
 
-    /// Returns when every worker of every app of [`start`](Self::start) is ready, those apart that were given up beside a ready one.
-    ///
-    /// # Errors
-    ///
-    /// The first of these apps that was given up: one of its workers ended with a status that says that another try is
-    /// of no use, or it was retried in vain. What that worker wrote to standard error is in the failure and not in
-    /// the log: see [`StartFailure::write_to`]. The other apps go on.
-    pub async fn wait_first_ready(&self) -> Result<(), StartFailure> {
+    /// Returns when every app of [`start`](Self::start) has all its workers (those apart that were given up beside a ready one), or was given up: these, in that
+    /// order. One is given up when one of its workers ended with a status that says that another try is of no use, or when it was retried in vain. What that
+    /// worker wrote to standard error is in the failure and not in the log: see [`StartFailure::write_to`].
+    pub async fn wait_first_boot(&self) -> Vec<StartFailure> {
         let (reply, answer) = oneshot::channel();
-        self.send(Command::WaitFirstReady(reply));
-        answer.await.unwrap_or_else(|_| Err(gone()))
+        self.send(Command::WaitFirstBoot(reply));
+        answer.await.unwrap_or_else(|_| vec![gone()])
     }
 
     /// Starts a new generation of every app beside the old one, and retires the old one when every new worker of every

@@ -28,7 +28,7 @@ mod state;
 
 /// What the handle asks for, with the place for the answer.
 pub(super) enum Command {
-    WaitFirstReady(oneshot::Sender<Result<(), StartFailure>>),
+    WaitFirstBoot(oneshot::Sender<Vec<StartFailure>>),
     Reload(Vec<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
     Recycle(Box<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
     /// Passed on to the thread that speaks to the guardian.
@@ -117,8 +117,10 @@ struct Control {
 /// The first boot of all apps.
 #[derive(Default)]
 struct First {
-    failure: Option<StartFailure>,
-    waiters: Vec<oneshot::Sender<Result<(), StartFailure>>>,
+    /// Nothing is awaited any more.
+    over: bool,
+    failures: Vec<StartFailure>,
+    waiters: Vec<oneshot::Sender<Vec<StartFailure>>>,
 }
 
 /// See [`look`](super::look).
@@ -179,7 +181,7 @@ impl Control {
     /// `None`: the last handle was dropped.
     fn handle_command(&mut self, command: Option<Command>) {
         match command {
-            Some(Command::WaitFirstReady(reply)) => self.first.waiters.push(reply),
+            Some(Command::WaitFirstBoot(reply)) => self.first.waiters.push(reply),
             Some(Command::Reload(apps, reply)) => {
                 self.queue.push_back(Asked { apps, extent: Extent::All, reply, at: now() });
             }
@@ -234,9 +236,9 @@ impl Control {
     fn handle_given_up(&mut self, app: &Arc<str>, generation: u64, given_up: GivenUp) {
         let GivenUp { number, reason, exit, kept, source } = given_up;
         let is_trial = self.trial.as_ref().is_some_and(|trial| trial.generation == generation);
-        let is_first_failure = generation == FIRST_GENERATION && self.first.failure.is_none();
+        let is_first = generation == FIRST_GENERATION && !self.first.over;
         if !is_trial
-            && !is_first_failure
+            && !is_first
             && let Some(source) = source
         {
             kept.release(&source);
@@ -248,8 +250,8 @@ impl Control {
             self.end_trial(failure);
         } else if self.current.get(app) == Some(&generation) {
             self.context.links.set_failed(app, Some(told));
-            if is_first_failure {
-                self.first.failure = Some(failure);
+            if is_first {
+                self.first.failures.push(failure);
             }
         }
     }
@@ -288,32 +290,26 @@ impl Control {
     }
 
     fn answer_first(&mut self) {
-        if self.first.waiters.is_empty() {
-            return;
-        }
-        let awaited = self.running.values().find(|running| {
-            *running.machine.phase() == Phase::First
-                || self.stopping.is_none() && !running.machine.is_settled()
-        });
-        let answer = match (&self.first.failure, awaited) {
-            (Some(failure), _) => Err(failure.clone()),
-            (None, None) if self.stopping.is_none() => Ok(()),
-            (None, None) => Err(stopped(Arc::from(""), 0)),
-            (None, Some(_)) => return,
-        };
-        for waiter in self.first.waiters.drain(..) {
-            // Somebody who does not wait any more.
-            let _ = waiter.send(answer.clone());
+        let First { over, failures, waiters } = &mut self.first;
+        *over |= self.stopping.is_some()
+            || !self.running.values().any(|running| match running.machine.phase() {
+                Phase::First => true,
+                Phase::Failed(_) => false,
+                _ => !running.machine.is_settled(),
+            });
+        if *over {
+            for waiter in waiters.drain(..) {
+                // Somebody who does not wait any more.
+                let _ = waiter.send(failures.clone());
+            }
         }
     }
 
     fn stop(&mut self, grace: Duration) {
         let now = now();
-        if let Some(awaited) = self.running.values().find(|running| *running.machine.phase() == Phase::First)
-            && self.first.failure.is_none()
-        {
+        for awaited in self.running.values().filter(|running| *running.machine.phase() == Phase::First) {
             let number = awaited.machine.awaited().unwrap_or(0);
-            self.first.failure = Some(stopped(awaited.spec.name.clone(), number));
+            self.first.failures.push(stopped(awaited.spec.name.clone(), number));
         }
         if let Some(trial) = &self.trial {
             let awaited = trial.apps.iter().find_map(|app| {

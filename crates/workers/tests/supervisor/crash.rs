@@ -11,7 +11,7 @@ fn kill(pid: u32) {
 #[tokio::test]
 async fn a_crash_loop_backs_off_gives_up_and_leaves_its_sibling_untouched() {
     let bench = Bench::start(vec![sh("loop", "exit 3"), sh("loop-sibling", SERVE)]).await;
-    let failure = bench.supervisor.wait_first_ready().await.unwrap_err();
+    let failure = bench.start_failure().await;
     assert_eq!((&*failure.app, failure.worker, failure.exit), ("loop", 1, Some(Exit::Status(3))));
     assert_eq!(failure.reason, "exited with status 3");
     assert_eq!(bench.adopted("loop"), 4, "one start and three retries");
@@ -60,7 +60,7 @@ async fn a_failed_import_is_reported_with_its_traceback_and_not_retried() {
     spec.command = ["python3", "-c", "import keepwarm_no_such_module"].map(Into::into).to_vec();
     spec.workers = 3;
     let bench = Bench::start(vec![spec]).await;
-    let failure = bench.supervisor.wait_first_ready().await.unwrap_err();
+    let failure = bench.start_failure().await;
     assert_eq!(failure.exit, Some(Exit::Status(1)));
     let mut shown = Vec::new();
     failure.write_to(&mut shown).unwrap();
@@ -91,7 +91,7 @@ async fn what_is_held_back_in_the_first_boot_is_in_the_log_once_the_worker_is_re
 #[tokio::test]
 async fn what_is_held_back_is_in_the_log_when_the_worker_is_tried_again() {
     let bench = Bench::start(vec![sh("retried", "echo attempt >&2; exit 4")]).await;
-    let failure = bench.supervisor.wait_first_ready().await.unwrap_err();
+    let failure = bench.start_failure().await;
     assert_eq!(failure.stderr, b"attempt\n");
     bench.stop().await;
     assert_eq!(printed("retried"), ["attempt"; 3], "the fourth is in the failure");
@@ -120,7 +120,7 @@ async fn a_boot_that_takes_too_long_is_ended() {
     spec.boot_timeout = std::time::Duration::from_millis(100);
     spec.start_retries = 0;
     let bench = Bench::start(vec![spec]).await;
-    let failure = bench.supervisor.wait_first_ready().await.unwrap_err();
+    let failure = bench.start_failure().await;
     assert_eq!(failure.reason, "was not ready within 100ms; killed by signal 15 (SIGTERM)");
     bench.stop().await;
 }

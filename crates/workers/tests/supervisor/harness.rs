@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use keepwarm_workers::supervisor::{AppSpec, Options, Supervisor, WorkerSnapshot, WorkerState};
+use keepwarm_workers::supervisor::{AppSpec, Options, StartFailure, Supervisor, WorkerSnapshot, WorkerState};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -48,8 +48,14 @@ impl Bench {
 
     pub(crate) async fn start_ready(apps: Vec<AppSpec>) -> Self {
         let bench = Self::start(apps).await;
-        bench.supervisor.wait_first_ready().await.unwrap();
+        assert_eq!(bench.supervisor.wait_first_boot().await, []);
         bench
+    }
+
+    /// Why the one app that does not start is given up.
+    pub(crate) async fn start_failure(&self) -> StartFailure {
+        let [failure] = self.supervisor.wait_first_boot().await.try_into().expect("one app is given up");
+        failure
     }
 
     /// The workers of `app` in this state.

@@ -81,7 +81,7 @@ async fn a_command_that_cannot_be_executed_is_one_clear_line() {
         spec.command = vec![command.into()];
         spec.directory = directory.into();
         let bench = Bench::start(vec![spec]).await;
-        let failure = bench.supervisor.wait_first_ready().await.unwrap_err();
+        let failure = bench.start_failure().await;
         assert_eq!(failure.exit, Some(Exit::Status(status)));
         assert_eq!(String::from_utf8(failure.stderr).unwrap(), line);
         assert_eq!(bench.adopted(app), 1, "not tried again");
