@@ -114,8 +114,11 @@ impl Forward<'_, '_> {
 
     /// The failure is the answer; what was begun is cut.
     pub(super) fn answer_failure(&mut self, told: &Told) {
-        // What has not left yet need not be cut.
-        self.exchange.take_back();
+        // What has not left yet need not be cut; nor can what the client has been given whole.
+        if !self.exchange.take_back() && self.exchange.is_given() {
+            tracing::warn!(upstream = %self.upstream.name(), reason = told.name, "the upstream {}", told.sentence);
+            return self.exchange.end();
+        }
         let sentence = format!("The upstream {} {}.", self.upstream.name(), told.sentence);
         match told.answer_status() {
             503 => self.refuse_for_now(told.name, &sentence, Duration::from_secs(1)),
