@@ -48,11 +48,13 @@ impl Upstream {
         let meters = Arc::clone(&name);
         let meter =
             move |endpoint: &Endpoint| &upstreams::endpoint(&meters, &endpoint.to_string()).connections;
+        let calls = Calls::metered(settings.pool, settings.protocol, Arc::new(meter));
+        let gate = Gate::new(settings.limits, Arc::clone(calls.queue()));
         Arc::new(Self {
             name,
-            calls: Calls::metered(settings.pool, settings.protocol, Arc::new(meter)),
+            calls,
             endpoints: ArcSwap::default(),
-            gate: Gate::new(settings.limits),
+            gate,
             breaker: Mutex::new(breaker),
             budget: Mutex::new(RetryBudget::new(settings.retry_budget)),
             ejections: Ejections::new(settings.outlier),

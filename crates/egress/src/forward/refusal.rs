@@ -57,6 +57,13 @@ impl Forward<'_, '_> {
     pub(super) fn refuse_entrance(&mut self, refused: Refused) {
         let name = self.upstream.name();
         let (reason, sentence) = match refused {
+            Refused::OutOfTime => {
+                let limit = self.settings.timeouts.whole.unwrap_or_default();
+                let sentence = format!(
+                    "No place among the calls to the upstream {name} became free within the {limit:?} of a call."
+                );
+                return self.answer(504, "timeout", &sentence, None);
+            }
             Refused::QueueFull => (
                 "queue_full",
                 format!("The upstream {name} has as many calls as it may, and as many wait as may."),
