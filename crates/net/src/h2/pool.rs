@@ -54,9 +54,8 @@ struct Inner {
     warmers: u64,
 }
 
-/// What a look for a place on a connection came to.
-enum Found {
-    Call(Result<Http2Call, AcquireError>),
+/// Why there is no place on a connection.
+enum NoPlace {
     /// A connection is to be made.
     Short,
     /// One would be, were there not as many as there may be.
@@ -136,13 +135,13 @@ impl Http2Pool {
         poll_fn(|cx| {
             loop {
                 match self.poll_acquire(endpoint, need, &mut waits_for, cx) {
-                    Found::Call(call) => return Poll::Ready(call),
-                    Found::Short => {}
-                    Found::Full => {
+                    Ok(call) => return Poll::Ready(call),
+                    Err(NoPlace::Short) => {}
+                    Err(NoPlace::Full) => {
                         ticket = None;
                         return waits.poll(self.places.queue(), cx).map(Err);
                     }
-                    Found::Later => {
+                    Err(NoPlace::Later) => {
                         ticket = None;
                         waits.stop();
                         return Poll::Pending;
@@ -192,20 +191,20 @@ impl Http2Pool {
         need: Need,
         waits_for: &mut Option<u64>,
         cx: &mut Context<'_>,
-    ) -> Found {
+    ) -> Result<Result<Http2Call, AcquireError>, NoPlace> {
         if let Some(call) = self.take(endpoint, need) {
-            return Found::Call(Ok(call));
+            return Ok(Ok(call));
         }
         let mut inner = self.lock();
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
         let shelf = inner.shelf(endpoint, thread_index());
         if let Some(failure) = shelf.failure_of(*waits_for) {
-            return Found::Call(Err(failure));
+            return Ok(Err(failure));
         }
         shelf.wait(cx.waker());
         if shelf.is_short(need, everywhere, max) {
-            return Found::Short;
+            return Err(NoPlace::Short);
         }
         if shelf.dialling {
             waits_for.get_or_insert(shelf.dial);
@@ -214,10 +213,10 @@ impl Http2Pool {
             // Its task is about to read what it says: that it closes, or nothing of importance.
             cx.waker().wake_by_ref();
         }
-        match shelf.is_short(need, 0, usize::MAX) {
-            true => Found::Full,
-            false => Found::Later,
-        }
+        Err(match shelf.is_short(need, 0, usize::MAX) {
+            true => NoPlace::Full,
+            false => NoPlace::Later,
+        })
     }
 
     /// Makes a connection for this thread, if it is still wanted.

@@ -26,7 +26,15 @@ pub struct Queued(Arc<Queue>);
 
 /// Somebody who waits for a connection, once that is because of a limit.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Option<(Queued, Duration, Option<Pin<Box<Sleep>>>)>);
+pub(crate) struct Waits(Option<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    _queued: Queued,
+    patience: Duration,
+    /// `None`: without end.
+    time: Option<Pin<Box<Sleep>>>,
+}
 
 impl Default for Queue {
     /// Without end.
@@ -73,18 +81,18 @@ impl Drop for Queued {
 impl Waits {
     /// It waits because of a limit, from the first time it is asked on. Ready: it does so no longer, for there is no room in the queue or it has been there for too long.
     pub(crate) fn poll(&mut self, queue: &Arc<Queue>, cx: &mut Context<'_>) -> Poll<AcquireError> {
-        let (_, patience, time) = match &mut self.0 {
-            Some(waits) => waits,
+        let waiting = match &mut self.0 {
+            Some(waiting) => waiting,
             none => {
                 let Some(queued) = queue.join() else { return Poll::Ready(AcquireError::QueueFull) };
                 let patience = queue.patience();
                 let time = (patience < Duration::MAX).then(|| Box::pin(sleep(patience)));
-                none.insert((queued, patience, time))
+                none.insert(Waiting { _queued: queued, patience, time })
             }
         };
-        let Some(time) = time else { return Poll::Pending };
+        let Some(time) = &mut waiting.time else { return Poll::Pending };
         ready!(time.as_mut().poll(cx));
-        Poll::Ready(AcquireError::NoneFree(*patience))
+        Poll::Ready(AcquireError::NoneFree(waiting.patience))
     }
 
     /// It waits for something else, or no more.
