@@ -143,10 +143,10 @@ impl Ring {
         let total: u64 = members.iter().map(|(_, weight)| u64::from(*weight)).sum();
         // By nothing but its own weight, so that an endpoint's points are the same whoever else there is. Above four thousand units of weight all have half as many, and so on: the half
         // that stays is the same, too.
-        let coarser = (0..u64::BITS).find(|times| total * POINTS >> times <= MOST).unwrap_or(0);
+        let coarser = (0..u64::BITS).find(|times| (total * POINTS) >> times <= MOST).unwrap_or(0);
         let mut points = Vec::new();
         for (at, (identity, weight)) in (0_u32..).zip(members) {
-            let count = (u64::from(*weight) * POINTS >> coarser).max(1);
+            let count = ((u64::from(*weight) * POINTS) >> coarser).max(1);
             let mut draws = Draws::new(mix(*identity));
             points.extend((0..count).map(|_| (draws.next(), at)));
         }
