@@ -488,6 +488,36 @@ fn a_slow_call_is_made_a_second_time_elsewhere() {
     assert_eq!(slow.requests().len() + quick.requests().len(), before + posted);
 }
 
+/// Quick to fail is not quicker: as long as the other attempt runs, that one is waited for.
+#[test]
+fn of_two_attempts_one_that_fails_leaves_the_call_to_the_other() {
+    let origin = |first: bool| {
+        Origin::start(move |request, stream| {
+            let fails = request.target() == if first { "/first-fails" } else { "/second-fails" };
+            // The one that goes well is the later one.
+            std::thread::sleep(Duration::from_millis(if fails { 100 } else { 400 }));
+            match fails {
+                true => stream.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno").unwrap(),
+                false => ok(stream, if first { b"first" } else { b"other" }),
+            }
+            After::Keep
+        })
+    };
+    let (first, second) = (origin(true), origin(false));
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[upstream.search]\nbind = \"127.0.0.1:0\"\nbalance = \"round_robin\"\n\
+         endpoints = [{{ url = \"http://{}\", weight = 1000 }}, {{ url = \"http://{}\" }}]\n\
+         hedge = {{ after = \"10ms\", budget = \"100%\" }}\n",
+        first.address(),
+        second.address()
+    ));
+    for (path, answer) in [("/second-fails", "first"), ("/first-fails", "other"), ("/second-fails", "first")]
+    {
+        let got = server.ask(get(path));
+        assert_eq!((got.status, got.text().as_str()), (200, answer), "{path}");
+    }
+}
+
 #[test]
 fn an_endpoint_that_does_worse_than_the_others_is_left_alone() {
     let bad = Origin::start(|_, stream| {

@@ -63,6 +63,9 @@ impl Forward<'_, '_> {
                 Ended { outcome, failed: Some(told) }
             }
         };
+        // A second attempt may have taken the place of this one.
+        let index = self.at.unwrap_or(index);
+        let entry = endpoints.endpoints.get(index).unwrap_or(entry);
         let now = Instant::now();
         self.ended = Some(now);
         if let Some(pass) = pass {
