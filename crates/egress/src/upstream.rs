@@ -77,7 +77,12 @@ impl Upstream {
         self.ejections.set_settings(settings.outlier);
         set_hedge(&mut lock(&self.hedge), settings.hedge);
         let endpoints = self.endpoints.load();
-        endpoints.endpoints.iter().for_each(|entry| entry.state.set_breaker(settings.breaker));
+        let ejection = settings.outlier.map_or(Duration::ZERO, |outlier| outlier.longest());
+        let ejected_until = Instant::now().into_std() + ejection;
+        for entry in &endpoints.endpoints {
+            entry.state.set_breaker(settings.breaker);
+            entry.state.record().shorten(ejected_until);
+        }
         if settings.balance != self.settings.load().balance {
             self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
         }
