@@ -63,6 +63,9 @@ impl Forward<'_, '_> {
                 Ended { outcome, failed: Some(told) }
             }
         };
+        // A second attempt may have taken the place of this one.
+        let index = self.at.unwrap_or(index);
+        let entry = endpoints.endpoints.get(index).unwrap_or(entry);
         let now = Instant::now();
         self.ended = Some(now);
         if let Some(pass) = pass {
@@ -120,8 +123,10 @@ impl Forward<'_, '_> {
         match tokio::time::timeout(limit, acquire).await {
             Ok(Ok(call)) => Ok(call),
             Ok(Err(error)) => {
-                // Its addresses may be of yesterday.
-                self.upstream.discovery().look_again();
+                if !matches!(error, AcquireError::QueueFull | AcquireError::NoneFree(_)) {
+                    // Its addresses may be of yesterday.
+                    self.upstream.discovery().look_again();
+                }
                 Err(Told::not_connected(&error, connect))
             }
             Err(_) if limit < wait => Err(Told::whole(self.settings.timeouts.whole)),
@@ -251,6 +256,8 @@ impl Told {
 
     fn not_connected(error: &AcquireError, limit: Duration) -> Self {
         let (cause, sentence) = match error {
+            AcquireError::QueueFull => return Self::no_place_in_queue(),
+            AcquireError::NoneFree(waited) => return Self::no_connection(*waited),
             AcquireError::Timeout => {
                 (Cause::ConnectTimeout, format!("made no connection within {}", seconds(limit)))
             }
@@ -266,9 +273,14 @@ impl Told {
         Self::of(cause, error.name(), sentence)
     }
 
+    fn no_place_in_queue() -> Self {
+        let sentence = "has as many connections as it may, and as many calls wait as may".to_owned();
+        Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::QueueFull.name(), sentence) }
+    }
+
     fn no_connection(waited: Duration) -> Self {
         let sentence = format!("had no connection free within {}", seconds(waited));
-        Self { is_final: true, ..Self::of(Cause::Connect, "no_connection_free", sentence) }
+        Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::NoneFree(waited).name(), sentence) }
     }
 
     fn whole(limit: Option<Duration>) -> Self {

@@ -29,6 +29,9 @@ pub trait Codec: Send + 'static {
     /// The answer is cut short by it.
     fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault>;
 
+    /// Bytes stand behind the end of an answer: what is wrong with that answer for it. `None`: nothing, though the connection is of no further use.
+    fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault>;
+
     /// The trailers, after [`Event::Trailers`].
     fn trailers(&self) -> &Fields;
 

@@ -182,6 +182,12 @@ impl<C> Shelf<C> {
         self.waiters.iter().filter(|it| it.waits_for_place() && it.need != Need::New).count()
     }
 
+    /// Whether somebody waits because there are as many as there may be, and not for one that is being made.
+    pub(super) fn is_held_up(&self, id: u64, max: usize) -> bool {
+        let before = self.waiters.iter().take_while(|it| it.id != id);
+        self.open >= max && before.filter(|it| it.waits_for_place()).count() >= self.spare()
+    }
+
     /// Those being made that will be for whoever is next.
     fn spare(&self) -> usize {
         self.spare + self.waiters.iter().filter(|it| it.given.is_some() && it.dials).count()
