@@ -354,8 +354,11 @@ impl Warmth {
         *self = Self::default();
     }
 
-    /// It could not: the next is tried later, at most half a minute. Nobody waits for it.
+    /// It could not: the next is tried later, at most half a minute. Nobody waits for it. Those that were made together fail together: that is one failure.
     pub(super) fn handle_failure(&mut self, now: Instant) {
+        if self.not_before.is_some_and(|at| at > now) {
+            return;
+        }
         self.not_before = now.checked_add(warm_again(self.failures));
         self.failures += 1;
     }
