@@ -179,6 +179,17 @@ def append(line):
         os.close(handle)
 
 
+async def lull(scope, receive, send):
+    """Reads nothing for a while behind the first piece of the body."""
+    first = await receive()
+    print("the lull begins", flush=True)
+    await asyncio.sleep(float(query(scope)["ms"]) / 1000)
+    print("the lull is over", flush=True)
+    rest = await body_of(receive)
+    text = str(len(first["body"]) + len(rest)).encode()
+    await answer_with(send, 200, [TEXT], [text])
+
+
 async def sleep(scope, receive, send):
     await body_of(receive)
     await asyncio.sleep(float(query(scope)["ms"]) / 1000)
@@ -284,6 +295,7 @@ ANSWERS = {
     "/mirror": mirror,
     "/count": count,
     "/sleep": sleep,
+    "/lull": lull,
     "/big": big,
     "/in-two": in_two,
     "/waits": waits_for_disconnect,
