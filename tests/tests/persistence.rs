@@ -498,9 +498,7 @@ fn a_chunked_body_that_has_come_costs_no_connection() {
         "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\npath = \"/pong\"\nrespond = 200\n\
          [[listen.main.route]]\nfiles = \"@DIR@\"\n",
     );
-    let head = |path: &str| {
-        format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
-    };
+    let head = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (server, path, status) in [
         (fixed(), "/pong", 200),
         (fixed(), "/moved", 302),
