@@ -166,8 +166,11 @@ class Worker:
             self._deliver_and_close(result, close)
 
     def _deliver_and_close(self, result, close):
-        """Nearly every framework gives something with a `close`, which nearly always has little to do. Behind an answer it may do anything, so that it has to be
-        said before the answer ends that another worker is better for the next request (spec/wire.md §8): by those that were not quick of late."""
+        """Nearly every framework gives something with a `close`, which nearly always has little to do.
+
+        Behind an answer it may do anything, so that it has to be said before the answer ends that another worker is better for the
+        next request (spec/wire.md §8): where the last ones were not quick.
+        """
         said = self.alone and self.quick_closes < _TRUSTED
         if said:
             self.connection.send(_BUSY)
