@@ -127,6 +127,7 @@ async def echo(scope, receive, send):
         "query_string": scope["query_string"].decode("latin-1"),
         "http_version": scope["http_version"],
         "scheme": scope["scheme"],
+        "server": scope["server"],
         "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in scope["headers"]],
         "body": body.decode("latin-1"),
     }
