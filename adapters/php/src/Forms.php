@@ -103,11 +103,16 @@ final class Forms
             }
             return;
         }
-        if (preg_match_all('/\G\[([^\]]*)\]/', $name, $match, 0, $open) > (int) \ini_get('max_input_nesting_level')) {
-            return;
+        $keys = [];
+        for ($depth = (int) \ini_get('max_input_nesting_level'); ($name[$open] ?? '') === '[' && ($close = strpos($name, ']', $open)) !== false; $depth--) {
+            if ($depth <= 0) {
+                return;
+            }
+            $keys[] = substr($name, $open + 1, $close - $open - 1);
+            $open = $close + 1;
         }
         $at = &$result[$base];
-        foreach ($match[1] as $key) {
+        foreach ($keys as $key) {
             if (!\is_array($at)) {
                 $at = [];
             }

@@ -128,9 +128,10 @@ final class Multipart
     private static function isBalanced(string $name): bool
     {
         $open = 0;
-        foreach (preg_split('/([\[\]])/', $name, -1, \PREG_SPLIT_DELIM_CAPTURE | \PREG_SPLIT_OFFSET_CAPTURE) as [$text, $at]) {
-            $open += ['[' => 1, ']' => -1][$text] ?? 0;
-            if ($open < 0 || ($text === ']' && !\in_array($name[$at + 1] ?? '', ['', '['], true))) {
+        $length = \strlen($name);
+        for ($at = 0; ($at += strcspn($name, '[]', $at)) < $length; $at++) {
+            $open += $name[$at] === '[' ? 1 : -1;
+            if ($open < 0 || ($name[$at] === ']' && $at + 1 < $length && $name[$at + 1] !== '[')) {
                 return false;
             }
         }
@@ -205,25 +206,32 @@ final class Multipart
     private static function disposition(string $text): array
     {
         $found = ['name' => null, 'filename' => null];
-        while ($text !== '') {
-            $parameter = self::word($text, ';');
-            $text = ltrim($text, self::SPACE);
-            if (str_contains($parameter, '=')) {
-                $key = strtolower(self::word($parameter, '='));
-                if (\array_key_exists($key, $found)) {
-                    $found[$key] = self::unquoted(ltrim($parameter, self::SPACE));
-                }
+        $length = \strlen($text);
+        for ($at = 0; $at < $length; $at += strspn($text, self::SPACE, $at)) {
+            $parameter = self::word($text, ';', $at);
+            $equals = 0;
+            $key = strtolower(self::word($parameter, '=', $equals));
+            if (\array_key_exists($key, $found) && str_contains($parameter, '=')) {
+                $found[$key] = self::unquoted(ltrim(substr($parameter, $equals), self::SPACE));
             }
         }
         return array_values($found);
     }
 
-    /** Takes what is before `$stop`, which does not count within quotes. */
-    private static function word(string &$text, string $stop): string
+    /** What is from `$at` to `$stop`, which does not count within quotes; `$at` goes behind it. */
+    private static function word(string $text, string $stop, int &$at): string
     {
-        preg_match('/\G(?:[^"\'' . $stop . ']++|"(?:\\\\"|[^"])*+(?:"|$)|\'(?:\\\\\'|[^\'])*+(?:\'|$))*+/Ds', $text, $match);
-        $word = $match[0];
-        $text = ltrim(substr($text, \strlen($word)), $stop);
+        $start = $at;
+        $length = \strlen($text);
+        while (($at += strcspn($text, "\"'$stop", $at)) < $length && $text[$at] !== $stop) {
+            $quote = $text[$at++];
+            while (($at += strcspn($text, "\\$quote", $at)) < $length && $text[$at] !== $quote) {
+                $at += ($text[$at + 1] ?? '') === $quote ? 2 : 1;
+            }
+            $at = min($at + 1, $length);
+        }
+        $word = substr($text, $start, $at - $start);
+        $at += strspn($text, $stop, $at);
         return $word;
     }
 
@@ -234,8 +242,12 @@ final class Multipart
         if ($quote !== '"' && $quote !== "'") {
             return strtr(substr($text, 0, strcspn($text, self::SPACE)), ['\\\\' => '\\']);
         }
-        preg_match('/\G(?:\\\\[\\\\' . $quote . ']|[^' . $quote . '])*+/s', $text, $match, 0, 1);
-        return strtr($match[0], ['\\\\' => '\\', "\\$quote" => $quote]);
+        $at = 1;
+        $length = \strlen($text);
+        while (($at += strcspn($text, "\\$quote", $at)) < $length && $text[$at] !== $quote) {
+            $at += \in_array($text[$at + 1] ?? '', ['\\', $quote], true) ? 2 : 1;
+        }
+        return strtr(substr($text, 1, $at - 1), ['\\\\' => '\\', "\\$quote" => $quote]);
     }
 
     private function next(): string

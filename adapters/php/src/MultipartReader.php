@@ -13,6 +13,7 @@ namespace Keepwarm;
 final class MultipartReader
 {
     private const SPACE = " \t\n\v\f\r";
+    private const FIELDS = ['content-disposition', 'content-type'];
     private const MAX_LINE = 16_384; // bytes of a line in a head
 
     private readonly string $delimiter;
@@ -27,9 +28,9 @@ final class MultipartReader
     }
 
     /**
-     * The fields of the next part, the first of each name; null behind the last part.
+     * What the next part says of itself, the first of each name in FIELDS; null behind the last part.
      *
-     * @return array<array-key, string>|null name in lower case => value
+     * @return array<string, string>|null name in lower case => value
      */
     public function head(): ?array
     {
@@ -37,15 +38,19 @@ final class MultipartReader
             return null;
         }
         $fields = [];
+        $name = '';
         while (($line = $this->line()) !== null && $line !== '') {
             $colon = str_contains(self::SPACE, $line[0]) ? false : strpos($line, ':');
             if ($colon !== false) {
-                $fields[] = [strtolower(substr($line, 0, $colon)), ltrim(substr($line, $colon + 1), self::SPACE)];
-            } elseif ($fields !== []) {
-                $fields[array_key_last($fields)][1] .= $line; // the field goes on
+                $name = strtolower(substr($line, 0, $colon));
+                $name = \in_array($name, self::FIELDS, true) && !isset($fields[$name]) ? $name : '';
+                $line = ltrim(substr($line, $colon + 1), self::SPACE);
+            }
+            if ($name !== '') {
+                $fields[$name] = ($fields[$name] ?? '') . $line; // without a colon it goes on
             }
         }
-        return array_column(array_reverse($fields), 1, 0);
+        return $fields;
     }
 
     /**
