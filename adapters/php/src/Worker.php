@@ -213,6 +213,9 @@ final class Worker
         }
         Web::$answer = Web::$request = Web::$body = Web::$finish = Web::$callback = null;
         Web::$headers = [];
+        if (Input::$filled > 0) {
+            Input::forget();
+        }
         $this->connection->endStream();
         $this->busy = false;
         $this->clearGlobals();
