@@ -197,6 +197,14 @@ class Process(unittest.TestCase):
         self.assertEqual(worker.process.wait(PATIENCE), 255)
         self.assertIn("Allowed memory size of 33554432 bytes exhausted", worker.log())
 
+    def test_out_of_memory_delivers_what_was_printed_before(self):
+        for path, body in (("/memory-printed", b"printed before"), ("/memory-page", b"printed before, and a page about it")):
+            worker = self.start("plain.php", "-d", "memory_limit=32M")
+            answer = worker.get(path)
+            self.assertEqual((answer.status, answer.body, answer.reset), (500, body, None))
+            self.assertEqual(worker.process.wait(PATIENCE), 255)
+            self.assertIn("Allowed memory size of 33554432 bytes exhausted", worker.log())
+
     def test_a_kill_closes_the_wire(self):
         worker = self.start()
         worker.request("/die")

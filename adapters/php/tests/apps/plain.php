@@ -135,6 +135,14 @@ $routes = [
     '/fatal-printed' => function () { echo 'printed before'; eval('function again() {} function again() {}'); },
     '/fatal-late' => function () { echo 'begun'; flush(); eval('class Late {} class Late {}'); },
     '/memory' => function () { $all = []; while (true) { $all[] = str_repeat('m', 1 << 20); } },
+    '/memory-printed' => function () { echo 'printed before'; $all = []; while (true) { $all[] = str_repeat('m', 1 << 20); } },
+    '/memory-page' => function () {
+        register_shutdown_function(function () { echo ', and a page about it'; });
+        echo 'printed before';
+        $all = [];
+        while (true) { $all[] = str_repeat('m', 1 << 20); }
+    },
+    '/clean' => function () { echo 'byte order mark'; ob_clean(); echo 'file'; },
     '/upload' => function (Request $r) {
         $out = [];
         array_walk_recursive($_FILES, function ($value, $key) use (&$out) {
