@@ -95,6 +95,7 @@ final class Worker
             if ($limit > 0) {
                 ini_alter('memory_limit', (string) max($limit, memory_get_usage(true) + self::SHUTDOWN_MEMORY));
             }
+            Output::reopen();
         }
         register_shutdown_function(function () use ($fatal): void {
             $this->deliver($fatal);
