@@ -488,6 +488,30 @@ fn a_slow_call_is_made_a_second_time_elsewhere() {
     assert_eq!(slow.requests().len() + quick.requests().len(), before + posted);
 }
 
+/// An endpoint's breaker takes the blame for what made it open: that of the upstream, which saw the same calls, lets the others be called.
+#[test]
+fn endpoints_that_fail_do_not_have_the_others_refused() {
+    let failing = |name: &'static str| {
+        Origin::start(move |_, stream| {
+            let head = format!("HTTP/1.1 500 No\r\nContent-Length: {}\r\n\r\n", name.len());
+            stream.write_all(format!("{head}{name}").as_bytes()).unwrap();
+            After::Keep
+        })
+    };
+    let (one, two, well) = (failing("one"), failing("two"), Origin::fixed("well"));
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[upstream.search]\nbind = \"127.0.0.1:0\"\noutlier = \"off\"\n\
+         breaker = {{ open = \"1h\", max_open = \"1h\" }}\nendpoints = [\n\
+         {{ url = \"http://{}\" }}, {{ url = \"http://{}\", priority = 1 }}, {{ url = \"http://{}\", priority = 2 }}]\n",
+        one.address(),
+        two.address(),
+        well.address()
+    ));
+    let answers: Vec<String> = (0..20).map(|_| server.ask(get("/")).text()).collect();
+    let expected = [["one"; 5], ["two"; 5], ["well"; 5], ["well"; 5]].concat();
+    assert_eq!(answers, expected);
+}
+
 /// Quick to fail is not quicker: as long as the other attempt runs, that one is waited for.
 #[test]
 fn of_two_attempts_one_that_fails_leaves_the_call_to_the_other() {

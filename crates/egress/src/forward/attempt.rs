@@ -72,10 +72,16 @@ impl Forward<'_, '_> {
         let entry = endpoints.endpoints.get(index).unwrap_or(entry);
         let now = Instant::now();
         self.ended = Some(now);
-        if let Some(pass) = pass {
-            self.upstream.give_back(pass, ended.outcome, now);
-        }
         self.upstream.note_outcome(&endpoints, index, ended.outcome, now);
+        // An endpoint that is left out for its failures bears them alone, or one that fails would have the breaker of all of them open as soon as its own.
+        let is_forgiven = ended.outcome == Outcome::Failure && endpoints.do_without(index, now);
+        if let Some(pass) = pass {
+            let outcome = if is_forgiven { Outcome::Unknown } else { ended.outcome };
+            self.upstream.give_back(pass, outcome, now);
+        }
+        if is_forgiven {
+            self.upstream.forgive();
+        }
         match ended.failed {
             None => Verdict::Over,
             Some(told) => self.follow(told, entry, index).await,
