@@ -173,6 +173,12 @@ fn each_phase_has_its_time_out() {
         if head.starts_with("GET /idle") {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
         }
+        if head.starts_with("GET /early") {
+            stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").unwrap();
+        }
+        if head.starts_with("GET /half-a-head") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Le").unwrap();
+        }
         if head.starts_with("GET /trickle") {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
             while stream.write_all(b"x").is_ok() {
@@ -187,7 +193,15 @@ fn each_phase_has_its_time_out() {
     );
     let answer = server.ask(get("/first"));
     assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
-    assert!(answer.text().contains("300 ms"), "{}", answer.text());
+    assert!(answer.text().contains("did not begin to answer within 300 ms"), "{}", answer.text());
+    let answer = server.ask(get("/half-a-head"));
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
+    assert!(answer.text().contains("did not finish the head"), "{}", answer.text());
+    let mut client = server.client();
+    client.send(get("/early"));
+    assert_eq!(client.head("GET").0, 102);
+    let answer = client.response("GET");
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "idle_timeout"));
     for path in ["/idle", "/trickle"] {
         let mut client = server.client();
         client.send(get(path));

@@ -306,6 +306,9 @@ impl Told {
         let limit = seconds(limit);
         let (name, sentence) = match phase {
             Phase::Connect => ("connect_timeout", format!("made no connection within {limit}")),
+            Phase::FirstByte if heard => {
+                ("first_byte_timeout", format!("did not finish the head of its answer within {limit}"))
+            }
             Phase::FirstByte => ("first_byte_timeout", format!("did not begin to answer within {limit}")),
             Phase::Idle => ("idle_timeout", format!("moved no byte for {limit}")),
             Phase::Whole => ("timeout", format!("was not done within {limit}")),
