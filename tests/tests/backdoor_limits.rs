@@ -371,3 +371,32 @@ fn a_call_whose_time_ends_in_the_queue_has_timed_out() {
         assert_eq!(ask_for_json(&server), (504, "timeout".to_owned()), "{limit}");
     }
 }
+
+/// A client that has left holds no place in the queue, and its call is not made.
+#[test]
+fn who_has_gone_waits_no_more() {
+    for limit in ["limits.connections = 1", "pool.max = 1", "limits.in_flight = 1"] {
+        let (origin, go) = slow_origin();
+        let keys = format!("limits.queue = 1\nlimits.queue_timeout = \"20s\"\n{limit}\n");
+        let server = limited(&origin, &keys);
+        let waiting = || {
+            let of = |(name, value): (&String, &f64)| {
+                (name.contains("pool_waiting") || name.contains("queue_length")).then_some(*value)
+            };
+            admin::metrics(&server).iter().filter_map(of).sum::<f64>()
+        };
+        let (mut slow, mut gone, mut waits) = (server.client(), server.client(), server.client());
+        slow.send(get("/slow"));
+        origin.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
+        gone.send(get("/gone"));
+        wait_until("a call waits", BOUND, || waiting() == 1.0);
+        gone.reset();
+        wait_until("nobody waits", BOUND, || waiting() == 0.0);
+        waits.send(get("/waits"));
+        wait_until("another call waits", BOUND, || waiting() == 1.0);
+        go.send(()).unwrap();
+        assert_eq!(slow.response("GET").status, 200, "{limit}");
+        assert_eq!(waits.response("GET").status, 200, "{limit}");
+        assert!(origin.requests().iter().all(|request| request.target() != "/gone"), "{limit}");
+    }
+}
