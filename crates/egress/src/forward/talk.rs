@@ -240,7 +240,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             Poll::Ready(Err(error)) => return Step::End(End::Failed(error)),
             Poll::Ready(Ok(Answer::Informational(head))) => match head.status.as_u16() {
                 100 => self.handle_continue(),
-                _ => pass_informational(exchange, head),
+                _ => pass_informational(exchange, head, self.forward.manner.names_us()),
             },
             Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
             Poll::Ready(Ok(Answer::Data(bytes))) => {
@@ -329,7 +329,8 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         }
         tell_mended(forward.upstream.name(), &self.visit, call.head().mended);
         let begun = match status {
-            101 => Tunnel::switch(forward.exchange, call.head()).map(|tunnel| self.tunnel = Some(tunnel)),
+            101 => Tunnel::switch(forward.exchange, call.head(), forward.manner.names_us())
+                .map(|tunnel| self.tunnel = Some(tunnel)),
             _ => pass_head(forward, call, &self.authority),
         };
         match begun {
