@@ -165,6 +165,18 @@ class Lifespan(unittest.TestCase):
                 self.assertEqual(worker.drain(), 0)
                 self.assertEqual(worker.log(), "")
 
+    def test_what_is_raised_in_the_start_up_is_logged(self):
+        with self.start("raises-in-it") as worker:
+            self.assertEqual(worker.get("/").body, b"{}")
+            self.assertEqual(worker.drain(), 0)
+            self.assertIn("ZeroDivisionError: in the start-up", worker.log())
+            self.assertIn("served all the same", worker.log())
+
+    def test_exit_in_the_start_up(self):
+        with self.start("exits", hello=False) as worker:
+            self.assertIsNone(worker.read())
+            self.assertEqual(worker.process.wait(driver.PATIENCE), 7)
+
     def test_one_that_must_take_part_and_does_not(self):
         for behaviour, said in (("raises", "ZeroDivisionError"), ("returns", "--lifespan on")):
             with self.start(behaviour, "--lifespan", "on", hello=False) as worker:

@@ -22,6 +22,10 @@ async def lifespan(scope, receive, send):
     if BEHAVIOUR == "returns":
         return
     await receive()
+    if BEHAVIOUR == "raises-in-it":
+        raise ZeroDivisionError("in the start-up")
+    if BEHAVIOUR == "exits":
+        raise SystemExit(7)
     if BEHAVIOUR == "fails":
         await send({"type": "lifespan.startup.failed", "message": "no database"})
         return
