@@ -210,6 +210,11 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.take_back())
     }
 
+    /// Whether all that the answer announced has been given, and only its end is missing: there is nothing left to hold back.
+    pub fn is_given(&self) -> bool {
+        on!(self, stream => stream.is_given())
+    }
+
     /// Whether a head was given.
     pub fn answered(&self) -> bool {
         on!(self, stream => stream.answered())

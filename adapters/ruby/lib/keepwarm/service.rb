@@ -86,7 +86,7 @@ module Keepwarm
         return NO_INPUT if body.empty?
 
         # It was chunked: RFC 3875 §4.1.2 wants the length all the same.
-        env["CONTENT_LENGTH"] ||= body.bytesize.to_s
+        env["CONTENT_LENGTH"] ||= body.bytesize.to_s.b
         StringIO.new(body)
       end
     end

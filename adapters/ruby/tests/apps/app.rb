@@ -78,7 +78,7 @@ module Routes
   def shown(env)
     strings = env.select { |_, value| [String, TrueClass, FalseClass, Integer, Array].include?(value.class) }
     strings = strings.transform_values { |value| value.is_a?(String) ? value.dup.force_encoding("ISO-8859-1").encode("UTF-8") : value }
-    strings.merge("rack.input" => env["rack.input"].read, "encodings" => env.values.grep(String).reject(&:ascii_only?).map { |one| one.encoding.to_s })
+    strings.merge("rack.input" => env["rack.input"].read, "encodings" => env.select { |key, one| key !~ /\A[a-z]/ && one.is_a?(String) }.map { |_, one| one.encoding.to_s }.uniq)
   end
 
   def digest(input)

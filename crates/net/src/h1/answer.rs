@@ -283,6 +283,11 @@ impl Stream {
         true
     }
 
+    pub(crate) fn is_given(&self) -> bool {
+        let Answer::Begun { plan, remaining: 0, .. } = &self.state.answer else { return false };
+        !plan.send_body || matches!(plan.framing, AnswerFraming::Length(_))
+    }
+
     /// (Re)starts the 2 ms in which something may yet come.
     fn hold(&mut self) {
         let until = tokio::time::Instant::now() + HOLD;
