@@ -196,6 +196,13 @@ class Lifespan(unittest.TestCase):
                 self.assertEqual(worker.drain(), 0)
                 self.assertIn(said, worker.log())
 
+    def test_what_is_raised_behind_the_start_up_is_logged_at_once(self):
+        with self.start("raises-between") as worker:
+            self.assertEqual(worker.get("/").body, b"{}")
+            driver.wait_for_log(worker, "ZeroDivisionError: between")
+            self.assertEqual(worker.drain(), 0)
+            self.assertEqual(worker.log().count("ZeroDivisionError: between"), 1)
+
     def test_off(self):
         with self.start("fails", "--lifespan", "off") as worker:
             self.assertEqual(worker.get("/").body, b"{}")

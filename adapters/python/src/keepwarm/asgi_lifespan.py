@@ -57,8 +57,6 @@ class Lifespan:
             await self._ask("shutdown")
         if "shutdown" in self._failure:
             log.write(f"the application's shut-down failed: {self._failure['shutdown']}")
-        elif self._error is not None:
-            log.exception(self._error)
 
     async def _ask(self, phase):
         self._messages.put_nowait({"type": f"lifespan.{phase}"})
@@ -74,6 +72,8 @@ class Lifespan:
             raise
         except BaseException as error:
             self._error = error
+            if self._answers["startup"].is_set():
+                log.exception(error)
 
     async def _receive(self):
         message = await self._messages.get()

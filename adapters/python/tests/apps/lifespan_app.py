@@ -34,6 +34,8 @@ async def lifespan(scope, receive, send):
     if BEHAVIOUR == "state":
         scope["state"]["key"] = "value"
     await send({"type": "lifespan.startup.complete"})
+    if BEHAVIOUR == "raises-between":
+        raise ZeroDivisionError("between")
     await receive()
     if BEHAVIOUR == "fails-late":
         await send({"type": "lifespan.shutdown.failed", "message": "no goodbye"})
