@@ -105,11 +105,14 @@ fn no_request_waits_for_a_close() {
 fn a_worker_that_never_comes_back_from_behind_an_answer_is_replaced() {
     let server = start("hard_app", 1, "request_timeout = \"2s\"");
     let before = server.workers();
+    // It is quick, so that it is given requests ahead.
+    (0..30).for_each(|_| assert_eq!(patient(&server, "/who"), 200));
     let answer = server.client().patient(LONG).ask(get("/behind?name=never"));
     assert_eq!(answer.text(), before[0].to_string());
-    // It waits for the worker that comes.
-    let mut waiting = sent(&server, &get("/who"));
+    // One that came behind it was not begun, and waits for the worker that comes.
+    let mut waiting = sent(&server, "POST /who?id=waits HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     assert_ne!(pid(&mut waiting).to_string(), answer.text());
+    assert_eq!(begun(&server, "waits"), 1);
     server.wait_for_log("still at work behind its answer", LONG);
     let stack = time(&server, "in close");
     assert!(stack <= time(&server, "killed by signal 9"), "{}", server.log());

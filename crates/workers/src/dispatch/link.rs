@@ -188,7 +188,7 @@ impl Link {
             inner.write(&self.socket, &frames);
             return;
         }
-        if !inner.in_order || inner.session.open_streams() == 1 {
+        if !inner.in_order || (inner.session.open_streams() == 1 && inner.tail.is_none()) {
             job.call.begin_work();
         }
         inner.taken += 1;

@@ -274,7 +274,9 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             return Ok(());
         }
         let streams = request.passing.buffer_request == Some(false);
-        if whole {
+        // Who works on one request at a time is not to wait for a client either.
+        let alone = || self.app.policy().server.as_ref().is_some_and(|server| server.concurrency == 1);
+        if whole || (small && !streams && alone()) {
             self.source = read_whole(self.app, self.exchange).await?;
         } else if small && !streams {
             self.collect_small().await?;
