@@ -32,7 +32,7 @@ final class Main
         }
         Web::install();
         Input::install();
-        // The buffer was opened before it was known whether flush() is ours.
+        // The buffer that collects was opened before it was known whether flush() is ours.
         ob_get_clean();
         Output::open();
         $entry = realpath($arguments[1]);

@@ -7,11 +7,13 @@ namespace Keepwarm;
 /**
  * What the application prints.
  *
- * One output buffer lies below all others for the whole life of the worker. Outside of a request what reaches it is log; within
- * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces.
+ * Two output buffers lie below all others for the whole life of the worker. What reaches the lower one is log outside of a request; within
+ * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces. The upper one collects, and is the one
+ * that goes when an application ends a buffer which it never began (`ob_get_clean()`), as it may where php.ini has `output_buffering`.
  */
 final class Output
 {
+    public const OURS = 2; // buffers
     private const LOG = 0;
     private const HOLD = 1;
     private const PASS = 2;
@@ -27,14 +29,20 @@ final class Output
     /** Whether flush() is ours, so that small pieces can be collected. */
     private static bool $flushable = false;
 
-    /** Puts the buffer in its place, at the start of the worker, and again when the application has taken it away. */
+    /** Puts the buffers in their places, at the start of the worker, and again when the application has taken them away. */
     public static function open(): void
     {
         self::$flushable = Web::$complete;
-        ob_start([self::class, 'take'], self::$flushable ? self::PIECE : 1);
+        $level = self::level();
+        if ($level === 0) {
+            ob_start([self::class, 'take'], 1);
+        }
+        if ($level < self::OURS) {
+            ob_start(null, self::$flushable ? self::PIECE : 1);
+        }
     }
 
-    /** The buffer's callback. */
+    /** The lower buffer's callback. */
     public static function take(string $output): string
     {
         if ($output === '') {
@@ -76,7 +84,7 @@ final class Output
     public static function held(): string
     {
         self::$starter = null;
-        if (ob_get_length() !== 0 || self::level() > 1) {
+        if (ob_get_length() !== 0 || self::level() !== self::OURS) {
             self::settle();
         }
         $held = self::$held;
@@ -97,10 +105,10 @@ final class Output
         return self::$mode === self::PASS;
     }
 
-    /** Sends what has been printed as far as our buffer; what is in buffers of the application stays there. */
+    /** Sends what has been printed as far as our buffers; what is in buffers of the application stays there. */
     public static function flush(): void
     {
-        if (self::level() === 1) {
+        if (self::level() === self::OURS) {
             ob_flush();
         }
         if (self::$mode === self::PASS && Web::$connection?->gone && !ignore_user_abort()) {
@@ -112,7 +120,7 @@ final class Output
     /** Everything printed goes where it belongs; from now on it is log. */
     public static function end(): void
     {
-        if (ob_get_length() !== 0 || self::level() !== 1) {
+        if (ob_get_length() !== 0 || self::level() !== self::OURS) {
             self::settle();
         }
         self::$mode = self::LOG;
@@ -134,21 +142,19 @@ final class Output
     private static function settle(): void
     {
         self::flatten();
-        if (self::level() === 0) {
-            self::open();
-        }
+        self::open();
     }
 
     /** Ends the application's buffers, innermost first, as the end of a script does, and empties ours. */
     private static function flatten(): void
     {
-        for ($level = self::level(); $level > 1; $level--) {
+        for ($level = self::level(); $level > self::OURS; $level--) {
             if (@ob_get_flush() === false || self::level() === $level) {
                 self::stuck();
                 return;
             }
         }
-        if (self::level() === 1) {
+        if (self::level() === self::OURS) {
             ob_flush();
         }
     }
@@ -162,7 +168,7 @@ final class Output
         self::$stuck = true;
         Log::write('keepwarm: the application has left an output buffer that cannot be removed; the worker is replaced.');
         Web::$connection?->askToDrain();
-        if (ob_get_status(true)[0]['buffer_used'] > 0) {
+        if (ob_get_status(true)[self::OURS - 1]['buffer_used'] > 0) {
             throw new \RuntimeException('what was printed before ob_start() is below an output buffer that cannot be removed, and cannot be sent');
         }
         self::take((string) ob_get_contents());

@@ -160,6 +160,9 @@ final class Request
                 $host .= ':' . $this->server['SERVER_PORT'];
             }
         }
+        if (str_ends_with($host, '0')) {
+            $host = preg_replace('/:0+$/D', '', $host); // no port, for which some objects would throw
+        }
         return "{$this->scheme}://$host" . ($this->rawPath === '*' ? '' : $this->server['REQUEST_URI']);
     }
 
