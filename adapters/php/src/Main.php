@@ -24,6 +24,7 @@ final class Main
     public static function prepare(array $arguments): void
     {
         self::settings();
+        Output::clear();
         Output::open();
         $socket = Process::socket();
         if (\count($arguments) !== 2) {

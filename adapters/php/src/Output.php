@@ -29,6 +29,13 @@ final class Output
     /** Whether flush() is ours, so that small pieces can be collected. */
     private static bool $flushable = false;
 
+    /** Ends the buffers that PHP begins by itself, where `output_buffering` or `zlib.output_compression` is on. */
+    public static function clear(): void
+    {
+        for ($level = self::level(); $level > 0 && @ob_get_flush() !== false; $level--) {
+        }
+    }
+
     /** Puts the buffers in their places, at the start of the worker, and again when the application has taken them away. */
     public static function open(): void
     {

@@ -40,6 +40,13 @@ class Process(unittest.TestCase):
     def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer(self):
         self.assertLess(self.start().sleeps(20), 30)
 
+    def test_buffers_that_php_begins_by_itself(self):
+        for setting in ("output_buffering=4096", "output_buffering=On", "zlib.output_compression=1"):
+            worker = self.start("plain.php", "-d", setting)
+            for _ in range(2):
+                self.assertEqual(worker.get("/echo").body, b"printed and more", setting)
+                self.assertEqual(worker.get("/end-buffers").body, b"level 0", setting)
+
     def test_drain_ends_it_with_status_0(self):
         worker = self.start()
         worker.get("/")
