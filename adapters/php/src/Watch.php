@@ -14,9 +14,10 @@ final class Watch
 {
     private const WARM = 2; // requests of a route before its leaks count
     private const GROWTH = 8; // measurements in a row, each above the one before
+    private const GLANCE = 200; // elements of an array that are looked at
     private const LEAST_GROWTH = 4_096; // bytes over those
 
-    /** @var array<string, string> what => its value, shortened */
+    /** @var array<string, string> what => its value, shortened, and behind a NUL what tells it from another that looks the same */
     private array $before = [];
     /** @var array<string, int> route => requests */
     private array $seen = [];
@@ -27,6 +28,11 @@ final class Watch
     private array $changed = [];
     /** @var array<string, string> what there was behind it */
     private array $now = [];
+
+    /** @param \Closure|null $application whose own static variables have no other name */
+    public function __construct(private readonly ?\Closure $application = null)
+    {
+    }
 
     public function settle(): void
     {
@@ -47,10 +53,20 @@ final class Watch
             $was = $this->before[$what] ?? null;
             $caches = str_contains($what, '::$') || str_starts_with($what, 'static ');
             if ($was !== $value && (!$caches || $count > self::WARM)) {
-                $this->changed[$what] = $was === null ? "is new: $value" : "was $was and is $value";
+                $this->changed[$what] = self::change($was, $value);
             }
         }
         $this->now = $now;
+    }
+
+    private static function change(?string $was, string $is): string
+    {
+        $is = explode("\0", $is, 2)[0];
+        if ($was === null) {
+            return "is new: $is";
+        }
+        $was = explode("\0", $was, 2)[0];
+        return $was === $is ? "is another one: $is" : "was $was and is $is";
     }
 
     /** Everything has been put back: what the process still holds is the application's. */
@@ -98,7 +114,14 @@ final class Watch
         foreach ($GLOBALS as $name => $value) {
             if (!str_starts_with((string) $name, '_') && !str_starts_with((string) $name, 'keepwarm')) {
                 $found["the global \$$name"] = self::brief($value);
+                if ($value instanceof \Closure) {
+                    $found += self::statics(new \ReflectionFunction($value), "the closure \$$name");
+                }
             }
+        }
+        if ($this->application !== null) {
+            $function = new \ReflectionFunction($this->application);
+            $found += self::statics($function, 'the application, ' . basename((string) $function->getFileName()) . ":{$function->getStartLine()}");
         }
         return $found + self::classes() + self::functions();
     }
@@ -168,12 +191,31 @@ final class Watch
     private static function brief(mixed $value): string
     {
         return match (true) {
-            \is_array($value) => 'an array of ' . \count($value),
-            $value instanceof \Countable => $value::class . ' of ' . \count($value),
+            \is_array($value) => 'an array of ' . \count($value) . "\0" . self::fingerprint($value),
+            $value instanceof \Countable => $value::class . ' of ' . \count($value) . "\0" . spl_object_id($value),
             \is_object($value) => $value::class . ' #' . spl_object_id($value),
-            \is_string($value) => \strlen($value) <= 40 ? "\"$value\"" : '"' . substr($value, 0, 40) . '"… of ' . \strlen($value) . ' bytes',
+            \is_string($value) => \strlen($value) <= 40 ? "\"$value\"" : '"' . substr($value, 0, 40) . '"… of ' . \strlen($value) . " bytes\0" . crc32($value),
             \is_scalar($value) || $value === null => var_export($value, true),
             default => get_debug_type($value),
         };
+    }
+
+    /**
+     * Tells an array from another of its size, by what can be seen of it at a glance.
+     *
+     * @param array<array-key, mixed> $array
+     */
+    private static function fingerprint(array $array, int $depth = 0): string
+    {
+        $seen = '';
+        foreach (\array_slice($array, 0, self::GLANCE, true) as $key => $value) {
+            $seen .= "$key=" . match (true) {
+                \is_array($value) => \count($value) . ($depth < 2 ? self::fingerprint($value, $depth + 1) : ''),
+                \is_object($value) => '#' . spl_object_id($value),
+                \is_string($value) => \strlen($value) . ':' . substr($value, 0, 1_000),
+                default => \is_scalar($value) ? var_export($value, true) : get_debug_type($value),
+            } . "\n";
+        }
+        return (string) crc32($seen);
     }
 }

@@ -4,6 +4,8 @@ declare(strict_types=1);
 
 namespace Keepwarm;
 
+use Keepwarm\Handlers\CallableHandler;
+
 /** The loop of a worker: a read, the application, a write. */
 final class Worker
 {
@@ -29,7 +31,7 @@ final class Worker
         $this->answer = new Answer($connection);
         $this->reply = new Reply($this->answer);
         $this->reset = new Reset();
-        $this->watch = \in_array(getenv('KEEPWARM_WATCH'), ['', '0', false], true) ? null : new Watch();
+        $this->watch = \in_array(getenv('KEEPWARM_WATCH'), ['', '0', false], true) ? null : new Watch($handler instanceof CallableHandler ? $handler->call : null);
         $this->reserve = str_repeat('.', 65_536);
         Web::$connection = $connection;
     }

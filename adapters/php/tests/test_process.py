@@ -289,6 +289,15 @@ class Process(unittest.TestCase):
         self.assertRegex(log, r"memory: the process grows by about \d{5} bytes with each GET /keep")
         self.assertNotIn("GET /,", log)
 
+    def test_a_watched_worker_tells_one_visitor_from_the_next(self):
+        worker = self.start(env={"KEEPWARM_WATCH": "1"})
+        for visitor in "abcde":
+            worker.get("/keep-visitor", query=visitor)
+        worker.drain()
+        self.assertIn("leak: after GET /keep-visitor, State::$kept is another one: an array of 1; the next request finds it", worker.log())
+        self.assertRegex(worker.log(), r"leak: after GET /keep-visitor, static \$seen in the application, plain.php:\d+ is another one: an array of 1; the next")
+        self.assertIn("leak: after GET /keep-visitor, the global $text", worker.log())
+
     def test_a_watched_worker_reports_a_session_id_that_nobody_asked_for(self):
         worker = self.start(env={"KEEPWARM_WATCH": "1"})
         for _ in range(5):

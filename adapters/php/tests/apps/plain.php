@@ -17,7 +17,9 @@ function wait_for_line(): string
     return trim((string) fgets(fopen(getenv('TEST_FIFO_IN'), 'r')));
 }
 
+$text = '';
 $routes = [
+    '/keep-visitor' => fn () => 'kept',
     '/' => fn () => 'hello',
     '/server' => fn () => json_encode($_SERVER, JSON_PARTIAL_OUTPUT_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE),
     '/request' => fn (Request $r) => json_encode([
@@ -220,6 +222,12 @@ $routes = [
 ];
 
 return function (Request $request) use ($routes) {
+    static $seen = [];
+    if ($request->path === '/keep-visitor') {
+        $seen = [$request->query];
+        State::$kept = ['visitor' => $request->query];
+        $GLOBALS['text'] = str_repeat('=', 50) . $request->query;
+    }
     $route = $routes[$request->path] ?? null;
     return $route === null ? [404, [], 'no such path'] : $route($request);
 };
