@@ -65,6 +65,11 @@ class Symfony(unittest.TestCase):
         self.assertEqual(form, {"a": "1"})
         self.assertEqual(files, [[name, True, hashlib.md5(text).hexdigest()] for name, text in (("one.txt", b"content"), ("more.txt", b"more"))])
 
+    def test_ranges_of_a_file(self):
+        for wanted, status, seen, length in (("0-0", 206, "bytes 0-0/512000", 1), ("-1", 206, "bytes 511999-511999/512000", 1), ("-600000", 416, "bytes */512000", 0)):
+            answer = self.get("/file", fields=[("range", f"bytes={wanted}")])
+            self.assertEqual((answer.status, answer.field("content-range"), len(answer.body)), (status, [seen], length), wanted)
+
     def test_streams_leave_as_they_come(self):
         answer = self.get("/stream")
         self.assertEqual((answer.body, answer.names), (b"one two three", ["RESPONSE", "DATA", "DATA", "DATA"]))
