@@ -19,6 +19,9 @@ final class Worker
     private readonly ?Watch $watch;
     /** A request is in work. */
     private bool $busy = false;
+    private bool $delivered = false;
+    /** Destroyed at the very end. */
+    private ?object $last = null;
     /** Room for what has to be done when there is no memory left. */
     private ?string $reserve;
 
@@ -98,9 +101,21 @@ final class Worker
                 ini_alter('memory_limit', (string) max($limit, memory_get_usage(true) + self::SHUTDOWN_MEMORY));
             }
         }
-        register_shutdown_function(function () use ($fatal): void {
+        $deliver = function () use ($fatal): void {
             $this->deliver($fatal);
-        });
+        };
+        register_shutdown_function($deliver);
+        // One that calls exit() is the last to be called. Objects are destroyed behind it all the same.
+        $this->last = new class ($deliver) {
+            public function __construct(private readonly \Closure $deliver)
+            {
+            }
+
+            public function __destruct()
+            {
+                ($this->deliver)();
+            }
+        };
     }
 
     /** Serves the whole REQUESTs at the front of a read, which nearly all reads are; gives how many bytes were used. */
@@ -254,9 +269,10 @@ final class Worker
     private function deliver(bool $fatal): void
     {
         $connection = $this->connection;
-        if ($connection->isForked()) {
+        if ($this->delivered || $connection->isForked()) {
             return;
         }
+        $this->delivered = true;
         $request = Web::$request;
         if ($this->busy && $request !== null) {
             $what = "$request->method $request->rawPath";

@@ -187,6 +187,15 @@ class Process(unittest.TestCase):
                 self.assertEqual(worker.drain(), 0)
                 self.assertIn(f"the application called exit() in GET {path}", worker.log())
 
+    def test_exit_in_a_shutdown_function_delivers_what_there_is(self):
+        for query in ("", "throw=1"):
+            with Worker("plain.php") as worker:
+                answer = worker.get("/exit-in-shutdown", query=query)
+                self.assertEqual((answer.status, answer.body, answer.field("x-exit")), (200, b"produced and more", ["1"]), query)
+                self.assertEqual(worker.get("/").reset[0], REFUSED)
+                self.assertEqual(worker.drain(), 0)
+                self.assertIn("the application called exit() in GET /exit-in-shutdown", worker.log())
+
     def test_fatal_errors(self):
         for path, status, body, reset in (
             ("/fatal", None, b"", 3), ("/fatal-printed", 500, b"printed before", None), ("/fatal-late", 200, b"begun", 3),

@@ -145,6 +145,13 @@ $routes = [
     '/endless' => function () { ignore_user_abort(true); for ($i = 0; !Keepwarm\client_gone(); $i++) { echo str_repeat('x', 10_000); flush(); } error_log('saw that it was gone'); },
     '/finish' => function () { echo 'first'; fastcgi_finish_request(); echo 'unseen'; error_log('after the answer'); },
     '/exit' => function () { header('X-Exit: 1'); echo 'before exit'; exit(3); },
+    '/exit-in-shutdown' => function () {
+        register_shutdown_function(function () { echo 'and more'; isset($_GET['throw']) && throw new Exception('in a shutdown function'); exit(2); });
+        register_shutdown_function(function () { echo 'never'; });
+        header('X-Exit: 1');
+        echo 'produced ';
+        exit;
+    },
     '/exit-late' => function () { echo 'begun '; flush(); echo 'and ended'; exit; },
     '/exit-status' => function () { http_response_code(418); exit('a teapot'); },
     '/fatal' => function () { eval('class Twice {} class Twice {}'); },
