@@ -75,12 +75,12 @@ final class Main
         $connection = self::$connection ?? throw new \LogicException('not in a worker of Keepwarm');
         self::$loading = false;
         self::$worker = new Worker($connection, $handler, self::base());
-        Temporary::sweep();
+        Log::quietly(Temporary::sweep(...));
         self::$worker->settle();
         $connection->sayHello(['adapter', 'php/' . self::VERSION, 'kind', 'php', 'language', 'PHP ' . \PHP_VERSION]);
         $status = self::$worker->serveForever();
         self::$worker = null;
-        Temporary::end();
+        Log::quietly(Temporary::end(...));
         return $status;
     }
 

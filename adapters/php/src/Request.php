@@ -103,7 +103,7 @@ final class Request
         $server['REQUEST_TIME'] = (int) $now;
         $this->server = $server;
         if ($this->query !== '') {
-            parse_str($this->query, $this->get);
+            $this->get = Forms::parsed($this->query);
         }
         if (isset($server['HTTP_COOKIE'])) {
             $this->cookies = self::cookiesOf($server['HTTP_COOKIE']);

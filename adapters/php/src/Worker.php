@@ -210,7 +210,17 @@ final class Worker
         } catch (\Throwable $error) {
             Log::exception($error);
         }
-        $this->finished($request);
+        try {
+            $this->finished($request);
+        } catch (Lost | Fault $error) {
+            throw $error;
+        } catch (\Throwable $error) {
+            // A session handler that throws, or an error handler that makes an exception of our warning: what it kept from being put back is not known.
+            Log::exception($error);
+            $this->busy = false;
+            $connection->endStream();
+            $connection->askToDrain();
+        }
     }
 
     /** The answer has left; what the request leaves behind is removed. */
@@ -223,9 +233,7 @@ final class Worker
         $this->watch?->look($request);
         Session::end();
         if (Web::$uploads !== []) {
-            foreach (array_keys(Web::$uploads) as $path) {
-                @unlink($path);
-            }
+            Temporary::unlink(array_keys(Web::$uploads));
             Web::$uploads = [];
         }
         Web::$answer = Web::$request = Web::$body = Web::$finish = Web::$callback = null;
@@ -292,13 +300,13 @@ final class Worker
             if (\extension_loaded('session')) {
                 Session::end();
             }
-            foreach (array_keys(Web::$uploads) as $path) {
-                @unlink($path);
-            }
+            Temporary::unlink(array_keys(Web::$uploads));
+        } elseif ($this->busy) {
+            $this->answer->abort(Wire::APP_ERROR, 'an error before the application was called');
         }
         $connection->refuseWaiting();
         Output::end();
-        Temporary::end();
+        Log::quietly(Temporary::end(...));
         if (!$fatal && $this->busy) {
             $this->leave();
         }
