@@ -154,7 +154,7 @@ final class Request
     public function uri(): string
     {
         $host = $this->server['HTTP_HOST'] ?? '';
-        if ($host === '') {
+        if ($host === '' || $host[0] === ':') { // none, or an empty one with a port
             $host = $this->server['SERVER_NAME'];
             if ($this->server['SERVER_PORT'] !== (self::DEFAULT_PORTS[$this->scheme] ?? '')) {
                 $host .= ':' . $this->server['SERVER_PORT'];

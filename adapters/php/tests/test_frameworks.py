@@ -199,7 +199,7 @@ class Psr15:
         self.assertEqual(set(server) & {"argv", "HTTPS", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"}, set())
 
     def test_hosts_that_are_odd(self):
-        for host, seen in (("[::1]:8080", "[::1]:8080"), ("shop.example:", "shop.example"), ("shop.example:0", "shop.example"), ("SHOP.example:80", "shop.example"), ("", "shop.example")):
+        for host, seen in (("[::1]:8080", "[::1]:8080"), ("shop.example:", "shop.example"), ("shop.example:0", "shop.example"), ("SHOP.example:80", "shop.example"), ("", "shop.example"), (":", "shop.example"), (":81", "shop.example")):
             self.assertEqual(self.about("/x", fields=[("host", host)], server=("shop.example", "80"))["uri"], f"http://{seen}/x", host)
 
     def test_https_and_the_asterisk(self):
