@@ -87,7 +87,8 @@ final class Reply
     public function prints(): void
     {
         Output::startWith(function (): void {
-            $this->answer->head($this->printedStatus(), $this->printedFields());
+            $status = $this->printedStatus();
+            $this->answer->head($status, $this->printedFields($status));
             Output::pass($this->answer);
         });
     }
@@ -104,7 +105,8 @@ final class Reply
             return;
         }
         $body = Output::held() . $more;
-        $this->answer->head($status ?? $this->printedStatus(), $this->printedFields());
+        $status ??= $this->printedStatus();
+        $this->answer->head($status, $this->printedFields($status));
         $this->answer->whole($body);
     }
 
@@ -139,7 +141,7 @@ final class Reply
     }
 
     /** @return list<string> */
-    private function printedFields(): array
+    private function printedFields(int $status): array
     {
         $flat = Web::takeHeaders();
         if ($this->sessions && isset($_SESSION)) {
@@ -149,6 +151,9 @@ final class Reply
             if (strcasecmp($flat[$at], 'content-type') === 0) {
                 return $flat;
             }
+        }
+        if ($status === 304) {
+            return $flat; // it speaks of what the client has, whose type that is (RFC 9110 §15.4.5)
         }
         $type = (string) \ini_get('default_mimetype');
         $charset = (string) \ini_get('default_charset');

@@ -103,7 +103,7 @@ final class Request
         $server['REQUEST_TIME'] = (int) $now;
         $this->server = $server;
         if ($this->query !== '') {
-            parse_str($this->query, $this->get);
+            $this->get = Forms::parsed($this->query);
         }
         if (isset($server['HTTP_COOKIE'])) {
             $this->cookies = self::cookiesOf($server['HTTP_COOKIE']);
@@ -154,11 +154,14 @@ final class Request
     public function uri(): string
     {
         $host = $this->server['HTTP_HOST'] ?? '';
-        if ($host === '') {
+        if ($host === '' || $host[0] === ':') { // none, or an empty one with a port
             $host = $this->server['SERVER_NAME'];
             if ($this->server['SERVER_PORT'] !== (self::DEFAULT_PORTS[$this->scheme] ?? '')) {
                 $host .= ':' . $this->server['SERVER_PORT'];
             }
+        }
+        if (str_ends_with($host, '0')) {
+            $host = preg_replace('/:0+$/D', '', $host); // no port, for which some objects would throw
         }
         return "{$this->scheme}://$host" . ($this->rawPath === '*' ? '' : $this->server['REQUEST_URI']);
     }

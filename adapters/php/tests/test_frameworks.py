@@ -65,6 +65,11 @@ class Symfony(unittest.TestCase):
         self.assertEqual(form, {"a": "1"})
         self.assertEqual(files, [[name, True, hashlib.md5(text).hexdigest()] for name, text in (("one.txt", b"content"), ("more.txt", b"more"))])
 
+    def test_ranges_of_a_file(self):
+        for wanted, status, seen, length in (("0-0", 206, "bytes 0-0/512000", 1), ("-1", 206, "bytes 511999-511999/512000", 1), ("-600000", 416, "bytes */512000", 0)):
+            answer = self.get("/file", fields=[("range", f"bytes={wanted}")])
+            self.assertEqual((answer.status, answer.field("content-range"), len(answer.body)), (status, [seen], length), wanted)
+
     def test_streams_leave_as_they_come(self):
         answer = self.get("/stream")
         self.assertEqual((answer.body, answer.names), (b"one two three", ["RESPONSE", "DATA", "DATA", "DATA"]))
@@ -192,6 +197,10 @@ class Psr15:
         self.assertEqual((server["SERVER_PROTOCOL"], server["SERVER_NAME"], server["SERVER_PORT"], server["QUERY_STRING"]), ("HTTP/1.1", "shop.example", "8080", "q[]=1&r=2"))
         self.assertEqual((server["SCRIPT_NAME"], server["REQUEST_URI"]), ("/psr15.php", "/a%20b?q[]=1&r=2"))
         self.assertEqual(set(server) & {"argv", "HTTPS", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"}, set())
+
+    def test_hosts_that_are_odd(self):
+        for host, seen in (("[::1]:8080", "[::1]:8080"), ("shop.example:", "shop.example"), ("shop.example:0", "shop.example"), ("SHOP.example:80", "shop.example"), ("", "shop.example"), (":", "shop.example"), (":81", "shop.example")):
+            self.assertEqual(self.about("/x", fields=[("host", host)], server=("shop.example", "80"))["uri"], f"http://{seen}/x", host)
 
     def test_https_and_the_asterisk(self):
         self.assertEqual(self.about(scheme="https")["server"]["HTTPS"], "on")

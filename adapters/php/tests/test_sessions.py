@@ -62,6 +62,16 @@ class Sessions(unittest.TestCase):
         self.assertRegex(answer.field("set-cookie")[0], "^PHPSESSID=[^;]*; path=/$")
         self.assertEqual(answer.field("cache-control"), ["no-store, no-cache, must-revalidate"])
 
+    def test_what_is_said_about_caching_behind_session_start_counts(self):
+        never = ["no-store, no-cache, must-revalidate"]
+        for query, control, pragma in (("", never, ["no-cache"]), ("after=1", ["max-age=5"], ["no-cache"]), ("remove=1", never, [])):
+            answer = self.worker.get("/session-caching", query=query)
+            self.assertEqual((answer.field("cache-control"), answer.field("pragma"), answer.field("x-kept")), (control, pragma, ["1"]), query)
+
+    def test_a_name_in_the_options_of_session_start_is_named(self):
+        self.visit()
+        self.assertIn("session_start() was told the name OPTION in its options", self.worker.log_of(lambda: self.visit("/session-options")))
+
     def test_two_names_are_two_sessions(self):
         _, one, _ = self.visit()
         body, two, _ = self.visit("/session-other", cookie=one)

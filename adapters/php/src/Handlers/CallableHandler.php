@@ -18,7 +18,7 @@ use Keepwarm\Request;
  */
 final class CallableHandler implements Handler
 {
-    private readonly \Closure $call;
+    public readonly \Closure $call;
     private readonly ?Factory $factory;
     private readonly bool $symfony;
 
