@@ -302,13 +302,17 @@ fn no_request_waits_for_what_is_done_behind_an_answer() {
 fn an_entry_that_returns_something_else_is_named() {
     let folder = std::env::temp_dir().join(format!("keepwarm-odd-php-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join("app.php"), "<?php\nreturn new ArrayObject();\n").expect("a file");
-    let mut command = Command::new(keepwarm_tests::keepwarm());
-    command.args(["run", "app.php", "--bind", "127.0.0.1:0"]).current_dir(&folder);
-    let output = tools::run(&mut command, PATIENCE);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("app.php returned an object of ArrayObject; expected is a closure"), "{said}");
+    for (returned, named) in
+        [("new ArrayObject()", "an object of ArrayObject"), ("42", "int 42"), ("'an app'", "string 'an app'")]
+    {
+        std::fs::write(folder.join("app.php"), format!("<?php\nreturn {returned};\n")).expect("a file");
+        let mut command = Command::new(keepwarm_tests::keepwarm());
+        command.args(["run", "app.php", "--bind", "127.0.0.1:0"]).current_dir(&folder);
+        let output = tools::run(&mut command, PATIENCE);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("app.php returned {named}; expected is a closure")), "{said}");
+    }
     std::fs::remove_dir_all(folder).expect("a folder");
 }
 

@@ -49,7 +49,7 @@ final class Entry
             \is_object($returned) => 'an object of ' . $returned::class,
             default => get_debug_type($returned),
         };
-        $hint = $returned === 1 || \is_bool($returned) || $returned === null
+        $hint = \is_scalar($returned) || $returned === null
             ? ' A script that answers by itself, without returning an application, is served with kind = "fastcgi".' : '';
         return new EntryError("$what $shown; expected is " . self::EXPECTED . ".$hint");
     }
