@@ -321,3 +321,21 @@ fn an_interpreter_that_is_missing_is_named() {
     let server = Server::spawn(&config("slim", "interpreter = \"no-such-php\"\n"), |_| {});
     server.wait_for_log("no-such-php", BOUND.max(PATIENCE));
 }
+
+/// An old PHP cannot be installed beside a new one: a program that says it is one, and understands nothing of ours.
+#[test]
+fn an_interpreter_that_is_too_old_or_something_else_is_named() {
+    for (program, verdict) in [
+        ("echo 'PHP 7.4.33 (cli) (built: Oct  1 2022)'; exit 1", "is PHP 7.4.33, and 8.1 or later is needed"),
+        ("echo 'Python 3.11.7'; exit 1", "is no PHP: with -v it says \"Python 3.11.7\""),
+    ] {
+        let server =
+            Server::spawn(&config("slim", "interpreter = \"@DIR@/php\"\nstart_retries = 0\n"), |command| {
+                let file = command.get_current_dir().expect("a folder").join("php");
+                std::fs::write(&file, format!("#!/bin/sh\n{program}\n")).expect("a file");
+                tools::run_ok(Command::new("chmod").arg("+x").arg(file), PATIENCE);
+            });
+        assert!(!server.wait_for_exit(BOUND.max(PATIENCE)).success());
+        assert!(server.log().contains(&format!("php {verdict}")), "{}", server.log());
+    }
+}
