@@ -63,16 +63,21 @@ final class Entry
     }
 
     /**
-     * Whether a closure gives the application, as those of Symfony Runtime do: it takes `array $context` or `array $argv`, or nothing and
-     * declares to return an application.
+     * Whether a closure gives the application, as those of Symfony Runtime do: it takes `array $context` or `array $argv` and no request, or
+     * nothing and declares to return an application.
      */
     private static function isFactory(\Closure $closure): bool
     {
         $function = new \ReflectionFunction($closure);
+        $given = false;
         foreach ($function->getParameters() as $parameter) {
-            if (\in_array($parameter->getName(), ['context', 'argv'], true)) {
-                return true;
+            if (CallableHandler::takesRequest($parameter)) {
+                return false;
             }
+            $given = $given || \in_array($parameter->getName(), ['context', 'argv'], true);
+        }
+        if ($given) {
+            return true;
         }
         $type = $function->getReturnType();
         return $function->getNumberOfParameters() === 0 && $type instanceof \ReflectionNamedType
