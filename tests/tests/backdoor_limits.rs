@@ -1,5 +1,6 @@
 //! Rate limits of doors and routes, by themselves and shared through a redis-server.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::{Server, tools};
+use keepwarm_tests::{Response, Server, admin, tools};
 use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -283,4 +284,90 @@ fn connections_to_all_endpoints_together_are_bounded() {
     // What was closed for others is noticed there in its own time.
     let open = || origins.iter().map(Origin::open).sum::<usize>();
     origins[0].wait_until("as many as there may be", |_| open() <= MOST);
+}
+
+/// An origin that answers `/slow` when it is told to, and all else at once.
+fn slow_origin() -> (Origin, std::sync::mpsc::Sender<()>) {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |request, stream| {
+        if request.target() == "/slow" {
+            let _ = wait.lock().unwrap().recv();
+        }
+        ok(stream, b"done");
+        After::Keep
+    });
+    (origin, go)
+}
+
+fn limited(origin: &Origin, keys: &str) -> Server {
+    Server::start(&format!(
+        "[server]\nthreads = 1\n[admin]\nbind = \"127.0.0.1:0\"\n\
+         [upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n{keys}",
+        origin.address()
+    ))
+}
+
+fn reason(answer: &Response) -> (u16, String) {
+    let text = answer.text();
+    let known = ["queue_full", "queue_timeout", "no_connection_free", "timeout"];
+    let reason = known.into_iter().find(|it| text.contains(&format!("\"reason\":\"{it}\"")));
+    (answer.status, reason.unwrap_or(&text).to_owned())
+}
+
+fn ask_for_json(server: &Server) -> (u16, String) {
+    reason(&server.ask("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"))
+}
+
+/// Because of either limit: as many wait as may, the next is refused at once; who has waited for too long is told what for.
+#[test]
+fn calls_that_wait_for_a_connection_are_bounded_in_number_and_time() {
+    for limit in ["limits.connections = 1", "pool.max = 1"] {
+        let (origin, go) = slow_origin();
+        let server =
+            limited(&origin, &format!("limits.queue = 1\nlimits.queue_timeout = \"20s\"\n{limit}\n"));
+        let (mut slow, mut waits) = (server.client(), server.client());
+        slow.send(get("/slow"));
+        origin.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
+        waits.send(get("/"));
+        let waits_there = |(name, value): (&String, &f64)| name.contains("pool_waiting") && *value == 1.0;
+        wait_until("a call waits", BOUND, || admin::metrics(&server).iter().any(waits_there));
+        for _ in 0..3 {
+            assert_eq!(ask_for_json(&server), (503, "queue_full".to_owned()), "{limit}");
+        }
+        go.send(()).unwrap();
+        assert_eq!(slow.response("GET").text(), "done", "{limit}");
+        assert_eq!(waits.response("GET").text(), "done", "{limit}");
+
+        let server = limited(
+            &origin,
+            &format!("limits.queue_timeout = \"100ms\"\ntimeouts.connect = \"1h\"\n{limit}\n"),
+        );
+        let mut slow = server.client();
+        slow.send(get("/slow"));
+        origin.wait_until("the slow call is there", |origin| origin.requests().len() == 3);
+        assert_eq!(ask_for_json(&server), (503, "no_connection_free".to_owned()), "{limit}");
+        go.send(()).unwrap();
+        assert_eq!(slow.response("GET").text(), "done", "{limit}");
+        assert_eq!(ask_for_json(&server).0, 200, "{limit}");
+    }
+}
+
+/// The time of the whole call goes on while it waits, for whatever it waits. What it waits for is a tunnel, which may last.
+#[test]
+fn a_call_whose_time_ends_in_the_queue_has_timed_out() {
+    const SWITCHED: &[u8] =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n";
+    for limit in ["limits.connections = 1", "pool.max = 1", "limits.in_flight = 1"] {
+        let origin = Origin::raw(|_, mut stream| {
+            stream.write_all(SWITCHED).unwrap();
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let keys = format!("limits.queue_timeout = \"1h\"\ntimeout = \"200ms\"\n{limit}\n");
+        let server = limited(&origin, &keys);
+        let mut tunnel = server.client();
+        tunnel.send("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n");
+        tunnel.read_through(b"\r\n\r\n");
+        assert_eq!(ask_for_json(&server), (504, "timeout".to_owned()), "{limit}");
+    }
 }

@@ -392,6 +392,7 @@ fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
         ("forged", "control character"),
         ("overloaded", "has no room"),
         ("endless-head", "too large"),
+        ("late", "nothing was asked"),
     ] {
         let mark = server.mark();
         let refused = asked(answer);
@@ -399,11 +400,6 @@ fn what_breaks_the_rules_of_fastcgi_is_a_502_and_the_site_stays_up() {
         assert!(!refused.text().contains("of another") && refused.field("set-cookie").is_none(), "{answer}");
         server.wait_for_log_after(mark, reason, LONG);
         assert_eq!(asked("ok").text(), "fine", "after {answer}");
-    }
-    // What comes behind an answer is nobody's.
-    for _ in 0..3 {
-        assert_eq!(asked("late").text(), "fine");
-        assert_eq!(asked("ok").text(), "fine");
     }
     let mut client = server.client();
     client.send("GET /?answer=cut HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -151,6 +151,18 @@ fn a_call_for_an_upstreams_host_is_carried_as_that_upstream() {
     assert_eq!(origin.last().field("host"), Some("search.internal"), "by the upstream's settings");
 }
 
+/// The other way round than an upgrade: who says `https://` is not carried by an upstream in clear.
+#[test]
+fn an_https_target_is_not_called_in_clear() {
+    let origin = Origin::fixed("in clear");
+    let upstream = format!("[upstream.search]\nurl = \"http://{}\"\n", origin.address());
+    let server = proxy("\"nothing.example\"", &upstream);
+    let answer = server.ask(get(&format!("https://{}/x", origin.address())));
+    assert_eq!((answer.status, reason(&answer).as_str()), (403, "proxy_denied"));
+    assert_eq!(server.ask(get(&format!("http://{}/x", origin.address()))).text(), "in clear");
+    assert_eq!(origin.requests().len(), 1);
+}
+
 #[test]
 fn other_targets_are_for_the_listeners_routes() {
     let server =

@@ -83,6 +83,38 @@ fn a_stuck_worker_is_asked_where_it_stands_and_then_killed() {
     }
 }
 
+/// What an application does in `close` is behind its answer.
+#[test]
+fn no_request_waits_for_a_close() {
+    let server = start("hard_app", 2, "");
+    for round in 0..3 {
+        let name = format!("go-{round}");
+        let mark = server.mark();
+        let answer = server.client().patient(LONG).ask(get(&format!("/behind?name={name}")));
+        for _ in 0..5 {
+            let who = sent(&server, &get("/who"));
+            assert_ne!(pid(&mut { who }).to_string(), answer.text());
+        }
+        open_gate(&server, &name);
+        server.wait_for_log_after(mark, "done behind the answer", LONG);
+    }
+}
+
+/// Nobody waits for it, and so nobody else would notice.
+#[test]
+fn a_worker_that_never_comes_back_from_behind_an_answer_is_replaced() {
+    let server = start("hard_app", 1, "request_timeout = \"2s\"");
+    let before = server.workers();
+    let answer = server.client().patient(LONG).ask(get("/behind?name=never"));
+    assert_eq!(answer.text(), before[0].to_string());
+    // It waits for the worker that comes.
+    let mut waiting = sent(&server, &get("/who"));
+    assert_ne!(pid(&mut waiting).to_string(), answer.text());
+    server.wait_for_log("still at work behind its answer", LONG);
+    let stack = time(&server, "in close");
+    assert!(stack <= time(&server, "killed by signal 9"), "{}", server.log());
+}
+
 #[test]
 fn a_time_out_ends_only_the_request_in_a_worker_of_many() {
     let server = start("hard_asgi_app", 1, "request_timeout = \"2s\"");

@@ -88,8 +88,8 @@ final class Input extends \php_user_filter
         if ($request === null) {
             return self::$filled === 0 ? self::$probe : '';
         }
-        if ($request->method === 'POST' && $request->form() === 'multipart' && \ini_get('enable_post_data_reading') !== '0') {
-            return ''; // as with PHP itself
+        if ($request->spent) {
+            return '';
         }
         if ($request->body !== null) {
             return $request->body->at(self::$filled, self::PIECE);

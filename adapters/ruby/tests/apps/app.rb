@@ -228,6 +228,11 @@ ROUTES = {
     env["rack.early_hints"].call("link" => "</a.css>; rel=preload\n</b.js>; rel=preload")
     [200, {}, Routes::Parts.new("hints", ["begun", -> { env["rack.early_hints"].call("link" => "</late>"); "" }])]
   end,
+  "/late" => lambda do |env|
+    late = Routes::Parts.new("late", ["late"])
+    late.define_singleton_method(:close) { sleep(env["QUERY_STRING"].to_i / 1000.0) }
+    [200, {}, late]
+  end,
   "/finishing" => lambda do |env|
     env["rack.response_finished"] << ->(_, status, _, error) { Routes::FINISHED << ["first", status, error&.class&.name] }
     env["rack.response_finished"] << ->(*) { raise "a callback fails" }

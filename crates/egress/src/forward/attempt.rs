@@ -63,6 +63,9 @@ impl Forward<'_, '_> {
                 Ended { outcome, failed: Some(told) }
             }
         };
+        // A second attempt may have taken the place of this one.
+        let index = self.at.unwrap_or(index);
+        let entry = endpoints.endpoints.get(index).unwrap_or(entry);
         let now = Instant::now();
         self.ended = Some(now);
         if let Some(pass) = pass {
@@ -120,8 +123,10 @@ impl Forward<'_, '_> {
         match tokio::time::timeout(limit, acquire).await {
             Ok(Ok(call)) => Ok(call),
             Ok(Err(error)) => {
-                // Its addresses may be of yesterday.
-                self.upstream.discovery().look_again();
+                if !matches!(error, AcquireError::QueueFull | AcquireError::NoneFree(_)) {
+                    // Its addresses may be of yesterday.
+                    self.upstream.discovery().look_again();
+                }
                 Err(Told::not_connected(&error, connect))
             }
             Err(_) if limit < wait => Err(Told::whole(self.settings.timeouts.whole)),
@@ -167,7 +172,7 @@ impl Forward<'_, '_> {
                 (Outcome::Failure, Some(Told::timed_out(phase, limit, sent, heard)))
             }
             End::Failed(error) => {
-                let idle = call.as_ref().and_then(Call::idle);
+                let idle = call.as_ref().and_then(idle_before);
                 let told = Told::lost(&error, idle, sent);
                 // That it gives up connections that lie idle says nothing about how it does.
                 let outcome = if told.cause == Cause::LostIdle { Outcome::Unknown } else { Outcome::Failure };
@@ -251,6 +256,8 @@ impl Told {
 
     fn not_connected(error: &AcquireError, limit: Duration) -> Self {
         let (cause, sentence) = match error {
+            AcquireError::QueueFull => return Self::no_place_in_queue(),
+            AcquireError::NoneFree(waited) => return Self::no_connection(*waited),
             AcquireError::Timeout => {
                 (Cause::ConnectTimeout, format!("made no connection within {}", seconds(limit)))
             }
@@ -266,9 +273,14 @@ impl Told {
         Self::of(cause, error.name(), sentence)
     }
 
+    fn no_place_in_queue() -> Self {
+        let sentence = "has as many connections as it may, and as many calls wait as may".to_owned();
+        Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::QueueFull.name(), sentence) }
+    }
+
     fn no_connection(waited: Duration) -> Self {
         let sentence = format!("had no connection free within {}", seconds(waited));
-        Self { is_final: true, ..Self::of(Cause::Connect, "no_connection_free", sentence) }
+        Self { is_final: true, ..Self::of(Cause::Connect, AcquireError::NoneFree(waited).name(), sentence) }
     }
 
     fn whole(limit: Option<Duration>) -> Self {
@@ -306,7 +318,7 @@ impl Told {
             (ClientError::Unanswered(lost), None) => {
                 let how = lost.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
                 let sentence = format!("closed the connection without an answer{how}");
-                Self { sent, ..Self::of(Cause::Reset, "closed_unanswered", sentence) }
+                Self { sent, ..Self::of(Cause::Reset, error.name(), sentence) }
             }
             (ClientError::NotProcessed(fault), _) => {
                 Self::of(Cause::RefusedStream, fault.name, fault.sentence.clone())
@@ -316,6 +328,12 @@ impl Told {
             }
         }
     }
+}
+
+/// How long the connection had lain idle before this call. One that was made for it, and lay on the shelf for a moment because another version of HTTP was asked for first, had not.
+fn idle_before(call: &Call) -> Option<Duration> {
+    const MOMENT: Duration = Duration::from_millis(100);
+    call.idle().filter(|idle| call.is_reused() || idle.is_zero() || *idle >= MOMENT)
 }
 
 /// A time as a person reads it: `5.0 s`, `250 ms`.

@@ -217,6 +217,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let now = Instant::now();
         let took = self.forward.connected.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.visit.note(Outcome::Failure, took, now);
+        self.forward.upstream.note_outcome(&self.forward.endpoints, self.index, Outcome::Failure, now);
         self.let_rival_win(running);
         true
     }
@@ -311,9 +312,14 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         }
         let now = Instant::now();
         let took = now.saturating_duration_since(self.forward.connected.unwrap_or(now));
-        let Some(call) = &mut self.call else { return Step::Waiting };
-        let status = call.head().status.as_u16();
+        let Some(status) = self.call.as_ref().map(|call| call.head().status.as_u16()) else {
+            return Step::Waiting;
+        };
         let outcome = if is_failure(status) { Outcome::Failure } else { Outcome::Success };
+        if outcome == Outcome::Failure && self.let_rival_go_on() {
+            return Step::Moved;
+        }
+        let Some(call) = &mut self.call else { return Step::Waiting };
         self.visit.note(outcome, took, now);
         if !self.forward.record.hedged {
             self.forward.upstream.hedge(|hedge| hedge.handle_answer(took));

@@ -1,6 +1,7 @@
 //! The forward proxy: a listener that calls what its clients name (`http_proxy`).
 //!
-//! * Absolute targets are calls: pooled by origin, as an upstream of the configuration where that has the authority (and then over TLS where the upstream says so).
+//! * Absolute targets are calls: pooled by origin, as an upstream of the configuration where that has the authority (and then over TLS where the upstream says so;
+//!   `https://` is never carried by one in clear).
 //! * `CONNECT` is a tunnel, to listed hosts and ports only. What is in it is nobody's but its ends': it cannot be pooled.
 //! * Anything else is for the listener's routes.
 //!
@@ -82,7 +83,11 @@ impl Proxy {
             return refuse(exchange, 400, "bad_authority", "The target names no host and port.");
         };
         let bare = origin.authority();
-        if let Some((_, upstream)) = terms.upstreams.iter().find(|(known, _)| *known == bare) {
+        let named = terms.upstreams.iter().filter(|(known, _)| *known == bare);
+        // From clear to TLS, never back.
+        let mut carries =
+            named.filter(|(_, it)| scheme == Scheme::Http || it.settings().scheme == Scheme::Https);
+        if let Some((_, upstream)) = carries.next() {
             let settings = upstream.settings();
             let host = settings.host.as_deref();
             let host = host.map_or(HostOf::Endpoint, |host| HostOf::Fixed(host.as_bytes()));

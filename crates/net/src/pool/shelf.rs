@@ -182,6 +182,12 @@ impl<C> Shelf<C> {
         self.waiters.iter().filter(|it| it.waits_for_place() && it.need != Need::New).count()
     }
 
+    /// Whether somebody waits because there are as many as there may be, and not for one that is being made.
+    pub(super) fn is_held_up(&self, id: u64, max: usize) -> bool {
+        let before = self.waiters.iter().take_while(|it| it.id != id);
+        self.open >= max && before.filter(|it| it.waits_for_place()).count() >= self.spare()
+    }
+
     /// Those being made that will be for whoever is next.
     fn spare(&self) -> usize {
         self.spare + self.waiters.iter().filter(|it| it.given.is_some() && it.dials).count()
@@ -348,8 +354,11 @@ impl Warmth {
         *self = Self::default();
     }
 
-    /// It could not: the next is tried later, at most half a minute. Nobody waits for it.
+    /// It could not: the next is tried later, at most half a minute. Nobody waits for it. Those that were made together fail together: that is one failure.
     pub(super) fn handle_failure(&mut self, now: Instant) {
+        if self.not_before.is_some_and(|at| at > now) {
+            return;
+        }
         self.not_before = now.checked_add(warm_again(self.failures));
         self.failures += 1;
     }

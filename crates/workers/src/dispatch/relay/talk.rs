@@ -94,9 +94,13 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         };
         let request = relay.exchange.request();
         lease.begin(|codec, out| codec.encode_request(out, request, &opening, &relay.aim));
-        if let Source::Frame(body) = &relay.source {
-            lease.send(body);
-            lease.end(&none());
+        match &relay.source {
+            Source::Frame(body) => {
+                lease.send(body);
+                lease.end(&none());
+            }
+            Source::Client => lease.send(&relay.begun),
+            Source::Spool(..) | Source::Sent => {}
         }
         self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
         self.server_works();
