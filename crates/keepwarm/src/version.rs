@@ -6,7 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use keepwarm_config::{App, AppKind, Program};
+use keepwarm_config::{App, AppKind, Config, Program};
+use keepwarm_workers::supervisor::StartFailure;
 
 use crate::{fastcgi, language};
 
@@ -35,8 +36,17 @@ const PYTHON: Wanted =
 /// Classic scripts want what they want: no version is too old for Keepwarm.
 const PHP_SERVER: Wanted = Wanted { language: "PHP", flag: "-v", mark: "PHP ", least: (0, 0), server: true };
 
+/// Adds to the failure of an app what is wrong with its interpreter, if it is that.
+pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
+    let app = config.app(&failure.app).cloned();
+    let asked = tokio::task::spawn_blocking(move || app.as_ref().and_then(complaint)).await;
+    if let Ok(Some(complaint)) = asked {
+        failure.reason = format!("{}; {complaint}", failure.reason);
+    }
+}
+
 /// What is wrong with the app's interpreter, if it is that. Not where workers run as another user: it might be that user's program, and we may be root.
-pub(crate) fn complaint(app: &App) -> Option<String> {
+fn complaint(app: &App) -> Option<String> {
     if app.run_as.is_some() || app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
         return None;
     }

@@ -123,11 +123,7 @@ impl Server {
         takeover: Option<&Takeover>,
     ) -> Result<(), Failure> {
         for failure in &mut failures {
-            let app = self.config.apps.iter().find(|app| *app.name == *failure.app).cloned();
-            let asked = tokio::task::spawn_blocking(move || app.as_ref().and_then(version::complaint)).await;
-            if let Ok(Some(complaint)) = asked {
-                failure.reason = format!("{}; {complaint}", failure.reason);
-            }
+            version::explain(failure, &self.config).await;
         }
         let serves = takeover.is_none() && failures.len() < self.config.apps.len();
         let last = if serves { None } else { failures.pop() };
