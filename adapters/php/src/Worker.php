@@ -199,7 +199,11 @@ final class Worker
             $_REQUEST = $request->post === [] ? $request->get : $request->post + $request->get;
             Session::begin();
             Web::$finish = fn () => $this->reply->finishPrinted();
-            $this->handler->handle($request, $this->reply);
+            try {
+                $this->handler->handle($request, $this->reply);
+            } catch (ContinueFirst) {
+                $this->again($request);
+            }
             if (!$this->answer->over) {
                 $this->answer->finish();
             }
@@ -228,6 +232,23 @@ final class Worker
             $connection->endStream();
             $connection->askToDrain();
         }
+    }
+
+    /** The application answered 100 (the convention of Unicorn): the client gets it, and the application is called without the expectation. */
+    private function again(Request $request): void
+    {
+        $request->body?->sendContinue();
+        unset($request->server['HTTP_EXPECT']);
+        Output::discard();
+        if (isset($_SESSION)) {
+            Session::end();
+        }
+        Web::$status = false;
+        Web::$headers = [];
+        Web::$callback = null;
+        $_SERVER = $request->server;
+        Session::begin();
+        $this->handler->handle($request, $this->reply);
     }
 
     /** The answer has left; what the request leaves behind is removed. */

@@ -296,6 +296,21 @@ class Bodies(Shared):
         self.worker.answer(stream)
         self.assertEqual((answer.body, answer.wants), (b"abc", 1))
 
+    def test_an_application_that_answers_100_is_called_again_with_the_body(self):
+        for path, status, body in (("/unicorn", 200, b"abc"), ("/unicorn-printed", 202, b"/unicorn-printed")):
+            stream = self.worker.request(path, method="POST", length=3, flags=EXPECT)
+            answer = self.worker.take(stream, lambda answer: answer.wants)
+            self.worker.data(stream, b"abc", end=True)
+            self.worker.answer(stream)
+            self.assertEqual((answer.status, answer.body, answer.wants, answer.field("x-first")), (status, body, 1, []))
+        self.assertEqual(self.get("/unicorn").body, b"")
+
+    def test_who_answers_100_again_or_to_nobody_has_failed(self):
+        self.assertEqual(self.get("/unicorn-for-ever").reset[0], 3)
+        stream = self.worker.request("/unicorn-for-ever", method="POST", length=3, flags=EXPECT)
+        self.worker.data(stream, b"abc", end=True)
+        self.assertEqual(self.worker.answer(stream).reset[0], 3)
+
     def test_trailers_end_a_body(self):
         stream = self.worker.request("/body", method="POST", length=CHUNKED, flags=0)
         self.worker.data(stream, b"abc")

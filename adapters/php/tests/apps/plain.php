@@ -138,6 +138,16 @@ $routes = [
         }
     },
     '/continue' => function (Request $r) { Keepwarm\send_continue(); return $r->body(); },
+    '/unicorn' => function (Request $r) {
+        if (isset($_SERVER['HTTP_EXPECT'])) {
+            header('X-First: 1');
+            echo 'of the first call';
+            return [100, [], ''];
+        }
+        return $r->body();
+    },
+    '/unicorn-printed' => function (Request $r) { http_response_code(isset($_SERVER['HTTP_EXPECT']) ? 100 : 202); echo $r->path; },
+    '/unicorn-for-ever' => fn () => [100, [], ''],
     '/hints' => function () { Keepwarm\early_hints(['</a.css>; rel=preload', '</b.js>; rel=preload']); return 'ok'; },
     '/hints-symfony' => function () {
         header('Link: </a.css>; rel=preload');
