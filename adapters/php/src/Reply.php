@@ -34,7 +34,9 @@ final class Reply
             $this->finishPrinted($body); // the application has printed before, and sent that
             return;
         }
-        $this->answer->whole($this->head($status, $flat) . $body);
+        $body = $this->head($status, $flat) . $body;
+        $this->closeSession();
+        $this->answer->whole($body);
     }
 
     /**
@@ -59,6 +61,7 @@ final class Reply
                 }
             }
         }
+        $this->closeSession();
         $this->answer->finish();
     }
 
@@ -80,6 +83,7 @@ final class Reply
         }
         $print();
         Output::end();
+        $this->closeSession();
         $this->answer->finish();
     }
 
@@ -93,9 +97,15 @@ final class Reply
         });
     }
 
-    /** The end of an answer that was printed, with `$more` behind it. `$status`: instead of the application's. */
-    public function finishPrinted(string $more = '', ?int $status = null): void
+    /**
+     * The end of an answer that was printed, with `$more` behind it. `$status`: instead of the application's. `$last`: the application does no
+     * more for this request.
+     */
+    public function finishPrinted(string $more = '', ?int $status = null, bool $last = true): void
     {
+        if ($last) {
+            $this->closeSession();
+        }
         if ($this->answer->begun) {
             Output::end();
             if ($more !== '' && !$this->answer->over) {
@@ -108,6 +118,14 @@ final class Reply
         $status ??= $this->printedStatus();
         $this->answer->head($status, $this->printedFields($status));
         $this->answer->whole($body);
+    }
+
+    /** What the visitor's next request will read is written before this one has its answer: not every save handler locks. */
+    private function closeSession(): void
+    {
+        if ($this->sessions && isset($_SESSION) && session_status() === \PHP_SESSION_ACTIVE) {
+            session_write_close();
+        }
     }
 
     /**

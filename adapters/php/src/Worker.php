@@ -198,7 +198,7 @@ final class Worker
             $_FILES = $request->files;
             $_REQUEST = $request->post === [] ? $request->get : $request->post + $request->get;
             Session::begin();
-            Web::$finish = fn () => $this->reply->finishPrinted();
+            Web::$finish = fn () => $this->reply->finishPrinted(last: false);
             try {
                 $this->handler->handle($request, $this->reply);
             } catch (ContinueFirst) {

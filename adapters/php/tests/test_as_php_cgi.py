@@ -181,7 +181,7 @@ class Same(unittest.TestCase):
             "content-disposition:form-data;name=b", "Content-Disposition: form-data; name='c'; filename=g", "Content-Type: text/plain", "\r\n\r\n", "\r\n\r\n", "v", " ", "--", '"', ";",
             '; name="z"', '; filename="h"', "\0", ":", "a[b][]", "\\", "'", "\r\n--x\r\n", "\r\n--x\r\n", "\r\n--x--\r\n",
         ]  # fmt: skip
-        for number in range(int(os.environ.get("KEEPWARM_CASES", "60"))):
+        for number in range(int(os.environ.get("KEEPWARM_CASES", "40"))):
             with self.subTest(seed=seed, number=number):
                 self.form('--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n', *chance.choices(tokens, k=chance.randint(3, 40)))
 

@@ -63,12 +63,11 @@ class Strict(unittest.TestCase):
             self.assertEqual(worker.drain(), 0)
             self.assertIn("chdir()", worker.log())
 
-    def test_a_session_that_cannot_be_written_replaces_the_worker(self):
+    def test_a_session_that_cannot_be_written_is_an_error_of_the_application(self):
         worker = self.start()
-        self.assertEqual(worker.get("/session").status, 200)
-        self.assertEqual(worker.read().name, "DRAIN")
-        self.assertEqual(worker.drain(), 0)
+        self.assertEqual(worker.get("/session").reset[0], 3)
         self.assertIn("cannot be written", worker.log())
+        self.assertEqual(worker.get("/").status, 200)
 
 
 if __name__ == "__main__":

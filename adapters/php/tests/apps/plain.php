@@ -209,6 +209,23 @@ $routes = [
         isset($_GET['remove']) && header_remove('Pragma');
         return 'x';
     },
+    '/session-written' => function (Request $r) {
+        $write = function (): bool { wait_for_line(); return true; };
+        session_set_save_handler(fn () => true, fn () => true, fn () => '', $write, fn () => true, fn () => 0);
+        session_start();
+        $_SESSION['n'] = 1;
+        $how = $_GET['how'];
+        if ($how === 'exit') {
+            echo 'x';
+            exit;
+        }
+        $how === 'printed' && print('x');
+        if ($how === 'flushed') {
+            echo 'x';
+            flush();
+        }
+        return ['string' => 'x', 'array' => [200, [], 'x'], 'pieces' => [200, [], ['x']], 'printed' => null, 'flushed' => null][$how];
+    },
     '/session-none' => fn () => json_encode([session_id(), isset($_SESSION), session_status() === PHP_SESSION_NONE]),
     '/place' => fn () => json_encode(array_slice([
         getcwd(), umask(), date_default_timezone_get(), setlocale(LC_ALL, '0'), ini_get('precision'), ini_get('memory_limit'), ob_get_level(),
