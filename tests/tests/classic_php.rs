@@ -445,6 +445,18 @@ fn a_script_is_run_from_the_command_line_with_the_files_beside_it() {
 }
 
 #[test]
+fn a_link_that_leads_out_of_the_site_is_named_in_the_log() {
+    let server = start("php-cgi", 1);
+    assert_eq!(server.ask(get("/gone.php")).text(), "pong");
+    assert!(!server.log().contains("leads out of the site"), "{}", server.log());
+    for _ in 0..2 {
+        assert_eq!(server.ask(get("/out.php")).text(), "pong");
+    }
+    server.wait_for_log("a link leads out of the site there", LONG);
+    assert!(server.log().contains("script=out.php"), "{}", server.log());
+}
+
+#[test]
 fn an_interpreter_that_is_missing_is_named() {
     let server = Server::spawn(&config("php-cgi-of-another-age", 1), |command| {
         prepare_empty(command.get_current_dir().expect("a folder"))

@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 namespace Keepwarm;
 
-/** A `Body` as a PHP stream: what frameworks take instead of `php://input`. */
+/** A `Body` as a PHP stream, for the objects that frameworks make of a request. */
 final class BodyStream
 {
     private const PROTOCOL = 'keepwarm-body';

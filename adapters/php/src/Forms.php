@@ -74,46 +74,54 @@ final class Forms
     {
         $result = [];
         foreach ($pairs as [$name, $value]) {
-            self::put($result, ltrim($name, ' '), $value);
+            self::put($result, $name, $value);
         }
         return $result;
     }
 
     /**
      * PHP's own rules for names (`php_register_variable_ex`); its function for them also counts against `max_input_vars`, which the
-     * attributes of a file do not.
+     * attributes of a file do not, and reads no cookies. `$first`: of a name that is no array's the first counts, not the last.
      *
      * @param array<array-key, mixed> $result
      */
-    private static function put(array &$result, string $name, mixed $value): void
+    public static function put(array &$result, string $name, mixed $value, bool $first = false): void
     {
-        if ($name === '' || $name[0] === '[') {
+        $name = ltrim($name, ' ');
+        $open = strpos($name, '[');
+        if ($name === '' || $open === 0) {
             return;
         }
-        $open = strpos($name, '[', 1);
-        $close = $open === false ? false : strpos($name, ']', $open);
-        if ($close === false) {
-            $result[strtr($name, '. [', '___')] = $value;
-            return;
+        $array = $open !== false && strpos($name, ']', $open) !== false;
+        $base = strtr($array ? substr($name, 0, $open) : $name, '. [', '___');
+        if (preg_match('/^__(?:Host|Secure)-/', $base) === 1 && strncmp($base, $name, 7) !== 0) {
+            return; // no other name may become one that browsers protect
         }
-        $at = &$result;
-        $key = strtr(substr($name, 0, $open), '. [', '___');
-        for ($depth = 0; $depth < (int) \ini_get('max_input_nesting_level'); $depth++) {
-            if ($key === '') {
-                $at[] = [];
-                $key = array_key_last($at);
+        if (!$array) {
+            if (!$first || !isset($result[$base])) {
+                $result[$base] = $value;
             }
-            if ($open === false || $close === false) {
-                $at[$key] = $value;
+            return;
+        }
+        $keys = [];
+        for ($depth = (int) \ini_get('max_input_nesting_level'); ($name[$open] ?? '') === '[' && ($close = strpos($name, ']', $open)) !== false; $depth--) {
+            if ($depth <= 0) {
                 return;
             }
-            if (!isset($at[$key]) || !\is_array($at[$key])) {
-                $at[$key] = [];
+            $keys[] = substr($name, $open + 1, $close - $open - 1);
+            $open = $close + 1;
+        }
+        $at = &$result[$base];
+        foreach ($keys as $key) {
+            if (!\is_array($at)) {
+                $at = [];
+            }
+            if ($key === '' || (\strlen($key) === 1 && ctype_space($key))) {
+                $at[] = null;
+                $key = array_key_last($at);
             }
             $at = &$at[$key];
-            $key = substr($name, $open + 1, $close - $open - 1);
-            $open = ($name[$close + 1] ?? '') === '[' ? $close + 1 : false;
-            $close = $open === false ? false : strpos($name, ']', $open);
         }
+        $at = $value;
     }
 }

@@ -31,6 +31,7 @@ final class Main
             exit(1);
         }
         Web::install();
+        Input::install();
         // The buffer was opened before it was known whether flush() is ours.
         ob_get_clean();
         Output::open();

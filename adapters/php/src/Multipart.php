@@ -13,18 +13,22 @@ namespace Keepwarm;
 final class Multipart
 {
     private const READ = 65_536;
-    private const MAX_HEAD = 16_384; // bytes of a part's head
+    private const SPACE = " \t\n\v\f\r";
 
-    private string $buffer = '';
-    private string $boundary = '';
     private int $total = 0;
     private int $offset = 0;
-    /** The body broke off. */
-    private bool $broken = false;
+    private readonly MultipartReader $reader;
     /** @var list<array{string, mixed}> */
     private array $values = [];
     /** @var list<array{string, array{name: string, full_path: string, type: string, tmp_name: string, error: int, size: int}}> */
     private array $files = [];
+    /** Files that may still come. */
+    private int $room = 0;
+    /** What the form says of their size. */
+    private int $formLimit = 0;
+    /** A name was malformed: no file behind it is taken. */
+    private bool $garbled = false;
+    private int $nameless = 0;
 
     public function __construct(private readonly Request $request, private readonly int $limit)
     {
@@ -34,12 +38,13 @@ final class Multipart
     public function read(): void
     {
         $type = $this->request->server['CONTENT_TYPE'];
-        if (preg_match('/;\s*boundary\s*=\s*(?:"((?:[^"\\\\]|\\\\.)+)"|([^\s;,]+))/i', $type, $match) !== 1) {
+        // As PHP looks for it: anywhere, unquoted up to a comma or semicolon.
+        if (preg_match('/boundary[^=]*=(?:"([^"]*)"|(?!")([^,;]*))/', $type, $match) !== 1 && preg_match('/boundary[^=]*=(?:"([^"]*)"|(?!")([^,;]*))/i', $type, $match) !== 1) {
             Log::write('PHP Warning:  Missing boundary in multipart/form-data POST data');
             return;
         }
-        $this->boundary = "\r\n--" . ($match[2] ?? stripslashes($match[1]));
-        $this->buffer = "\r\n"; // so that the first boundary looks like every other
+        $this->request->spent = true;
+        $this->reader = new MultipartReader($match[2] ?? $match[1], $this->next(...));
         try {
             $this->parts();
         } catch (ClientDisconnected $gone) {
@@ -57,55 +62,93 @@ final class Multipart
 
     private function parts(): void
     {
-        $maxParts = (int) \ini_get('max_multipart_body_parts');
         $maxValues = (int) \ini_get('max_input_vars');
-        $maxFiles = \ini_get('file_uploads') ? (int) \ini_get('max_file_uploads') : 0;
-        if ($maxParts < 0 || \ini_get('max_multipart_body_parts') === false) {
-            $maxParts = $maxValues + $maxFiles;
-        }
-        $formLimit = 0;
-        $this->untilBoundary(null);
-        for ($parts = 0; ($head = $this->head()) !== null; $parts++) {
-            if ($parts >= $maxParts) {
+        $this->room = (int) \ini_get('max_file_uploads');
+        $maxParts = \ini_get('max_multipart_body_parts');
+        $maxParts = $maxParts === false || (int) $maxParts < 0 ? $maxValues + $this->room : (int) $maxParts;
+        for ($parts = 0; ($fields = $this->reader->head()) !== null;) {
+            if (!isset($fields['content-disposition'])) {
+                continue;
+            }
+            if (++$parts > $maxParts) {
                 Log::write("PHP Warning:  Multipart body parts limit exceeded $maxParts; the rest is ignored. To raise it, set max_multipart_body_parts");
                 return;
             }
-            [$name, $file, $type] = $head;
-            if ($name === null) {
-                $this->untilBoundary(null);
-            } elseif ($file === null) {
-                $value = '';
-                $this->untilBoundary(static function (string $piece) use (&$value): void {
-                    $value .= $piece;
-                });
-                if (\count($this->values) < $maxValues) {
-                    $this->values[] = [$name, $value];
-                } else {
-                    Log::once('max_input_vars', "PHP Warning:  Input variables exceeded $maxValues; the rest is ignored. To raise the limit, set max_input_vars");
-                }
-                if ($name === 'MAX_FILE_SIZE') {
-                    $formLimit = (int) $value;
-                }
-            } elseif (\count($this->files) < $maxFiles || $file === '') {
-                $this->files[] = [$name, $this->file($file, $type, $formLimit)];
+            [$name, $file] = self::disposition($fields['content-disposition']);
+            if ($name === null && $file === null) {
+                Log::write('PHP Warning:  File Upload Mime headers garbled: a part of a form has no name; the rest is ignored');
+                return;
+            }
+            if ($file === null) {
+                $this->value($name, $maxValues);
             } else {
-                $this->untilBoundary(null);
-                Log::write('PHP Warning:  Maximum number of allowable file uploads has been exceeded; the rest is ignored');
+                $this->fileOf($name, $file, $fields['content-type'] ?? '');
             }
         }
     }
 
+    private function value(string $name, int $maxValues): void
+    {
+        $value = '';
+        $this->reader->content(static function (string $piece) use (&$value): void {
+            $value .= $piece;
+        });
+        if (\count($this->values) < $maxValues) {
+            $this->values[] = [$name, $value];
+        } else {
+            Log::once('max_input_vars', "PHP Warning:  Input variables exceeded $maxValues; the rest is ignored. To raise the limit, set max_input_vars");
+        }
+        if (strcasecmp($name, 'MAX_FILE_SIZE') === 0) {
+            $this->formLimit = (int) $value;
+        }
+    }
+
+    private function fileOf(?string $name, string $file, string $type): void
+    {
+        if (!\ini_get('file_uploads')) {
+            return;
+        }
+        if ($this->room <= 0) {
+            if ($this->room-- === 0) {
+                Log::write('PHP Warning:  Maximum number of allowable file uploads has been exceeded; the rest is ignored');
+            }
+            return;
+        }
+        $name ??= (string) $this->nameless++;
+        // PHP repairs no name that could be malicious, and is wary of the files behind it, too.
+        $this->garbled = $this->garbled || !self::isBalanced($name);
+        if (!$this->garbled) {
+            $base = strcspn($name, '[');
+            $name = strtr(ltrim(substr($name, 0, $base), ' '), '. ', '__') . preg_replace('/\[[ \r\n\t]+/', '[', substr($name, $base));
+            $this->files[] = [$name, $this->file($file, $type)];
+        }
+    }
+
+    /** Whether every bracket is closed, and nothing but another follows it. */
+    private static function isBalanced(string $name): bool
+    {
+        $open = 0;
+        $length = \strlen($name);
+        for ($at = 0; ($at += strcspn($name, '[]', $at)) < $length; $at++) {
+            $open += $name[$at] === '[' ? 1 : -1;
+            if ($open < 0 || ($name[$at] === ']' && $at + 1 < $length && $name[$at + 1] !== '[')) {
+                return false;
+            }
+        }
+        return $open === 0;
+    }
+
     /** @return array{name: string, full_path: string, type: string, tmp_name: string, error: int, size: int} */
-    private function file(string $name, string $type, int $formLimit): array
+    private function file(string $name, string $type): array
     {
         $about = [
             'name' => self::last($name), 'full_path' => $name, 'type' => '', 'tmp_name' => '',
             'error' => \UPLOAD_ERR_NO_FILE, 'size' => 0,
         ];
         if ($name === '') {
-            $this->untilBoundary(null);
             return $about;
         }
+        $this->room--;
         $path = Temporary::upload();
         $file = $path === null ? false : fopen($path, 'wb');
         $about['error'] = $path === null ? \UPLOAD_ERR_NO_TMP_DIR : ($file === false ? \UPLOAD_ERR_CANT_WRITE : \UPLOAD_ERR_OK);
@@ -115,14 +158,15 @@ final class Multipart
         $limit = Forms::bytes((string) \ini_get('upload_max_filesize'));
         $error = &$about['error'];
         $size = &$about['size'];
-        $this->untilBoundary(static function (string $piece) use (&$error, &$size, $file, $limit, $formLimit): void {
+        $formLimit = $this->formLimit;
+        $whole = $this->reader->content(static function (string $piece) use (&$error, &$size, $file, $limit, $formLimit): void {
             if ($error !== \UPLOAD_ERR_OK) {
                 return;
             }
             $size += \strlen($piece);
             if ($limit > 0 && $size > $limit) {
                 $error = \UPLOAD_ERR_INI_SIZE;
-            } elseif ($formLimit > 0 && $size > $formLimit) {
+            } elseif ($formLimit !== 0 && $size > $formLimit) {
                 $error = \UPLOAD_ERR_FORM_SIZE;
             } elseif (fwrite($file, $piece) !== \strlen($piece)) {
                 $error = \UPLOAD_ERR_CANT_WRITE;
@@ -131,11 +175,11 @@ final class Multipart
         if ($file !== false) {
             fclose($file);
         }
-        if ($error === \UPLOAD_ERR_OK && $this->broken) {
+        if ($error === \UPLOAD_ERR_OK && !$whole) {
             $error = \UPLOAD_ERR_PARTIAL;
         }
         if ($error === \UPLOAD_ERR_OK) {
-            $about['type'] = $type;
+            $about['type'] = explode(';', $type, 2)[0]; // without its parameters, as PHP has it
             $about['tmp_name'] = (string) $path;
         } else {
             $size = 0;
@@ -148,90 +192,69 @@ final class Multipart
         return $about;
     }
 
-    /**
-     * The head of the next part: `[name, file name, type]`; null behind the last part.
-     *
-     * @return array{?string, ?string, string}|null
-     */
-    private function head(): ?array
-    {
-        while (($end = strpos($this->buffer, "\r\n\r\n")) === false) {
-            if (str_starts_with($this->buffer, '--') || \strlen($this->buffer) > self::MAX_HEAD || !$this->more()) {
-                return null;
-            }
-        }
-        if (str_starts_with($this->buffer, '--')) {
-            return null;
-        }
-        $lines = explode("\r\n", substr($this->buffer, 0, $end));
-        // The empty line behind a head is the one before an empty part's boundary, too.
-        $this->buffer = substr($this->buffer, $end + 2);
-        $name = $file = null;
-        $type = '';
-        foreach ($lines as $line) {
-            [$field, $value] = explode(':', $line, 2) + [1 => ''];
-            $field = strtolower(trim($field));
-            if ($field === 'content-disposition') {
-                $name = self::parameter($value, 'name');
-                $file = self::parameter($value, 'filename');
-            } elseif ($field === 'content-type') {
-                $type = rtrim(explode(';', ltrim($value), 2)[0]); // without its parameters, as PHP has it
-            }
-        }
-        return [$name, $file, $type];
-    }
-
     /** What a browser names a file by: without the folders before it. */
     private static function last(string $path): string
     {
         return substr($path, (int) strrpos('/' . strtr($path, '\\', '/'), '/'));
     }
 
-    private static function parameter(string $value, string $name): ?string
+    /**
+     * `[name, file name]` of a `Content-Disposition`; null for what it does not say. The last of each counts.
+     *
+     * @return array{?string, ?string}
+     */
+    private static function disposition(string $text): array
     {
-        if (preg_match('/;\s*' . $name . '\s*=\s*(?|(")((?:[^"\\\\]|\\\\.)*)"|(\')((?:[^\'\\\\]|\\\\.)*)\'|()([^\s;]*))/i', $value, $match) !== 1) {
-            return null;
+        $found = ['name' => null, 'filename' => null];
+        $length = \strlen($text);
+        for ($at = 0; $at < $length; $at += strspn($text, self::SPACE, $at)) {
+            $parameter = self::word($text, ';', $at);
+            $equals = 0;
+            $key = strtolower(self::word($parameter, '=', $equals));
+            if (\array_key_exists($key, $found) && str_contains($parameter, '=')) {
+                $found[$key] = self::unquoted(ltrim(substr($parameter, $equals), self::SPACE));
+            }
         }
-        // Browsers escape a quote as %22 and leave backslashes alone (RFC 7578 §2, WHATWG); others write \".
-        [, $quote, $text] = $match;
-        if ($quote !== '') {
-            $text = strtr($text, ["\\$quote" => $quote, '\\\\' => '\\']);
-        }
-        return explode("\0", $text, 2)[0]; // a name that goes on behind a NUL means one thing here and another to the file system
+        return array_values($found);
     }
 
-    /** Gives the bytes up to the next boundary to `$take`, in pieces, and goes behind it. */
-    private function untilBoundary(?\Closure $take): void
+    /** What is from `$at` to `$stop`, which does not count within quotes; `$at` goes behind it. */
+    private static function word(string $text, string $stop, int &$at): string
     {
-        // A part's content begins behind the CRLF that its head left standing.
-        $skip = $take === null || str_starts_with($this->buffer, $this->boundary) ? 0 : 2;
-        $keep = \strlen($this->boundary) - 1;
-        while (true) {
-            $at = strpos($this->buffer, $this->boundary);
-            $safe = $at === false ? max(0, \strlen($this->buffer) - $keep) : $at;
-            if ($safe > $skip || $at !== false) {
-                if ($take !== null && $safe > $skip) {
-                    $take(substr($this->buffer, $skip, $safe - $skip));
-                }
-                $skip = 0;
+        $start = $at;
+        $length = \strlen($text);
+        while (($at += strcspn($text, "\"'$stop", $at)) < $length && $text[$at] !== $stop) {
+            $quote = $text[$at++];
+            while (($at += strcspn($text, "\\$quote", $at)) < $length && $text[$at] !== $quote) {
+                $at += ($text[$at + 1] ?? '') === $quote ? 2 : 1;
             }
-            if ($at !== false) {
-                $this->buffer = substr($this->buffer, $at + $keep + 1);
-                return;
-            }
-            if ($skip === 0) {
-                $this->buffer = substr($this->buffer, $safe);
-            }
-            if (!$this->more()) {
-                $this->broken = true;
-                $this->buffer = '';
-                return;
-            }
+            $at = min($at + 1, $length);
         }
+        $word = substr($text, $start, $at - $start);
+        $at += strspn($text, $stop, $at);
+        return $word;
     }
 
-    private function more(): bool
+    /** Browsers escape a quote as %22 and leave backslashes alone (RFC 7578 §2, WHATWG); others write \". */
+    private static function unquoted(string $text): string
     {
+        $quote = $text[0] ?? '';
+        if ($quote !== '"' && $quote !== "'") {
+            return strtr(substr($text, 0, strcspn($text, self::SPACE)), ['\\\\' => '\\']);
+        }
+        $at = 1;
+        $length = \strlen($text);
+        while (($at += strcspn($text, "\\$quote", $at)) < $length && $text[$at] !== $quote) {
+            $at += \in_array($text[$at + 1] ?? '', ['\\', $quote], true) ? 2 : 1;
+        }
+        return strtr(substr($text, 1, $at - 1), ['\\\\' => '\\', "\\$quote" => $quote]);
+    }
+
+    private function next(): string
+    {
+        if ($this->limit > 0 && $this->total > $this->limit) {
+            return '';
+        }
         if ($this->request->body !== null) {
             // Not kept: a form is not read a second time, as with PHP itself.
             $piece = $this->request->body->read(self::READ, false);
@@ -239,9 +262,8 @@ final class Multipart
             $piece = substr((string) $this->request->whole, $this->offset, self::READ);
             $this->offset += \strlen($piece);
         }
-        $this->buffer .= $piece;
         $this->total += \strlen($piece);
-        return $piece !== '' && ($this->limit <= 0 || $this->total <= $this->limit);
+        return $this->limit > 0 && $this->total > $this->limit ? '' : $piece;
     }
 
     private function drop(): void

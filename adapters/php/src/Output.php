@@ -8,7 +8,8 @@ namespace Keepwarm;
  * What the application prints.
  *
  * One output buffer lies below all others for the whole life of the worker. Outside of a request what reaches it is log; within
- * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces.
+ * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces. PHP throws away what is in its
+ * buffers when it runs out of memory; so nothing stays in this one, and what is held is held here.
  */
 final class Output
 {
@@ -24,21 +25,43 @@ final class Output
     private static ?\Closure $starter = null;
     /** An output buffer of the application cannot be removed. */
     private static bool $stuck = false;
-    /** Whether flush() is ours, so that small pieces can be collected. */
-    private static bool $flushable = false;
+    /** How much is collected before it leaves: nothing where flush() is not ours. */
+    private static int $piece = 1;
 
-    /** Puts the buffer in its place, at the start of the worker, and again when the application has taken it away. */
+    /** Puts the buffer in its place, at the start of the worker, and again when the application, or PHP, has taken it away. */
     public static function open(): void
     {
-        self::$flushable = Web::$complete;
-        ob_start([self::class, 'take'], self::$flushable ? self::PIECE : 1);
+        self::$piece = Web::$complete ? self::PIECE : 1;
+        ob_start([self::class, 'take'], 1);
     }
 
-    /** The buffer's callback. */
-    public static function take(string $output): string
+    /** PHP has taken every buffer away, as it does when memory runs out: what is still printed goes where the rest went. */
+    public static function reopen(): void
     {
-        if ($output === '') {
+        if (self::level() === 0) {
+            self::open();
+        }
+    }
+
+    /** The buffer's callback. `$phase` says what it is called for: something was printed, `ob_clean()`, `ob_flush()`, the buffer's end. */
+    public static function take(string $output, int $phase): string
+    {
+        if (($phase & (\PHP_OUTPUT_HANDLER_CLEAN | \PHP_OUTPUT_HANDLER_FINAL)) === \PHP_OUTPUT_HANDLER_CLEAN) {
+            self::$held = '';
             return '';
+        }
+        self::$held .= $output;
+        if (\strlen(self::$held) >= self::$piece || ($phase & (\PHP_OUTPUT_HANDLER_FLUSH | \PHP_OUTPUT_HANDLER_FINAL)) !== 0) {
+            self::move();
+        }
+        return '';
+    }
+
+    /** What was printed goes where it belongs. */
+    private static function move(): void
+    {
+        if (self::$held === '') {
+            return;
         }
         if (self::$mode === self::HOLD && self::$starter !== null) {
             $start = self::$starter;
@@ -46,19 +69,21 @@ final class Output
             $start();
         }
         if (self::$mode === self::HOLD) {
-            self::$held .= $output;
-        } elseif (self::$mode === self::PASS) {
+            return;
+        }
+        $output = self::$held;
+        self::$held = '';
+        if (self::$mode === self::PASS) {
             self::$answer?->write($output);
         } else {
             Log::write($output);
         }
-        return '';
     }
 
     /** A request begins. */
     public static function begin(): void
     {
-        if (ob_get_length() !== 0) {
+        if (ob_get_length() !== 0 || self::$held !== '') {
             self::settle();
         }
         self::$mode = self::HOLD;
@@ -112,7 +137,7 @@ final class Output
     /** Everything printed goes where it belongs; from now on it is log. */
     public static function end(): void
     {
-        if (ob_get_length() !== 0 || self::level() !== 1) {
+        if (ob_get_length() !== 0 || self::$held !== '' || self::level() !== 1) {
             self::settle();
         }
         self::$mode = self::LOG;
@@ -162,10 +187,8 @@ final class Output
         self::$stuck = true;
         Log::write('keepwarm: the application has left an output buffer that cannot be removed; the worker is replaced.');
         Web::$connection?->askToDrain();
-        if (ob_get_status(true)[0]['buffer_used'] > 0) {
-            throw new \RuntimeException('what was printed before ob_start() is below an output buffer that cannot be removed, and cannot be sent');
-        }
-        self::take((string) ob_get_contents());
+        self::$held .= ob_get_contents();
+        self::move();
     }
 
     private static function level(): int

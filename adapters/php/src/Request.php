@@ -42,6 +42,8 @@ final class Request
     public ?string $whole;
     /** The body when it did not. */
     public ?Body $body = null;
+    /** The body was a form of files: it has been read, and is not there again, as with PHP itself. */
+    public bool $spent = false;
     /** Its length; null when the client did not say. */
     public ?int $length;
 
@@ -171,31 +173,23 @@ final class Request
     }
 
     /**
-     * Cookies as PHP reads them: the first of a name counts, one without `=` is empty, names can be those of arrays. Unlike that of a form, a
+     * Cookies as PHP reads them: the first of a name counts (of a name of an array the last), one without `=` is empty. Unlike that of a form, a
      * `+` in a value is itself.
      *
      * @return array<array-key, mixed>
      */
     private static function cookiesOf(string $text): array
     {
-        $simple = [];
-        $plain = true;
+        $cookies = [];
         foreach (explode(';', $text) as $cookie) {
-            $pair = explode('=', ltrim($cookie), 2) + [1 => ''];
-            if ($pair[0] === '' || isset($simple[$pair[0]])) {
-                continue;
+            $pair = explode('=', ltrim($cookie), 2);
+            $name = $pair[0];
+            if (strpbrk($name, '[. ') !== false) {
+                Forms::put($cookies, $name, rawurldecode($pair[1] ?? ''), true);
+            } elseif ($name !== '' && !isset($cookies[$name])) {
+                $cookies[$name] = rawurldecode($pair[1] ?? '');
             }
-            $plain = $plain && strpbrk($pair[0], "[]. %+") === false;
-            $simple[$pair[0]] = $pair[1];
         }
-        if ($plain) {
-            return array_map('rawurldecode', $simple);
-        }
-        $parts = [];
-        foreach ($simple as $name => $value) {
-            $parts[] = strtr(urlencode((string) $name), ['%5B' => '[', '%5D' => ']']) . '=' . strtr($value, ['&' => '%26', '+' => '%2B']);
-        }
-        parse_str(implode('&', $parts), $cookies);
         return $cookies;
     }
 

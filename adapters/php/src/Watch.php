@@ -15,8 +15,11 @@ final class Watch
     private const WARM = 2; // requests of a route before its leaks count
     private const GROWTH = 8; // measurements in a row, each above the one before
     private const LEAST_GROWTH = 4_096; // bytes over those
+    private const LOOKED_AT = 1_000; // values within a value
+    private const DEEP = 6; // arrays within one another
+    private const SUPERGLOBALS = ['_GET', '_POST', '_COOKIE', '_FILES', '_SERVER', '_REQUEST', '_ENV', '_SESSION'];
 
-    /** @var array<string, string> what => its value, shortened */
+    /** @var array<string, string> what => its value, as `seen` gives it */
     private array $before = [];
     /** @var array<string, int> route => requests */
     private array $seen = [];
@@ -45,9 +48,18 @@ final class Watch
         $this->changed = [];
         foreach ($now as $what => $value) {
             $was = $this->before[$what] ?? null;
-            $caches = str_contains($what, '::$') || str_starts_with($what, 'static ');
-            if ($was !== $value && (!$caches || $count > self::WARM)) {
-                $this->changed[$what] = $was === null ? "is new: $value" : "was $was and is $value";
+            if ($was === $value) {
+                continue;
+            }
+            $shown = self::shown($value);
+            $alike = $was !== null && self::shown($was) === $shown;
+            $caches = $alike || str_contains($what, '::$') || str_starts_with($what, 'static ');
+            if (!$caches || $count > self::WARM) {
+                $this->changed[$what] = match (true) {
+                    $was === null => "is new: $shown",
+                    $alike => "is $shown with other contents than before",
+                    default => 'was ' . self::shown($was) . " and is $shown",
+                };
             }
         }
         $this->now = $now;
@@ -90,14 +102,14 @@ final class Watch
             $found["the setting $name"] = (string) $value;
         }
         foreach (getenv() as $name => $value) {
-            $found["the environment variable $name"] = self::brief($value);
+            $found["the environment variable $name"] = self::seen($value);
         }
         foreach ($_ENV as $name => $value) {
-            $found["\$_ENV['$name']"] = self::brief($value);
+            $found["\$_ENV['$name']"] = self::seen($value);
         }
         foreach ($GLOBALS as $name => $value) {
-            if (!str_starts_with((string) $name, '_') && !str_starts_with((string) $name, 'keepwarm')) {
-                $found["the global \$$name"] = self::brief($value);
+            if (!\in_array($name, self::SUPERGLOBALS, true) && !str_starts_with((string) $name, 'keepwarm')) {
+                $found["the global \$$name"] = \is_object($value) ? self::brief($value) . "\0" : self::seen($value); // the application itself may be one
             }
         }
         return $found + self::classes() + self::functions();
@@ -118,7 +130,7 @@ final class Watch
             foreach ($class->getProperties(\ReflectionProperty::IS_STATIC) as $property) {
                 $property->setAccessible(true);
                 if ($property->getDeclaringClass()->getName() === $name && $property->isInitialized()) {
-                    $found["$name::\${$property->getName()}"] = self::brief($property->getValue());
+                    $found["$name::\${$property->getName()}"] = self::seen($property->getValue());
                 }
             }
             foreach ($class->getMethods() as $method) {
@@ -145,7 +157,7 @@ final class Watch
     {
         $found = [];
         foreach ($function->getStaticVariables() as $name => $value) {
-            $found["static \$$name in $where"] = self::brief($value);
+            $found["static \$$name in $where"] = self::seen($value);
         }
         return $found;
     }
@@ -162,6 +174,50 @@ final class Watch
         $handler = set_error_handler(null);
         restore_error_handler();
         return $handler;
+    }
+
+    /** A value in a few words, and behind a NUL what tells it from another of the same words. */
+    private static function seen(mixed $value): string
+    {
+        $mark = '';
+        if (\is_array($value) || \is_object($value)) {
+            $left = self::LOOKED_AT;
+            $contents = hash_init('crc32b');
+            self::contents($value, $contents, $left, self::DEEP, false);
+            $mark = hash_final($contents);
+        } elseif (\is_string($value)) {
+            $mark = hash('crc32b', $value);
+        }
+        return self::brief($value) . "\0$mark";
+    }
+
+    private static function shown(string $seen): string
+    {
+        $end = strrpos($seen, "\0");
+        return $end === false ? $seen : substr($seen, 0, $end);
+    }
+
+    /**
+     * What is in an array, and in an object that is not within another: those lead everywhere, and change as a warm application works.
+     */
+    private static function contents(mixed $value, \HashContext $contents, int &$left, int $deep, bool $within): void
+    {
+        if (--$left < 0) {
+            return;
+        }
+        hash_update($contents, get_debug_type($value) . "\0");
+        if (\is_scalar($value)) {
+            hash_update($contents, (string) $value);
+        } elseif (\is_array($value) ? $deep > 0 : \is_object($value) && !$within && !$value instanceof \Closure && !$value instanceof \UnitEnum) {
+            $within = $within || \is_object($value);
+            foreach (\is_array($value) ? $value : (array) $value as $name => $inner) {
+                if ($left <= 0) {
+                    return;
+                }
+                hash_update($contents, "\0$name\0");
+                self::contents($inner, $contents, $left, $deep - 1, $within);
+            }
+        }
     }
 
     /** A value in a few words: what it is and how large, never all of it. */

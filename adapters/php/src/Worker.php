@@ -95,6 +95,7 @@ final class Worker
             if ($limit > 0) {
                 ini_alter('memory_limit', (string) max($limit, memory_get_usage(true) + self::SHUTDOWN_MEMORY));
             }
+            Output::reopen();
         }
         register_shutdown_function(function () use ($fatal): void {
             $this->deliver($fatal);
@@ -213,6 +214,9 @@ final class Worker
         }
         Web::$answer = Web::$request = Web::$body = Web::$finish = Web::$callback = null;
         Web::$headers = [];
+        if (Input::$filled > 0) {
+            Input::forget();
+        }
         $this->connection->endStream();
         $this->busy = false;
         $this->clearGlobals();

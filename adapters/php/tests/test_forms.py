@@ -4,6 +4,7 @@ import glob
 import hashlib
 import json
 import os
+import struct
 import tempfile
 import unittest
 
@@ -32,7 +33,7 @@ class Forms(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.worker = Worker(
             "plain.php", "-d", f"upload_tmp_dir={cls.folder.name}", "-d", "post_max_size=1M", "-d", "upload_max_filesize=100K",
-            "-d", "max_input_vars=20", "-d", "max_file_uploads=4",
+            "-d", "max_input_vars=20", "-d", "max_file_uploads=4", "-d", "memory_limit=32M",
         )  # fmt: skip
 
     @classmethod
@@ -154,6 +155,20 @@ class Forms(unittest.TestCase):
         self.assertEqual(self.send(body)["files"]["file"]["error"], 3)
         answer = self.worker.get("/upload", method="POST", body=body, fields=fields(body, "multipart/form-data"))
         self.assertEqual(answer.status, 200)
+
+    def test_heads_that_are_all_of_the_body(self):
+        head = b"--" + BOUNDARY.encode() + b"\r\nContent-Disposition: form-data; name=a"
+        for filling in (b' "\r\n', b";a=b\r\n", b'; name="' + b"\\\\\r\n", b"\r\nA:b", b"[a]\r\n", b"; x='\r\n"):
+            body = head + filling * (900_000 // len(filling)) + b"\r\n\r\nvalue\r\n" + multipart(part("last", "1"))
+            stream = self.worker.request("/upload", method="POST", length=len(body), fields=fields(body), flags=0)
+            credit = 262_144
+            for start in range(0, len(body), 60_000):
+                while credit < 60_000:
+                    frame = self.worker.read()
+                    credit += struct.unpack(">I", frame.payload)[0] if (frame.name, frame.stream) == ("CREDIT", stream) else 0
+                credit -= 60_000
+                self.worker.data(stream, body[start : start + 60_000], end=start + 60_000 >= len(body))
+            self.assertEqual(self.worker.answer(stream).status, 200, filling)
 
     def test_moved_once_and_only_what_was_uploaded(self):
         self.assertEqual(self.upload(part("file", "content", "x"), path="/move"), [True, "content", False, False])

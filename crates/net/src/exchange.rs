@@ -113,6 +113,11 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.poll_body(cx, into, max))
     }
 
+    /// Nobody waits for more of the body now: the time until the next [`Self::poll_body`] is not the client's.
+    pub fn pause_body(&mut self) {
+        on!(mut self, stream => stream.pause_body());
+    }
+
     /// Says that the body is wanted: a client that waits for `100 Continue`, and has sent nothing yet, gets it with the next flush.
     pub fn want_body(&mut self) {
         on!(mut self, stream => stream.want_body())

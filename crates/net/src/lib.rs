@@ -43,7 +43,7 @@ pub use folder::{Folder, Found, OpenFile, file_name, is_script_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use h2::{Http2Call, Http2Pool};
 pub use handed::{HandedFile, HandedName};
-pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme, Times};
+pub use handler::{EarlyHints, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Scheme, Times};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
 pub use kernel::{TcpFacts, tcp_facts, watch};

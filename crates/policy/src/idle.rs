@@ -11,6 +11,7 @@
 //! | *stated*: `Keep-Alive: timeout=5` | T is 5 s |
 //! | *closed*: a FIN while it lay idle | T is at most that, and this server tells when it closes. It may have ended: then all its connections close, however long they were idle |
 //! | *closed* again, at another moment after about the same time | T is that |
+//! | *quiet*: it lies idle for [`FLOOR`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some answers |
 //! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET`] ago |
 //! | *answered*: a request on a connection that had been idle | T is longer than that |
 //! | *lost*: a request on it died without a byte of an answer | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
@@ -21,7 +22,7 @@
 //!
 //! A request that **cannot be repeated** goes, while nothing is known, on a connection that was used within the last second ([`FRESH`]). A single close adds to that what was
 //! proven by answers (nine tenths of it); what was stated, or closed twice, is believed. After a loss nothing counts but what was answered since, for T may be anything below; under
-//! [`FLOOR`] nobody's time-out is, and what dies there has died of something else.
+//! [`FLOOR`] nobody's time-out is, and what dies there has died of something else. A server that closes there more than once does so after each answer: of it, too, only what was answered counts.
 //!
 //! A request that **can be repeated** takes any connection while nothing is known. After a loss it finds the way back: now and then one tries a connection that has been idle for longer
 //! than what was lost. Some good ones in a row end the suspicion; one that is lost costs a second attempt, and doubles the time to the next try. So a server that was restarted is used as before within
@@ -143,6 +144,11 @@ impl KeepAlive {
         self.closed = self.closed.filter(|closed| !outlived(closed));
     }
 
+    /// A connection has been idle for this long, and lies there still, open as far as is known. (The oldest of those that are kept: any time will do.)
+    pub fn handle_quiet(&mut self, idle: Duration) {
+        self.closed = self.closed.filter(|closed| closed.idle >= FLOOR || idle < FLOOR);
+    }
+
     /// A request goes out on a connection that was idle for this long.
     pub fn handle_use(&mut self, idle: Duration, now: Instant) {
         if let Some(lost) = &mut self.lost
@@ -171,6 +177,9 @@ impl KeepAlive {
     pub fn handle_lost(&mut self, idle: Duration, now: Instant) {
         let ended = self.closed.is_some_and(|closed| is_end_of_server((closed.idle, closed.at), (idle, now)));
         if idle < FLOOR || ended {
+            if self.closes_at_once() {
+                self.proven = Duration::ZERO;
+            }
             return;
         }
         let lost = self.lost.unwrap_or(Lost {
@@ -228,8 +237,16 @@ impl KeepAlive {
         if self.wary {
             return Some(proven.max(FLOOR));
         }
+        if self.closes_at_once() {
+            return Some(proven);
+        }
         let believed = self.stated.is_some() || self.closed.is_some_and(|closed| closed.times >= 2);
         (!believed).then(|| proven.max(FRESH))
+    }
+
+    /// It was seen more than once to close sooner than any time-out would: it does so after each answer, and does not say so. A request may be under way then.
+    fn closes_at_once(&self) -> bool {
+        self.closed.is_some_and(|closed| closed.times >= 2 && closed.idle < FLOOR)
     }
 
     fn is_try_due(&self, now: Instant) -> bool {

@@ -184,7 +184,7 @@ impl Forward<'_, '_> {
                 (Outcome::Failure, Some(Told::timed_out(phase, limit, sent, heard)))
             }
             End::Failed(error) => {
-                let idle = call.as_ref().and_then(Call::idle);
+                let idle = call.as_ref().and_then(idle_before);
                 let told = Told::lost(&error, idle, sent);
                 // That it gives up connections that lie idle says nothing about how it does.
                 let outcome = if told.cause == Cause::LostIdle { Outcome::Unknown } else { Outcome::Failure };
@@ -336,7 +336,7 @@ impl Told {
             (ClientError::Unanswered(lost), None) => {
                 let how = lost.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
                 let sentence = format!("closed the connection without an answer{how}");
-                Self { sent, ..Self::of(Cause::Reset, "closed_unanswered", sentence) }
+                Self { sent, ..Self::of(Cause::Reset, error.name(), sentence) }
             }
             (ClientError::NotProcessed(fault), _) => {
                 Self::of(Cause::RefusedStream, fault.name, fault.sentence.clone())
@@ -346,6 +346,12 @@ impl Told {
             }
         }
     }
+}
+
+/// How long the connection had lain idle before this call. One that was made for it, and lay on the shelf for a moment because another version of HTTP was asked for first, had not.
+fn idle_before(call: &Call) -> Option<Duration> {
+    const MOMENT: Duration = Duration::from_millis(100);
+    call.idle().filter(|idle| call.is_reused() || idle.is_zero() || *idle >= MOMENT)
 }
 
 /// A time as a person reads it: `5.0 s`, `250 ms`.

@@ -246,7 +246,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 100 => self.handle_continue(),
                 _ => {
                     self.begun = true;
-                    pass_informational(exchange, head);
+                    pass_informational(exchange, head, self.forward.manner.names_us());
                 }
             },
             Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
@@ -341,7 +341,8 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         }
         tell_mended(forward.upstream.name(), &self.visit, call.head().mended);
         let begun = match status {
-            101 => Tunnel::switch(forward.exchange, call.head()).map(|tunnel| self.tunnel = Some(tunnel)),
+            101 => Tunnel::switch(forward.exchange, call.head(), forward.manner.names_us())
+                .map(|tunnel| self.tunnel = Some(tunnel)),
             _ => pass_head(forward, call, &self.authority),
         };
         match begun {

@@ -119,7 +119,8 @@ impl Stream {
             keepwarm_http1::RequestBody::Length(length) => {
                 length.saturating_sub(self.state.body_received) > DRAIN_BODY
             }
-            keepwarm_http1::RequestBody::Chunked => true,
+            // How much is still to come is unknown, unless all of it is here.
+            keepwarm_http1::RequestBody::Chunked => !self.decoder.ends_within(self.storage.read.unread()),
         }
     }
 

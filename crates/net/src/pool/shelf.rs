@@ -109,6 +109,9 @@ impl<C> Shelf<C> {
     /// request, and else it shows when it is closed.
     pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {
         let Self { idle, keep_alive, .. } = self;
+        if let Some(oldest) = idle.first() {
+            keep_alive.handle_quiet(now.saturating_duration_since(oldest.since));
+        }
         let local = idle.iter().rposition(|idle| idle.thread == thread);
         let mut at = local.into_iter().chain(idle.len().checked_sub(1));
         let at = at.find(|at| {
@@ -354,8 +357,11 @@ impl Warmth {
         *self = Self::default();
     }
 
-    /// It could not: the next is tried later, at most half a minute. Nobody waits for it.
+    /// It could not: the next is tried later, at most half a minute. Nobody waits for it. Those that were made together fail together: that is one failure.
     pub(super) fn handle_failure(&mut self, now: Instant) {
+        if self.not_before.is_some_and(|at| at > now) {
+            return;
+        }
         self.not_before = now.checked_add(warm_again(self.failures));
         self.failures += 1;
     }

@@ -610,6 +610,21 @@ async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
     .await;
 }
 
+/// Many that are to lie idle are made together, and fail together: that is one failure, not as many as there are.
+#[test]
+fn connections_that_fail_together_put_off_the_next_no_longer_than_one() {
+    let mut shelf: Shelf<Http1> = Shelf::default();
+    shelf.warm = true;
+    let now = Instant::now();
+    let next = |shelf: &Shelf<Http1>, now| shelf.lacks(32, usize::MAX, now);
+    (0..32).for_each(|_| shelf.warmth.handle_failure(now));
+    let first = now + Duration::from_millis(250);
+    assert_eq!(next(&shelf, now), (0, Some(first)));
+    assert_eq!(next(&shelf, first), (32, None));
+    (0..32).for_each(|_| shelf.warmth.handle_failure(first));
+    assert_eq!(next(&shelf, first), (0, Some(first + Duration::from_millis(500))));
+}
+
 /// What is known of an endpoint that nobody calls is not kept for ever; one that is to be kept warm is.
 #[test]
 fn an_endpoint_that_nobody_calls_is_forgotten_in_time() {
