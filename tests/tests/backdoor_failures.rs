@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok, read_head, reset};
+use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::nobody;
 use keepwarm_tests::{Client, Failure, Response, Server};
 
@@ -529,14 +530,29 @@ fn endpoints_that_fail_do_not_have_the_others_refused() {
 /// Quick to fail is not quicker: as long as the other attempt runs, that one is waited for.
 #[test]
 fn of_two_attempts_one_that_fails_leaves_the_call_to_the_other() {
+    // How many calls have come to the second, and been failed by either: the one that goes well is the later one.
+    let (came, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let origin = |first: bool| {
+        let (came, failed) = (Arc::clone(&came), Arc::clone(&failed));
         Origin::start(move |request, stream| {
-            let fails = request.target() == if first { "/first-fails" } else { "/second-fails" };
-            // The one that goes well is the later one.
-            std::thread::sleep(Duration::from_millis(if fails { 100 } else { 400 }));
-            match fails {
-                true => stream.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno").unwrap(),
-                false => ok(stream, if first { b"first" } else { b"other" }),
+            let number = if request.target() == "/second-fails" { 1 } else { 2 };
+            if !first {
+                came.fetch_add(1, Ordering::SeqCst);
+            }
+            let reached = |count: &AtomicUsize| {
+                wait_until("the other attempt", Duration::from_secs(20), || {
+                    count.load(Ordering::SeqCst) >= number
+                });
+            };
+            if request.target() == if first { "/first-fails" } else { "/second-fails" } {
+                reached(&came);
+                stream.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno").unwrap();
+                failed.fetch_add(1, Ordering::SeqCst);
+            } else {
+                reached(&failed);
+                // So that the failure is met first.
+                std::thread::sleep(Duration::from_millis(50));
+                ok(stream, if first { b"first" } else { b"other" });
             }
             After::Keep
         })
