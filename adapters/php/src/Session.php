@@ -114,6 +114,9 @@ final class Session
     /** The request is over: what it opened is closed and emptied. */
     public static function end(): void
     {
+        if (!\extension_loaded('session')) {
+            return;
+        }
         if (session_status() === \PHP_SESSION_ACTIVE) {
             session_write_close();
         }
