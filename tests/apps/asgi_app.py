@@ -127,6 +127,7 @@ async def echo(scope, receive, send):
         "query_string": scope["query_string"].decode("latin-1"),
         "http_version": scope["http_version"],
         "scheme": scope["scheme"],
+        "server": scope["server"],
         "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in scope["headers"]],
         "body": body.decode("latin-1"),
     }
@@ -177,6 +178,17 @@ def append(line):
         os.write(handle, line.encode())
     finally:
         os.close(handle)
+
+
+async def lull(scope, receive, send):
+    """Reads nothing for a while behind the first piece of the body."""
+    first = await receive()
+    print("the lull begins", flush=True)
+    await asyncio.sleep(float(query(scope)["ms"]) / 1000)
+    print("the lull is over", flush=True)
+    rest = await body_of(receive)
+    text = str(len(first["body"]) + len(rest)).encode()
+    await answer_with(send, 200, [TEXT], [text])
 
 
 async def sleep(scope, receive, send):
@@ -284,6 +296,7 @@ ANSWERS = {
     "/mirror": mirror,
     "/count": count,
     "/sleep": sleep,
+    "/lull": lull,
     "/big": big,
     "/in-two": in_two,
     "/waits": waits_for_disconnect,

@@ -65,6 +65,26 @@ def gate(environ, start_response, asked):
     return who(environ, start_response, asked)
 
 
+class Behind:
+    """Is at work behind its answer until the file `name` is there."""
+
+    def __init__(self, name):
+        self.path = f"{DIR}/{name}"
+
+    def __iter__(self):
+        yield str(os.getpid()).encode()
+
+    def close(self):
+        while not os.path.exists(self.path):
+            time.sleep(0.005)
+        print("done behind the answer", flush=True)
+
+
+def behind(environ, start_response, asked):
+    start_response("200 OK", [])
+    return Behind(asked["name"])
+
+
 def meet(environ, start_response, asked):
     """Answers when so many are here at once."""
     global met
@@ -99,6 +119,7 @@ ANSWERS = {
     "/hold": hold_the_lock,
     "/die": die,
     "/gate": gate,
+    "/behind": behind,
     "/meet": meet,
     "/grow": grow,
     "/digest": digest,

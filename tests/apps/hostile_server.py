@@ -39,8 +39,9 @@ def read_request(reader):
     while (line := reader.readline()) not in (b"\r\n", b""):
         name, _, value = line.decode("latin-1").partition(":")
         fields[name.lower()] = value.strip()
-    body = reader.read(int(fields.get("content-length", 0)))
-    return target.split("?")[0], method, fields, body
+    path = target.split("?")[0]
+    body = b"" if path == "/early" else reader.read(int(fields.get("content-length", 0)))
+    return path, method, fields, body
 
 
 def hello(connection, *_):
@@ -88,6 +89,8 @@ BEHAVIOURS = {
     "/bytes": say(*(bytes([byte]) for byte in HELLO)),
     "/chunk-bytes": say(*(bytes([b]) for b in b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")),
     "/body": echo_body,
+    # Answers before it reads the body, and goes.
+    "/early": say_and_close(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"),
     "/pid": pid,
     # Closes as soon as it has answered, and does not say so.
     "/closes": say_and_close(HELLO),

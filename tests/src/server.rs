@@ -376,9 +376,9 @@ fn fill_in(config: &str, folder: &Path) -> String {
         .replace("@DIR@", &text(folder))
 }
 
-/// The port of the first `127.0.0.1:PORT` in a line.
+/// The port of the first `127.0.0.1:PORT` in a line, or of `0.0.0.0:PORT`.
 fn local_port(line: &str) -> Option<u16> {
-    let (_, rest) = line.split_once("127.0.0.1:")?;
+    let (_, rest) = line.split_once("127.0.0.1:").or_else(|| line.split_once("0.0.0.0:"))?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok().filter(|&port| port != 0)
 }

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok, read_head, reset};
+use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::nobody;
-use keepwarm_tests::{Client, Response, Server};
+use keepwarm_tests::{Client, Failure, Response, Server};
 
 /// A door to these addresses; the configuration may go on in the section.
 fn door(addresses: &[std::net::SocketAddr], more: &str) -> Server {
@@ -173,6 +174,12 @@ fn each_phase_has_its_time_out() {
         if head.starts_with("GET /idle") {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
         }
+        if head.starts_with("GET /early") {
+            stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").unwrap();
+        }
+        if head.starts_with("GET /half-a-head") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Le").unwrap();
+        }
         if head.starts_with("GET /trickle") {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
             while stream.write_all(b"x").is_ok() {
@@ -187,7 +194,15 @@ fn each_phase_has_its_time_out() {
     );
     let answer = server.ask(get("/first"));
     assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
-    assert!(answer.text().contains("300 ms"), "{}", answer.text());
+    assert!(answer.text().contains("did not begin to answer within 300 ms"), "{}", answer.text());
+    let answer = server.ask(get("/half-a-head"));
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
+    assert!(answer.text().contains("did not finish the head"), "{}", answer.text());
+    let mut client = server.client();
+    client.send(get("/early"));
+    assert_eq!(client.head("GET").0, 102);
+    let answer = client.response("GET");
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "idle_timeout"));
     for path in ["/idle", "/trickle"] {
         let mut client = server.client();
         client.send(get(path));
@@ -339,23 +354,86 @@ fn a_lost_idle_connection_is_no_failure_of_the_upstream() {
     }
 }
 
+/// Which part was meant nobody can tell: 502 as long as nothing has left, and nothing of that connection is used again.
 #[test]
-fn bytes_after_an_answer_are_nobodys() {
-    let origin = Origin::raw(|connection, mut stream| {
+fn bytes_after_an_answer_are_nobodys_and_the_answer_is_not_passed_on() {
+    const FORGED: &str = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
+    let origin = Origin::raw(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
-        while read_head(&mut reader).is_some() {
+        while let Some(head) = read_head(&mut reader) {
+            let answer = match head.split(' ').nth(1).unwrap() {
+                "/length" => "200 OK\r\nContent-Length: 2\r\n\r\nok",
+                "/chunked" => "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+                "/none" => "204 No Content\r\n\r\n",
+                _ => {
+                    ok(&mut stream, b"fine");
+                    continue;
+                }
+            };
             // In one write: what comes once the next request has left is its answer, for all that anybody can tell.
-            let number = connection.to_string();
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{number}", number.len());
-            let _ = stream
-                .write_all(format!("{answer}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged").as_bytes());
+            let _ = stream.write_all(format!("HTTP/1.1 {answer}{FORGED}").as_bytes());
+        }
+    });
+    let server = door(&[origin.address()], "breaker = \"off\"\n");
+    let mut client = server.client();
+    for path in ["/length", "/chunked", "/none"] {
+        let answer = client.ask(get(path));
+        assert_eq!((answer.status, reason(&answer).as_str()), (502, "unsolicited"), "{path}");
+        assert!(answer.text().contains("behind the end of its answer"), "{}", answer.text());
+        assert_eq!(client.ask(get("/fine")).text(), "fine", "after {path}");
+    }
+}
+
+/// The body of an answer that has none is a mistake of many servers, and moves no boundary: it is dropped, with its connection.
+#[test]
+fn a_body_where_there_can_be_none_is_dropped() {
+    let origin = Origin::raw(|_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(head) = read_head(&mut reader) {
+            let status = match head.split(' ').nth(1).unwrap() {
+                "/204" => "204 No Content\r\n",
+                "/304" => "304 Not Modified\r\nContent-Length: 4\r\n",
+                _ => "200 OK\r\nContent-Length: 4\r\n",
+            };
+            let _ = stream.write_all(format!("HTTP/1.1 {status}\r\nbody").as_bytes());
         }
     });
     let server = door(&[origin.address()], "");
     let mut client = server.client();
-    for _ in 0..5 {
-        assert_ne!(client.ask(get("/")).text(), "forged");
+    for (method, path, status) in [("HEAD", "/", 200), ("GET", "/204", 204), ("GET", "/304", 304)] {
+        client.send(format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+        assert_eq!(client.response(method).status, status, "{method} {path}");
+        assert_eq!(client.ask(get("/")).text(), "body", "after {method} {path}");
     }
+}
+
+/// Of what has begun to leave, the end is held back; where its length says that it is whole, there is nothing to hold back.
+#[test]
+fn bytes_after_an_answer_that_has_begun_to_leave_cut_what_is_not_whole() {
+    let (go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let origin = Origin::raw(move |_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(head) = read_head(&mut reader) {
+            let (begin, end) = match head.split(' ').nth(1).unwrap() {
+                "/chunked" => ("Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", "0\r\n\r\nforged"),
+                _ => ("Content-Length: 4\r\n\r\nok", "okforged"),
+            };
+            stream.write_all(format!("HTTP/1.1 200 OK\r\n{begin}").as_bytes()).unwrap();
+            wait.lock().unwrap().recv().unwrap();
+            let _ = stream.write_all(end.as_bytes());
+        }
+    });
+    let server = door(&[origin.address()], "");
+    let mut client = server.client();
+    client.send(get("/length"));
+    client.wait_for_something(Duration::from_secs(20));
+    go.send(()).unwrap();
+    assert_eq!(client.response("GET").text(), "okok");
+    client.send(get("/chunked"));
+    client.wait_for_something(Duration::from_secs(20));
+    go.send(()).unwrap();
+    assert!(matches!(client.try_response("GET"), Err(Failure::Cut(_) | Failure::Reset(_))), "{client}");
 }
 
 #[test]
@@ -423,6 +501,75 @@ fn a_slow_call_is_made_a_second_time_elsewhere() {
         posted += 1;
     }
     assert_eq!(slow.requests().len() + quick.requests().len(), before + posted);
+}
+
+/// An endpoint's breaker takes the blame for what made it open: that of the upstream, which saw the same calls, lets the others be called.
+#[test]
+fn endpoints_that_fail_do_not_have_the_others_refused() {
+    let failing = |name: &'static str| {
+        Origin::start(move |_, stream| {
+            let head = format!("HTTP/1.1 500 No\r\nContent-Length: {}\r\n\r\n", name.len());
+            stream.write_all(format!("{head}{name}").as_bytes()).unwrap();
+            After::Keep
+        })
+    };
+    let (one, two, well) = (failing("one"), failing("two"), Origin::fixed("well"));
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[upstream.search]\nbind = \"127.0.0.1:0\"\noutlier = \"off\"\n\
+         breaker = {{ open = \"1h\", max_open = \"1h\" }}\nendpoints = [\n\
+         {{ url = \"http://{}\" }}, {{ url = \"http://{}\", priority = 1 }}, {{ url = \"http://{}\", priority = 2 }}]\n",
+        one.address(),
+        two.address(),
+        well.address()
+    ));
+    let answers: Vec<String> = (0..20).map(|_| server.ask(get("/")).text()).collect();
+    let expected = [["one"; 5], ["two"; 5], ["well"; 5], ["well"; 5]].concat();
+    assert_eq!(answers, expected);
+}
+
+/// Quick to fail is not quicker: as long as the other attempt runs, that one is waited for.
+#[test]
+fn of_two_attempts_one_that_fails_leaves_the_call_to_the_other() {
+    // How many calls have come to the second, and been failed by either: the one that goes well is the later one.
+    let (came, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let origin = |first: bool| {
+        let (came, failed) = (Arc::clone(&came), Arc::clone(&failed));
+        Origin::start(move |request, stream| {
+            let number = if request.target() == "/second-fails" { 1 } else { 2 };
+            if !first {
+                came.fetch_add(1, Ordering::SeqCst);
+            }
+            let reached = |count: &AtomicUsize| {
+                wait_until("the other attempt", Duration::from_secs(20), || {
+                    count.load(Ordering::SeqCst) >= number
+                });
+            };
+            if request.target() == if first { "/first-fails" } else { "/second-fails" } {
+                reached(&came);
+                stream.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno").unwrap();
+                failed.fetch_add(1, Ordering::SeqCst);
+            } else {
+                reached(&failed);
+                // So that the failure is met first.
+                std::thread::sleep(Duration::from_millis(50));
+                ok(stream, if first { b"first" } else { b"other" });
+            }
+            After::Keep
+        })
+    };
+    let (first, second) = (origin(true), origin(false));
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[upstream.search]\nbind = \"127.0.0.1:0\"\nbalance = \"round_robin\"\n\
+         endpoints = [{{ url = \"http://{}\", weight = 1000 }}, {{ url = \"http://{}\" }}]\n\
+         hedge = {{ after = \"10ms\", budget = \"100%\" }}\n",
+        first.address(),
+        second.address()
+    ));
+    for (path, answer) in [("/second-fails", "first"), ("/first-fails", "other"), ("/second-fails", "first")]
+    {
+        let got = server.ask(get(path));
+        assert_eq!((got.status, got.text().as_str()), (200, answer), "{path}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Rate limits of doors and routes, by themselves and shared through a redis-server.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::{Server, tools};
+use keepwarm_tests::{Response, Server, admin, tools};
 use rustix::process::Signal;
 
 const BOUND: Duration = Duration::from_secs(30);
@@ -101,22 +102,23 @@ fn two_keepwarms_share_a_limit_and_outlive_its_store() {
     assert_eq!(all, [200, 200, 200, 429, 429, 429], "it has forgotten, and both ask it");
 }
 
-/// Logged in, over TLS, with an authority of its own; a certificate for somebody else is told with both names, and not used.
+/// Logged in, over TLS, with an authority of its own; a certificate for somebody else is told with both names, and not used; a wrong password is a refusal.
 #[test]
 fn a_store_is_reached_over_tls_and_only_the_right_one() {
     let origin = Origin::fixed("ok");
     let redis = Redis::encrypted("localhost");
-    let config = |host: &str| {
+    let config = |password: &str, host: &str| {
         format!(
             "[server]\nthreads = 1\n[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n\
              rate_limit = \"calls\"\n[rate_limit.calls]\nrate = \"3/h\"\nburst = 3\nstore_timeout = \"10s\"\n\
-             store = \"rediss://:{PASSWORD}@{host}:{}/1\"\nstore_ca = \"{}\"\non_store_failure = \"closed\"\n",
+             store = \"rediss://:{password}@{host}:{}/1\"\nstore_ca = \"{}\"\non_store_failure = \"closed\"\n",
             origin.address(),
             redis.port.unwrap(),
             redis.folder.join("cert.pem").display()
         )
     };
-    let (one, two) = (Server::start(&config("localhost")), Server::start(&config("localhost")));
+    let start = |password: &str, host: &str| Server::start(&config(password, host));
+    let (one, two) = (start(PASSWORD, "localhost"), start(PASSWORD, "localhost"));
     // Until they are connected they refuse.
     let deadline = Instant::now() + BOUND;
     let mut seen = Vec::new();
@@ -126,7 +128,7 @@ fn a_store_is_reached_over_tls_and_only_the_right_one() {
         assert!(Instant::now() < deadline, "{seen:?}\n{}", one.log());
     }
     assert_eq!(seen, [200, 200, 200, 429, 429], "they count together");
-    let wrong = Server::start(&config("127.0.0.1"));
+    let wrong = start(PASSWORD, "127.0.0.1");
     let line = wrong.wait_for_log("the store of rate limits is not asked for a while", BOUND);
     assert!(
         line.contains("store_unreachable") && line.contains("127.0.0.1") && line.contains("localhost"),
@@ -134,6 +136,10 @@ fn a_store_is_reached_over_tls_and_only_the_right_one() {
     );
     assert!(!line.contains(PASSWORD), "{line}");
     assert_eq!(wrong.ask(get("/")).status, 503);
+    // It is there, and says no.
+    let strange = start("guess", "localhost");
+    let line = strange.wait_for_log("the store of rate limits is not asked for a while", BOUND);
+    assert!(line.contains("store_refused") && line.contains("Password"), "{line}");
 }
 
 #[test]
@@ -283,4 +289,119 @@ fn connections_to_all_endpoints_together_are_bounded() {
     // What was closed for others is noticed there in its own time.
     let open = || origins.iter().map(Origin::open).sum::<usize>();
     origins[0].wait_until("as many as there may be", |_| open() <= MOST);
+}
+
+/// An origin that answers `/slow` when it is told to, and all else at once.
+fn slow_origin() -> (Origin, std::sync::mpsc::Sender<()>) {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |request, stream| {
+        if request.target() == "/slow" {
+            let _ = wait.lock().unwrap().recv();
+        }
+        ok(stream, b"done");
+        After::Keep
+    });
+    (origin, go)
+}
+
+fn limited(origin: &Origin, keys: &str) -> Server {
+    Server::start(&format!(
+        "[server]\nthreads = 1\n[admin]\nbind = \"127.0.0.1:0\"\n\
+         [upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n{keys}",
+        origin.address()
+    ))
+}
+
+fn reason(answer: &Response) -> (u16, String) {
+    let text = answer.text();
+    let known = ["queue_full", "queue_timeout", "no_connection_free", "timeout"];
+    let reason = known.into_iter().find(|it| text.contains(&format!("\"reason\":\"{it}\"")));
+    (answer.status, reason.unwrap_or(&text).to_owned())
+}
+
+fn ask_for_json(server: &Server) -> (u16, String) {
+    reason(&server.ask("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"))
+}
+
+/// Because of either limit: as many wait as may, the next is refused at once; who has waited for too long is told what for.
+#[test]
+fn calls_that_wait_for_a_connection_are_bounded_in_number_and_time() {
+    for limit in ["limits.connections = 1", "pool.max = 1"] {
+        let (origin, go) = slow_origin();
+        let server =
+            limited(&origin, &format!("limits.queue = 1\nlimits.queue_timeout = \"20s\"\n{limit}\n"));
+        let (mut slow, mut waits) = (server.client(), server.client());
+        slow.send(get("/slow"));
+        origin.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
+        waits.send(get("/"));
+        let waits_there = |(name, value): (&String, &f64)| name.contains("pool_waiting") && *value == 1.0;
+        wait_until("a call waits", BOUND, || admin::metrics(&server).iter().any(waits_there));
+        for _ in 0..3 {
+            assert_eq!(ask_for_json(&server), (503, "queue_full".to_owned()), "{limit}");
+        }
+        go.send(()).unwrap();
+        assert_eq!(slow.response("GET").text(), "done", "{limit}");
+        assert_eq!(waits.response("GET").text(), "done", "{limit}");
+
+        let server = limited(
+            &origin,
+            &format!("limits.queue_timeout = \"100ms\"\ntimeouts.connect = \"1h\"\n{limit}\n"),
+        );
+        let mut slow = server.client();
+        slow.send(get("/slow"));
+        origin.wait_until("the slow call is there", |origin| origin.requests().len() == 3);
+        assert_eq!(ask_for_json(&server), (503, "no_connection_free".to_owned()), "{limit}");
+        go.send(()).unwrap();
+        assert_eq!(slow.response("GET").text(), "done", "{limit}");
+        assert_eq!(ask_for_json(&server).0, 200, "{limit}");
+    }
+}
+
+/// The time of the whole call goes on while it waits, for whatever it waits. What it waits for is a tunnel, which may last.
+#[test]
+fn a_call_whose_time_ends_in_the_queue_has_timed_out() {
+    const SWITCHED: &[u8] =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n";
+    for limit in ["limits.connections = 1", "pool.max = 1", "limits.in_flight = 1"] {
+        let origin = Origin::raw(|_, mut stream| {
+            stream.write_all(SWITCHED).unwrap();
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let keys = format!("limits.queue_timeout = \"1h\"\ntimeout = \"200ms\"\n{limit}\n");
+        let server = limited(&origin, &keys);
+        let mut tunnel = server.client();
+        tunnel.send("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n");
+        tunnel.read_through(b"\r\n\r\n");
+        assert_eq!(ask_for_json(&server), (504, "timeout".to_owned()), "{limit}");
+    }
+}
+
+/// A client that has left holds no place in the queue, and its call is not made.
+#[test]
+fn who_has_gone_waits_no_more() {
+    for limit in ["limits.connections = 1", "pool.max = 1", "limits.in_flight = 1"] {
+        let (origin, go) = slow_origin();
+        let keys = format!("limits.queue = 1\nlimits.queue_timeout = \"20s\"\n{limit}\n");
+        let server = limited(&origin, &keys);
+        let waiting = || {
+            let of = |(name, value): (&String, &f64)| {
+                (name.contains("pool_waiting") || name.contains("queue_length")).then_some(*value)
+            };
+            admin::metrics(&server).iter().filter_map(of).sum::<f64>()
+        };
+        let (mut slow, mut gone, mut waits) = (server.client(), server.client(), server.client());
+        slow.send(get("/slow"));
+        origin.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
+        gone.send(get("/gone"));
+        wait_until("a call waits", BOUND, || waiting() == 1.0);
+        gone.reset();
+        wait_until("nobody waits", BOUND, || waiting() == 0.0);
+        waits.send(get("/waits"));
+        wait_until("another call waits", BOUND, || waiting() == 1.0);
+        go.send(()).unwrap();
+        assert_eq!(slow.response("GET").status, 200, "{limit}");
+        assert_eq!(waits.response("GET").status, 200, "{limit}");
+        assert!(origin.requests().iter().all(|request| request.target() != "/gone"), "{limit}");
+    }
 }

@@ -206,6 +206,36 @@ fn a_server_that_ignores_expectations_makes_nobody_wait_for_ever() {
     }
 }
 
+/// The server may have its say before the end of a body, a small one as any other.
+#[test]
+fn a_small_body_that_does_not_come_holds_up_no_answer() {
+    let server = hostile("");
+    assert_eq!(ask(&server, get("/")).text(), "hello");
+    let mut client = server.client();
+    client.send("POST /early HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf");
+    let answer = client.response("POST");
+    assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
+    // What came before the server was asked, and what came behind it, are one body.
+    let mut client = server.client();
+    client.send("POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf ");
+    client.expect_silence(Duration::from_millis(100));
+    client.send("other");
+    assert_eq!(client.response("POST").text(), "half other");
+}
+
+/// A server that works on one request at a time is not to wait for a client.
+#[test]
+fn a_slow_small_body_holds_no_server_of_one_at_a_time() {
+    let server = hostile("concurrency = 1");
+    assert_eq!(ask(&server, get("/")).text(), "hello");
+    let mut slow = server.client().patient(LONG);
+    slow.send("POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf ");
+    slow.expect_silence(Duration::from_millis(100));
+    assert_eq!(ask(&server, get("/")).text(), "hello");
+    slow.send("other");
+    assert_eq!(slow.response("POST").text(), "half other");
+}
+
 #[test]
 fn a_websocket_is_passed_through() {
     let server = node(1, "", "");
@@ -376,15 +406,20 @@ fn what_is_wrong_in_syntax_is_mended_and_what_is_wrong_in_framing_is_refused() {
     assert!(server.log().contains("faults of syntax"), "told once");
 }
 
-/// What nobody asked for is never anybody's answer.
+/// What nobody asked for is never anybody's answer, and puts the one before it in doubt.
 #[test]
-fn bytes_behind_an_answer_reach_no_other_request() {
+fn bytes_behind_an_answer_reach_nobody() {
     let server = hostile("");
     let mut client = server.client().patient(LONG);
     for _ in 0..20 {
-        assert_eq!(client.ask(get("/trailing")).text(), "hello");
+        let refused = client.ask(get("/trailing"));
+        assert_eq!(refused.status, 502, "{}", refused.text());
         assert_eq!(client.ask(get("/ok")).text(), "hello", "after it");
     }
+    server.wait_for_log("sent bytes behind the end of its answer", LONG);
+    client.send("HEAD /ok HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(client.response("HEAD").status, 200, "a body where there can be none is dropped");
+    assert_eq!(client.ask(get("/ok")).text(), "hello", "after it");
 }
 
 #[test]

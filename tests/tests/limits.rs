@@ -258,6 +258,22 @@ fn a_body_below_the_rate_is_408() {
     }
 }
 
+/// Only time in which the client is waited for is its own.
+#[test]
+fn an_app_that_reads_late_makes_no_client_slow() {
+    let server = limited(ASGI, "body_rate = 1000000\nbody_grace = \"500ms\"").warm("/pong");
+    let mut client = server.client();
+    client.send("POST /lull?ms=1500 HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nx");
+    server.wait_for_log("the lull begins", BOUND);
+    client.send(vec![b'x'; 999_900]);
+    server.wait_for_log("the lull is over", BOUND);
+    // All but this has been read by now, and it is waited for: it has most of its grace.
+    client.expect_silence(Duration::from_millis(150));
+    client.send([b'x'; 99]);
+    let answer = client.response("POST");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "1000000"));
+}
+
 #[test]
 fn a_client_that_takes_nothing_is_reset() {
     for limits in ["write_timeout = \"400ms\"", "drain_rate = 20000000\nbody_grace = \"300ms\""] {

@@ -154,3 +154,79 @@ fn a_reload_may_change_the_kind_of_an_app() {
     server.signal(Signal::HUP);
     wait_until("and back", LONG, || ask(&server, get("/pong")).text() == "pong");
 }
+
+/// Each answers with the status that the query says, as its kind of app does.
+const SAID: [(&str, &str, &str); 6] = [
+    (
+        "wsgi",
+        "said.py",
+        "def application(environ, start_response):\n    \
+             start_response(environ['QUERY_STRING'] + ' Said', [('Content-Length', '4')])\n    return [b'said']\n",
+    ),
+    (
+        "asgi",
+        "heard.py",
+        "async def application(scope, receive, send):\n    status = int(scope['query_string'])\n    \
+             await send({'type': 'http.response.start', 'status': status, 'headers': [(b'content-length', b'4')]})\n    \
+             await send({'type': 'http.response.body', 'body': b'said'})\n",
+    ),
+    (
+        "rack",
+        "said.ru",
+        "run ->(env) { [env['QUERY_STRING'].to_i, { 'content-length' => '4' }, ['said']] }\n",
+    ),
+    (
+        "php",
+        "said.php",
+        "<?php return fn ($request) => [(int) $_SERVER['QUERY_STRING'], ['Content-Length' => '4'], 'said'];\n",
+    ),
+    (
+        "fastcgi",
+        "script.php",
+        "<?php header('Status: ' . $_SERVER['QUERY_STRING'] . ' Said'); echo 'said';\n",
+    ),
+    (
+        "http",
+        "server.py",
+        "import os, socket\nlistener = socket.create_server(('127.0.0.1', int(os.environ['PORT'])))\nwhile True:\n    \
+             connection, _ = listener.accept()\n    said = connection.recv(65536).split()[1].partition(b'?')[2] or b'200'\n    \
+             connection.sendall(b'HTTP/1.1 ' + said + b' Said\\r\\nContent-Length: 4\\r\\nConnection: close\\r\\n\\r\\nsaid')\n    \
+             connection.close()\n",
+    ),
+];
+
+/// RFC 9110 §15: three digits; beyond 599 the client takes it for a 5xx.
+#[test]
+fn a_status_beyond_those_of_http_is_passed_on_by_every_kind_and_one_below_by_none() {
+    let mut config = "[listen.main]\nbind = \"127.0.0.1:0\"\n".to_owned();
+    for (kind, file, _) in SAID {
+        let app = match kind {
+            "http" => format!("command = [\"@PYTHON@\", \"@DIR@/{file}\"]"),
+            "fastcgi" => format!("kind = \"fastcgi\"\nentry = \"{file}\""),
+            "wsgi" | "asgi" => {
+                let module = file.trim_end_matches(".py");
+                format!("entry = \"{module}:application\"\ninterpreter = \"@PYTHON@\"\nkind = \"{kind}\"")
+            }
+            _ => format!("entry = \"{file}\""),
+        };
+        config += &format!("[[listen.main.route]]\npath = \"/{kind}\"\napp = \"{kind}\"\n");
+        config += &format!("[app.{kind}]\nworkers = 1\n{app}\n");
+    }
+    let server = Server::start_with(&config, |command| {
+        let folder = command.get_current_dir().expect("its folder");
+        SAID.iter().for_each(|(_, file, text)| std::fs::write(folder.join(file), text).expect("an app"));
+    });
+    for (kind, ..) in SAID {
+        for status in [200, 299, 418, 599, 600, 799, 999] {
+            let answer = ask(&server, get(&format!("/{kind}?{status}")));
+            assert_eq!((answer.status, answer.text().as_str()), (status, "said"), "{kind}");
+        }
+        // The app's own exception where it says so to an adapter, a bad answer where it has left the app.
+        let wanted = if matches!(kind, "fastcgi" | "http") { 502 } else { 500 };
+        for status in ["000", "042", "99"] {
+            let answer = ask(&server, get(&format!("/{kind}?{status}")));
+            assert_eq!(answer.status, wanted, "{kind} {status}");
+        }
+        assert_eq!(ask(&server, get(&format!("/{kind}?200"))).text(), "said", "{kind}");
+    }
+}

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use keepwarm_tests::{ASGI, Client, FASTCGI, Framing, PHP, RACK, Response, Server, WSGI};
+use keepwarm_tests::{ASGI, Client, FASTCGI, Framing, PHP, RACK, Response, Server, WSGI, get};
 
 /// One way to say `Connection`: its field lines, and what they mean together (RFC 9112 §9.3).
 struct Say {
@@ -487,4 +487,49 @@ fn a_post_to_a_fixed_answer_with_its_body_on_the_way_is_answered_at_once() {
         client.send(vec![b'x'; 1000]);
         client.expect_kept("/pong");
     }
+}
+
+/// As one that has a length: whoever answers did not read it, and it is out of the way.
+#[test]
+fn a_chunked_body_that_has_come_costs_no_connection() {
+    const BODIES: [&str; 3] =
+        ["0\r\n\r\n", "5\r\nhello\r\n0\r\n\r\n", "5;x=1\r\nhello\r\n1\r\n!\r\n0\r\nX-Trailer: 1\r\n\r\n"];
+    let files = Server::start(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\npath = \"/pong\"\nrespond = 200\n\
+         [[listen.main.route]]\nfiles = \"@DIR@\"\n",
+    );
+    let head = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (server, path, status) in [
+        (fixed(), "/pong", 200),
+        (fixed(), "/moved", 302),
+        (fixed(), "/nowhere", 404),
+        (&files, "/file", 405),
+        (asgi(), "/unread", 403),
+    ] {
+        for body in BODIES {
+            let mut client = server.client();
+            client.send(format!("{}{body}{}", head(path), get("/pong")));
+            let answer = client.response("POST");
+            assert_eq!((answer.status, answer.says_close()), (status, false), "{path} {body:?}");
+            assert_eq!(client.response("GET").status, 200, "{path} {body:?}");
+            client.expect_kept("/pong");
+        }
+    }
+    // Of one that has not come whole nobody knows how long it is.
+    for begin in ["", "5\r\nhel", "5\r\nhello\r\n0\r\n", "5\r\nhello\r\n0\r\nX: 1\r\n"] {
+        let mut client = fixed().client();
+        let answer = client.ask(head("/pong") + begin);
+        assert!(answer.status == 200 && answer.says_close(), "{begin:?}");
+        client.expect_eof();
+    }
+}
+
+#[test]
+fn an_app_still_reads_a_chunked_body_behind_the_beginning_of_its_answer() {
+    let mut client = asgi().client();
+    client.send(
+        "POST /answer-then-read HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    );
+    assert_eq!(client.response("POST").text(), "begun,5");
+    client.expect_kept("/pong");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use keepwarm_tests::{Server, get};
+use keepwarm_tests::{Client, Server, get};
 
 fn app(server: &str, route: &str, workers: u32) -> Server {
     let config = format!(
@@ -73,4 +73,52 @@ fn an_unbuffered_answer_holds_its_worker_until_the_client_takes_it() {
     other.expect_silence(Duration::from_millis(300));
     assert_eq!(reader.read_exact(30_000_000).len(), 30_000_000);
     assert_eq!(other.response("GET").text(), "pong");
+}
+
+/// On all addresses it is the one that the client has connected to, whatever it calls the server.
+#[test]
+fn an_app_learns_which_address_was_connected_to() {
+    const CONFIG: &str = r#"
+[listen.main]
+bind = "0.0.0.0:0"
+[[listen.main.route]]
+host = "script.example"
+app = "script"
+[[listen.main.route]]
+app = "app"
+[listen.local]
+bind = "unix:@DIR@/app.sock"
+[[listen.local.route]]
+app = "app"
+[app.app]
+entry = "asgi_app:application"
+directory = "@APPS@"
+interpreter = "@PYTHON@"
+workers = 1
+[app.script]
+kind = "fastcgi"
+entry = "web/index.php"
+directory = "@APPS@"
+workers = 1
+"#;
+    let server = Server::start(CONFIG).warm("/pong");
+    let port = server.address().port();
+    for address in ["127.0.0.1", "127.0.0.2"] {
+        let seen = |host: &str| {
+            let client = Client::connect(format!("{address}:{port}").parse().expect("an address"));
+            let request = format!("GET /echo HTTP/1.1\r\nHost: {host}:81\r\n\r\n");
+            client.patient(Duration::from_secs(30)).ask(request).json()
+        };
+        assert_eq!(seen("shop.example")["server"], serde_json::json!([address, port]));
+        let script = seen("script.example");
+        assert_eq!(script["SERVER_ADDR"], address);
+        assert_eq!(
+            (&script["SERVER_NAME"], &script["SERVER_PORT"]),
+            (&"script.example".into(), &"81".into())
+        );
+    }
+    let socket = server.folder().join("app.sock");
+    let seen: serde_json::Value =
+        serde_json::from_str(&keepwarm_tests::admin::ask_unix(&socket, "GET", "/echo").1).expect("JSON");
+    assert_eq!(seen["server"], serde_json::json!([socket, null]));
 }

@@ -83,6 +83,41 @@ fn a_stuck_worker_is_asked_where_it_stands_and_then_killed() {
     }
 }
 
+/// What an application does in `close` is behind its answer.
+#[test]
+fn no_request_waits_for_a_close() {
+    let server = start("hard_app", 2, "");
+    for round in 0..3 {
+        let name = format!("go-{round}");
+        let mark = server.mark();
+        let answer = server.client().patient(LONG).ask(get(&format!("/behind?name={name}")));
+        for _ in 0..5 {
+            let who = sent(&server, &get("/who"));
+            assert_ne!(pid(&mut { who }).to_string(), answer.text());
+        }
+        open_gate(&server, &name);
+        server.wait_for_log_after(mark, "done behind the answer", LONG);
+    }
+}
+
+/// Nobody waits for it, and so nobody else would notice.
+#[test]
+fn a_worker_that_never_comes_back_from_behind_an_answer_is_replaced() {
+    let server = start("hard_app", 1, "request_timeout = \"2s\"");
+    let before = server.workers();
+    // It is quick, so that it is given requests ahead.
+    (0..30).for_each(|_| assert_eq!(patient(&server, "/who"), 200));
+    let answer = server.client().patient(LONG).ask(get("/behind?name=never"));
+    assert_eq!(answer.text(), before[0].to_string());
+    // One that came behind it was not begun, and waits for the worker that comes.
+    let mut waiting = sent(&server, "POST /who?id=waits HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    assert_ne!(pid(&mut waiting).to_string(), answer.text());
+    assert_eq!(begun(&server, "waits"), 1);
+    server.wait_for_log("still at work behind its answer", LONG);
+    let stack = time(&server, "in close");
+    assert!(stack <= time(&server, "killed by signal 9"), "{}", server.log());
+}
+
 #[test]
 fn a_time_out_ends_only_the_request_in_a_worker_of_many() {
     let server = start("hard_asgi_app", 1, "request_timeout = \"2s\"");

@@ -104,7 +104,7 @@ final class Main
         }
         if (self::$loading) {
             $error = error_get_last();
-            if ($error === null || ($error['type'] & Worker::FATAL) === 0) {
+            if (!Worker::isFatal($error)) {
                 Log::write('keepwarm: ' . self::$entry . ' ended before it returned an application.' . self::hint());
             }
             Output::end();

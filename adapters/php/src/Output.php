@@ -7,9 +7,10 @@ namespace Keepwarm;
 /**
  * What the application prints.
  *
- * Two output buffers lie below all others for the whole life of the worker. What reaches the lower one is log outside of a request; within
- * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces. The upper one collects, and is the one
- * that goes when an application ends a buffer which it never began (`ob_get_clean()`), as it may where php.ini has `output_buffering`.
+ * Two output buffers lie below all others for the whole life of the worker. Outside of a request what reaches them is log; within
+ * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces. PHP throws away what is in its
+ * buffers when it runs out of memory; so nothing stays in these, and what is held is held here. The upper one is what goes when an
+ * application ends a buffer that it never began (`ob_get_clean()`), as it may where php.ini has `output_buffering`.
  */
 final class Output
 {
@@ -18,6 +19,7 @@ final class Output
     private const HOLD = 1;
     private const PASS = 2;
     private const PIECE = 32_768; // bytes of output that are sent without waiting for a flush()
+    private const NAME = self::class . '::take'; // as PHP lists our buffers
 
     private static int $mode = self::LOG;
     private static string $held = '';
@@ -26,8 +28,8 @@ final class Output
     private static ?\Closure $starter = null;
     /** An output buffer of the application cannot be removed. */
     private static bool $stuck = false;
-    /** Whether flush() is ours, so that small pieces can be collected. */
-    private static bool $flushable = false;
+    /** How much is collected before it leaves: nothing where flush() is not ours. */
+    private static int $piece = 1;
 
     /** Ends the buffers that PHP begins by itself, where `output_buffering` or `zlib.output_compression` is on. */
     public static function clear(): void
@@ -36,24 +38,42 @@ final class Output
         }
     }
 
-    /** Puts the buffers in their places, at the start of the worker, and again when the application has taken them away. */
+    /** Puts the buffers in their places, at the start of the worker, and again when the application, or PHP, has taken them away. */
     public static function open(): void
     {
-        self::$flushable = Web::$complete;
-        $level = self::level();
-        if ($level === 0) {
+        self::$piece = Web::$complete ? self::PIECE : 1;
+        for ($level = self::level(); $level < self::OURS; $level++) {
             ob_start([self::class, 'take'], 1);
-        }
-        if ($level < self::OURS) {
-            ob_start(null, self::$flushable ? self::PIECE : 1);
         }
     }
 
-    /** The lower buffer's callback. */
-    public static function take(string $output): string
+    /** PHP has taken every buffer away, as it does when memory runs out: what is still printed goes where the rest went. */
+    public static function reopen(): void
     {
-        if ($output === '') {
+        if (self::level() === 0) {
+            self::open();
+        }
+    }
+
+    /** The buffers' callback. `$phase` says what it is called for: something was printed, `ob_clean()`, `ob_flush()`, the buffer's end. */
+    public static function take(string $output, int $phase): string
+    {
+        if (($phase & \PHP_OUTPUT_HANDLER_CLEAN) !== 0 && (($phase & \PHP_OUTPUT_HANDLER_FINAL) === 0 || !Worker::isFatal(error_get_last()))) {
+            self::$held = ''; // of the application's own will: it is not memory that ran out
             return '';
+        }
+        self::$held .= $output;
+        if (\strlen(self::$held) >= self::$piece || ($phase & (\PHP_OUTPUT_HANDLER_FLUSH | \PHP_OUTPUT_HANDLER_FINAL)) !== 0) {
+            self::move();
+        }
+        return '';
+    }
+
+    /** What was printed goes where it belongs. */
+    private static function move(): void
+    {
+        if (self::$held === '') {
+            return;
         }
         if (self::$mode === self::HOLD && self::$starter !== null) {
             $start = self::$starter;
@@ -61,19 +81,21 @@ final class Output
             $start();
         }
         if (self::$mode === self::HOLD) {
-            self::$held .= $output;
-        } elseif (self::$mode === self::PASS) {
+            return;
+        }
+        $output = self::$held;
+        self::$held = '';
+        if (self::$mode === self::PASS) {
             self::$answer?->write($output);
         } else {
             Log::write($output);
         }
-        return '';
     }
 
     /** A request begins. */
     public static function begin(): void
     {
-        if (ob_get_length() !== 0) {
+        if (ob_get_length() !== 0 || self::$held !== '') {
             self::settle();
         }
         self::$mode = self::HOLD;
@@ -115,8 +137,8 @@ final class Output
     /** Sends what has been printed as far as our buffers; what is in buffers of the application stays there. */
     public static function flush(): void
     {
-        if (self::level() === self::OURS) {
-            ob_flush();
+        if (self::level() <= self::OURS) {
+            @ob_flush();
         }
         if (self::$mode === self::PASS && Web::$connection?->gone && !ignore_user_abort()) {
             // As PHP ends a script that prints for nobody. (Not from the buffer's callback: PHP switches off one that throws.)
@@ -127,7 +149,7 @@ final class Output
     /** Everything printed goes where it belongs; from now on it is log. */
     public static function end(): void
     {
-        if (ob_get_length() !== 0 || self::level() !== self::OURS) {
+        if (ob_get_length() !== 0 || self::$held !== '' || self::level() !== self::OURS) {
             self::settle();
         }
         self::$mode = self::LOG;
@@ -155,13 +177,14 @@ final class Output
     /** Ends the application's buffers, innermost first, as the end of a script does, and empties ours. */
     private static function flatten(): void
     {
-        for ($level = self::level(); $level > self::OURS; $level--) {
+        $buffers = ob_list_handlers();
+        for ($level = \count($buffers); $level > self::OURS || $level > 0 && $buffers[$level - 1] !== self::NAME; $level--) {
             if (@ob_get_flush() === false || self::level() === $level) {
                 self::stuck();
                 return;
             }
         }
-        if (self::level() === self::OURS) {
+        if ($level > 0) {
             ob_flush();
         }
     }
@@ -175,10 +198,8 @@ final class Output
         self::$stuck = true;
         Log::write('keepwarm: the application has left an output buffer that cannot be removed; the worker is replaced.');
         Web::$connection?->askToDrain();
-        if (ob_get_status(true)[self::OURS - 1]['buffer_used'] > 0) {
-            throw new \RuntimeException('what was printed before ob_start() is below an output buffer that cannot be removed, and cannot be sent');
-        }
-        self::take((string) ob_get_contents());
+        self::$held .= ob_get_contents();
+        self::move();
     }
 
     private static function level(): int

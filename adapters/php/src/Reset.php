@@ -26,6 +26,10 @@ final class Reset
     private string $mbEncoding = '';
     private string|int $mbSubstitute = '';
     private string $mbLanguage = '';
+    private string $mbOutput = '';
+    private string $mbRegex = '';
+    /** @var list<string> */
+    private array $mbOrder = [];
     private bool $libxml = false;
     private bool $libxmlErrors = false;
     /** @var array<string, mixed> */
@@ -39,8 +43,11 @@ final class Reset
         $this->zone = date_default_timezone_get();
         $this->locale = (string) setlocale(\LC_ALL, '0');
         $this->umask = umask();
-        foreach (['max_execution_time', 'memory_limit', 'default_charset', 'default_mimetype', 'precision', 'serialize_precision'] as $name) {
-            $this->settings[$name] = (string) \ini_get($name);
+        foreach (['max_execution_time', 'memory_limit', 'default_charset', 'default_mimetype', 'precision', 'serialize_precision', 'error_reporting', 'intl.default_locale'] as $name) {
+            $value = \ini_get($name); // false where the extension is not here
+            if ($value !== false) {
+                $this->settings[$name] = $value;
+            }
         }
         Session::settle();
         $this->errorHandler = self::current('set_error_handler', 'restore_error_handler');
@@ -49,6 +56,9 @@ final class Reset
             $this->mbEncoding = (string) mb_internal_encoding();
             $this->mbSubstitute = mb_substitute_character();
             $this->mbLanguage = (string) mb_language();
+            $this->mbOutput = (string) mb_http_output();
+            $this->mbOrder = mb_detect_order();
+            $this->mbRegex = \function_exists('mb_regex_encoding') ? (string) mb_regex_encoding() : '';
         }
         if ($this->libxml = \extension_loaded('libxml')) {
             $this->libxmlErrors = libxml_use_internal_errors();
@@ -79,8 +89,10 @@ final class Reset
         }
         foreach ($this->settings as $name => $value) {
             if (\ini_get($name) !== $value) {
-                ini_alter($name, $value);
-                if ($name !== 'max_execution_time') {
+                if (ini_alter($name, $value) === false) {
+                    ini_restore($name); // intl takes no empty locale, which is what it begins with
+                }
+                if ($name !== 'max_execution_time' && $name !== 'intl.default_locale') { // Symfony sets the latter in every request
                     $this->say("setting $name");
                 }
             }
@@ -136,6 +148,15 @@ final class Reset
         }
         if (mb_language() !== $this->mbLanguage) {
             mb_language($this->mbLanguage);
+        }
+        if (mb_http_output() !== $this->mbOutput) {
+            mb_http_output($this->mbOutput);
+        }
+        if (mb_detect_order() !== $this->mbOrder) {
+            mb_detect_order($this->mbOrder);
+        }
+        if ($this->mbRegex !== '' && mb_regex_encoding() !== $this->mbRegex) {
+            mb_regex_encoding($this->mbRegex);
         }
     }
 

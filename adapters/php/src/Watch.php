@@ -14,10 +14,12 @@ final class Watch
 {
     private const WARM = 2; // requests of a route before its leaks count
     private const GROWTH = 8; // measurements in a row, each above the one before
-    private const GLANCE = 200; // elements of an array that are looked at
     private const LEAST_GROWTH = 4_096; // bytes over those
+    private const LOOKED_AT = 1_000; // values within a value
+    private const DEEP = 6; // arrays within one another
+    private const SUPERGLOBALS = ['_GET', '_POST', '_COOKIE', '_FILES', '_SERVER', '_REQUEST', '_ENV', '_SESSION'];
 
-    /** @var array<string, string> what => its value, shortened, and behind a NUL what tells it from another that looks the same */
+    /** @var array<string, string> what => its value, as `seen` gives it */
     private array $before = [];
     /** @var array<string, int> route => requests */
     private array $seen = [];
@@ -51,22 +53,21 @@ final class Watch
         $this->changed = [];
         foreach ($now as $what => $value) {
             $was = $this->before[$what] ?? null;
-            $caches = str_contains($what, '::$') || str_starts_with($what, 'static ');
-            if ($was !== $value && (!$caches || $count > self::WARM)) {
-                $this->changed[$what] = self::change($was, $value);
+            if ($was === $value) {
+                continue;
+            }
+            $shown = self::shown($value);
+            $alike = $was !== null && self::shown($was) === $shown;
+            $caches = $alike || str_contains($what, '::$') || str_starts_with($what, 'static ');
+            if (!$caches || $count > self::WARM) {
+                $this->changed[$what] = match (true) {
+                    $was === null => "is new: $shown",
+                    $alike => "is $shown with other contents than before",
+                    default => 'was ' . self::shown($was) . " and is $shown",
+                };
             }
         }
         $this->now = $now;
-    }
-
-    private static function change(?string $was, string $is): string
-    {
-        $is = explode("\0", $is, 2)[0];
-        if ($was === null) {
-            return "is new: $is";
-        }
-        $was = explode("\0", $was, 2)[0];
-        return $was === $is ? "is another one: $is" : "was $was and is $is";
     }
 
     /** Everything has been put back: what the process still holds is the application's. */
@@ -106,14 +107,14 @@ final class Watch
             $found["the setting $name"] = (string) $value;
         }
         foreach (getenv() as $name => $value) {
-            $found["the environment variable $name"] = self::brief($value);
+            $found["the environment variable $name"] = self::seen($value);
         }
         foreach ($_ENV as $name => $value) {
-            $found["\$_ENV['$name']"] = self::brief($value);
+            $found["\$_ENV['$name']"] = self::seen($value);
         }
         foreach ($GLOBALS as $name => $value) {
-            if (!str_starts_with((string) $name, '_') && !str_starts_with((string) $name, 'keepwarm')) {
-                $found["the global \$$name"] = self::brief($value);
+            if (!\in_array($name, self::SUPERGLOBALS, true) && !str_starts_with((string) $name, 'keepwarm')) {
+                $found["the global \$$name"] = \is_object($value) ? self::brief($value) . "\0" : self::seen($value); // the application itself may be one
                 if ($value instanceof \Closure) {
                     $found += self::statics(new \ReflectionFunction($value), "the closure \$$name");
                 }
@@ -141,7 +142,7 @@ final class Watch
             foreach ($class->getProperties(\ReflectionProperty::IS_STATIC) as $property) {
                 $property->setAccessible(true);
                 if ($property->getDeclaringClass()->getName() === $name && $property->isInitialized()) {
-                    $found["$name::\${$property->getName()}"] = self::brief($property->getValue());
+                    $found["$name::\${$property->getName()}"] = self::seen($property->getValue());
                 }
             }
             foreach ($class->getMethods() as $method) {
@@ -168,7 +169,7 @@ final class Watch
     {
         $found = [];
         foreach ($function->getStaticVariables() as $name => $value) {
-            $found["static \$$name in $where"] = self::brief($value);
+            $found["static \$$name in $where"] = self::seen($value);
         }
         return $found;
     }
@@ -187,35 +188,60 @@ final class Watch
         return $handler;
     }
 
+    /** A value in a few words, and behind a NUL what tells it from another of the same words. */
+    private static function seen(mixed $value): string
+    {
+        $mark = '';
+        if (\is_array($value) || \is_object($value)) {
+            $left = self::LOOKED_AT;
+            $contents = hash_init('crc32b');
+            self::contents($value, $contents, $left, self::DEEP, false);
+            $mark = hash_final($contents);
+        } elseif (\is_string($value)) {
+            $mark = hash('crc32b', $value);
+        }
+        return self::brief($value) . "\0$mark";
+    }
+
+    private static function shown(string $seen): string
+    {
+        $end = strrpos($seen, "\0");
+        return $end === false ? $seen : substr($seen, 0, $end);
+    }
+
+    /**
+     * What is in an array, and in an object that is not within another: those lead everywhere, and change as a warm application works.
+     */
+    private static function contents(mixed $value, \HashContext $contents, int &$left, int $deep, bool $within): void
+    {
+        if (--$left < 0) {
+            return;
+        }
+        hash_update($contents, get_debug_type($value) . "\0");
+        if (\is_scalar($value)) {
+            hash_update($contents, (string) $value);
+        } elseif (\is_array($value) ? $deep > 0 : \is_object($value) && !$within && !$value instanceof \Closure && !$value instanceof \UnitEnum) {
+            $within = $within || \is_object($value);
+            foreach (\is_array($value) ? $value : (array) $value as $name => $inner) {
+                if ($left <= 0) {
+                    return;
+                }
+                hash_update($contents, "\0$name\0");
+                self::contents($inner, $contents, $left, $deep - 1, $within);
+            }
+        }
+    }
+
     /** A value in a few words: what it is and how large, never all of it. */
     private static function brief(mixed $value): string
     {
         return match (true) {
-            \is_array($value) => 'an array of ' . \count($value) . "\0" . self::fingerprint($value),
-            $value instanceof \Countable => $value::class . ' of ' . \count($value) . "\0" . spl_object_id($value),
+            \is_array($value) => 'an array of ' . \count($value),
+            $value instanceof \Countable => $value::class . ' of ' . \count($value),
             \is_object($value) => $value::class . ' #' . spl_object_id($value),
-            \is_string($value) => \strlen($value) <= 40 ? "\"$value\"" : '"' . substr($value, 0, 40) . '"… of ' . \strlen($value) . " bytes\0" . crc32($value),
+            \is_string($value) => \strlen($value) <= 40 ? "\"$value\"" : '"' . substr($value, 0, 40) . '"… of ' . \strlen($value) . ' bytes',
             \is_scalar($value) || $value === null => var_export($value, true),
             default => get_debug_type($value),
         };
-    }
-
-    /**
-     * Tells an array from another of its size, by what can be seen of it at a glance.
-     *
-     * @param array<array-key, mixed> $array
-     */
-    private static function fingerprint(array $array, int $depth = 0): string
-    {
-        $seen = '';
-        foreach (\array_slice($array, 0, self::GLANCE, true) as $key => $value) {
-            $seen .= "$key=" . match (true) {
-                \is_array($value) => \count($value) . ($depth < 2 ? self::fingerprint($value, $depth + 1) : ''),
-                \is_object($value) => '#' . spl_object_id($value),
-                \is_string($value) => \strlen($value) . ':' . substr($value, 0, 1_000),
-                default => \is_scalar($value) ? var_export($value, true) : get_debug_type($value),
-            } . "\n";
-        }
-        return (string) crc32($seen);
     }
 }

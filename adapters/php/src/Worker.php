@@ -10,7 +10,7 @@ use Keepwarm\Handlers\CallableHandler;
 final class Worker
 {
     /** Errors after which PHP ends the script. */
-    public const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
+    private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
     private const SHUTDOWN_MEMORY = 16 << 20; // bytes that an application which ran out of memory gets for its end
 
     private readonly Answer $answer;
@@ -37,6 +37,12 @@ final class Worker
         $this->watch = \in_array(getenv('KEEPWARM_WATCH'), ['', '0', false], true) ? null : new Watch($handler instanceof CallableHandler ? $handler->call : null);
         $this->reserve = str_repeat('.', 65_536);
         Web::$connection = $connection;
+    }
+
+    /** @param array{type: int, ...}|null $error as `error_get_last` gives it */
+    public static function isFatal(?array $error): bool
+    {
+        return $error !== null && ($error['type'] & self::FATAL) !== 0;
     }
 
     /** The application is loaded; what it has set up is what each request begins with. */
@@ -94,12 +100,13 @@ final class Worker
     {
         $this->reserve = null;
         $error = error_get_last();
-        $fatal = $error !== null && ($error['type'] & self::FATAL) !== 0;
+        $fatal = self::isFatal($error);
         if ($fatal) {
             $limit = Forms::bytes((string) \ini_get('memory_limit'));
             if ($limit > 0) {
                 ini_alter('memory_limit', (string) max($limit, memory_get_usage(true) + self::SHUTDOWN_MEMORY));
             }
+            Output::reopen();
         }
         $deliver = function () use ($fatal): void {
             $this->deliver($fatal);
@@ -192,7 +199,11 @@ final class Worker
             $_REQUEST = $request->merged();
             Session::begin();
             Web::$finish = fn () => $this->reply->finishPrinted(last: false);
-            $this->handler->handle($request, $this->reply);
+            try {
+                $this->handler->handle($request, $this->reply);
+            } catch (ContinueFirst) {
+                $this->again($request);
+            }
             if (!$this->answer->over) {
                 $this->answer->finish();
             }
@@ -221,6 +232,23 @@ final class Worker
             $connection->endStream();
             $connection->askToDrain();
         }
+    }
+
+    /** The application answered 100 (the convention of Unicorn): the client gets it, and the application is called without the expectation. */
+    private function again(Request $request): void
+    {
+        $request->body?->sendContinue();
+        unset($request->server['HTTP_EXPECT']);
+        Output::discard();
+        if (isset($_SESSION)) {
+            Session::end();
+        }
+        Web::$status = false;
+        Web::$headers = [];
+        Web::$callback = null;
+        $_SERVER = $request->server;
+        Session::begin();
+        $this->handler->handle($request, $this->reply);
     }
 
     /** The answer has left; what the request leaves behind is removed. */

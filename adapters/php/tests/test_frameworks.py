@@ -1,6 +1,7 @@
 """Symfony, PSR-15 with three implementations of PSR-7, Slim 3: from Debian's packages."""
 
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -146,6 +147,7 @@ class Symfony(unittest.TestCase):
 class Runtime(Symfony):
     """The same application as a project of composer's has it: its entry includes autoload_runtime.php."""
 
+    numbers = itertools.count()
     TEMPLATE = "/usr/share/php/Symfony/Component/Runtime/Internal/autoload_runtime.template"
 
     @classmethod
@@ -165,6 +167,29 @@ class Runtime(Symfony):
             with open(os.path.join(project.name, path), "w") as file:
                 file.write(text)
         super().setUpClass()
+
+    def of(self, returned, **more):
+        """A worker of an entry in the project that returns this."""
+        file = os.path.join(os.path.dirname(self.entry), f"entry{next(self.numbers)}.php")
+        with open(file, "w") as text:
+            text.write(f"<?php use Symfony\\Component\\HttpFoundation\\{{Request, Response}};\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\nreturn {returned};\n")
+        return Worker(file, env={**self.env, **self.cache}, **more)
+
+    def test_a_closure_that_answers_requests_may_ask_for_the_context_too(self):
+        for parameters in ("Request $request, array $context", "array $context, Request $request"):
+            with self.of(f"function ({parameters}) {{ return new Response($request->getPathInfo().' in '.$context['APP_ENV']); }}") as worker:
+                self.assertEqual([worker.get(path).body for path in ("/a", "/b")], [b"/a in prod", b"/b in prod"])
+
+    def test_a_kernel_that_is_returned_as_it_is(self):
+        kernel = "new class implements Symfony\\Component\\HttpKernel\\HttpKernelInterface { public function handle(Request $request, int $type = 1, bool $catch = true): Response { return new Response('direct'); } }"
+        with self.of(kernel) as worker:
+            self.assertEqual(worker.get("/").body, b"direct")
+
+    def test_what_a_closure_gives_that_is_no_application_is_named(self):
+        for returned, named in (("function (array $context) { return 3; }", "int 3"), ("function (array $context) { return new ArrayObject(); }", "an object of ArrayObject")):
+            with self.of(returned, hello=False) as worker:
+                self.assertEqual(worker.process.wait(PATIENCE), 1)
+                self.assertRegex(worker.log(), f"entry\\d+.php returned {named}; expected is a closure")
 
     def test_a_runtime_of_somebody_else_is_named(self):
         env = {**self.env, **self.cache, "APP_RUNTIME": "Symfony\\Component\\Runtime\\SymfonyRuntime"}

@@ -225,6 +225,14 @@ class Process(unittest.TestCase):
         self.assertEqual(worker.process.wait(PATIENCE), 255)
         self.assertIn("Allowed memory size of 33554432 bytes exhausted", worker.log())
 
+    def test_out_of_memory_delivers_what_was_printed_before(self):
+        for path, body in (("/memory-printed", b"printed before"), ("/memory-page", b"printed before, and a page about it")):
+            worker = self.start("plain.php", "-d", "memory_limit=32M")
+            answer = worker.get(path)
+            self.assertEqual((answer.status, answer.body, answer.reset), (500, body, None))
+            self.assertEqual(worker.process.wait(PATIENCE), 255)
+            self.assertIn("Allowed memory size of 33554432 bytes exhausted", worker.log())
+
     def test_a_kill_closes_the_wire(self):
         worker = self.start()
         worker.request("/die")
@@ -292,6 +300,11 @@ class Process(unittest.TestCase):
         for what in ("working directory", "umask", "time zone", "error handler", "setting memory_limit"):
             self.assertEqual(log.count(f"changed the {what}"), 1, what)
 
+    def test_encodings_and_the_level_of_errors_are_put_back(self):
+        worker = self.start()
+        before = json.loads(worker.get("/encodings").body)
+        self.assertEqual(json.loads(worker.get("/encodings").body), before)
+
     def test_the_type_of_what_is_printed_is_put_back(self):
         with Worker("plain.php") as worker:
             self.assertEqual(worker.get("/mime").field("content-type"), ["text/plain; charset=UTF-8"])
@@ -310,13 +323,30 @@ class Process(unittest.TestCase):
         self.assertRegex(log, r"memory: the process grows by about \d{5} bytes with each GET /keep")
         self.assertNotIn("GET /,", log)
 
+    def test_a_watched_worker_sees_other_contents_of_the_same_size(self):
+        worker = self.start(env={"KEEPWARM_WATCH": "1"})
+        for path in ("/who", "/whom", "/text-kept", "/under"):
+            for count in range(6):
+                worker.get(path, query=f"visitor{count}")
+        worker.get("/")
+        log = worker.log()
+        for what in ("/who, State::$user", "/whom, State::$object", "/text-kept, State::$text", "/under, the global $_current"):
+            self.assertIn(f"leak: after GET {what} ", log)
+
+    def test_a_watched_worker_reports_nothing_that_stays_the_same(self):
+        worker = self.start(env={"KEEPWARM_WATCH": "1"})
+        for _ in range(6):
+            worker.get("/who", query="visitor")
+            worker.get("/")
+        self.assertNotIn("leak:", worker.log())
+
     def test_a_watched_worker_tells_one_visitor_from_the_next(self):
         worker = self.start(env={"KEEPWARM_WATCH": "1"})
         for visitor in "abcde":
             worker.get("/keep-visitor", query=visitor)
         worker.drain()
-        self.assertIn("leak: after GET /keep-visitor, State::$kept is another one: an array of 1; the next request finds it", worker.log())
-        self.assertRegex(worker.log(), r"leak: after GET /keep-visitor, static \$seen in the application, plain.php:\d+ is another one: an array of 1; the next")
+        self.assertIn("leak: after GET /keep-visitor, State::$kept is an array of 1 with other contents than before; the next request finds it", worker.log())
+        self.assertRegex(worker.log(), r"leak: after GET /keep-visitor, static \$seen in the application, plain.php:\d+ is an array of 1 with other contents than before; the next")
         self.assertIn("leak: after GET /keep-visitor, the global $text", worker.log())
 
     def test_a_watched_worker_reports_a_session_id_that_nobody_asked_for(self):

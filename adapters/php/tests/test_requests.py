@@ -132,7 +132,7 @@ class Answers(Shared):
 
     def test_buffers_that_it_never_began(self):
         answer = self.get("/clean-what-is-not-its-own")
-        self.assertEqual((answer.body, answer.field("content-type")), (b'["junk",0]', ["application/json"]))
+        self.assertEqual((answer.body, answer.field("content-type")), (b'["",0]', ["application/json"]))
         self.assertEqual(self.get("/flush-what-is-not-its-own").body, b"one two three 0")
         self.assertEqual(self.get("/").body, b"hello")
 
@@ -161,13 +161,16 @@ class Answers(Shared):
         self.assertEqual(self.get("/").body, b"hello")
 
     def test_a_buffer_that_cannot_be_removed_is_delivered_and_the_worker_replaced(self):
-        for path, body in (("/unremovable", b"inside"), ("/unremovable-late", b"")):
+        for path, body in (("/unremovable", b"inside"), ("/unremovable-late", b"before inside")):
             with Worker("plain.php") as worker:
                 answer = worker.get(path)
-                self.assertEqual((answer.body, answer.reset is None), (body, body != b""))
+                self.assertEqual((answer.body, answer.reset), (body, None))
                 self.assertEqual((worker.held.pop(0) if worker.held else worker.read()).name, "DRAIN")
                 self.assertEqual(worker.drain(), 0)
                 self.assertIn("output buffer that cannot be removed", worker.log())
+
+    def test_ob_clean_forgets_what_was_printed(self):
+        self.assertEqual(self.get("/clean").body, b"file")
 
     def test_text_has_its_charset(self):
         for path, kind in (("/text", "text/csv;charset=UTF-8"), ("/text-latin", "text/csv; charset=latin-1"), ("/image", "image/png")):
@@ -292,6 +295,21 @@ class Bodies(Shared):
         self.worker.data(stream, b"abc", end=True)
         self.worker.answer(stream)
         self.assertEqual((answer.body, answer.wants), (b"abc", 1))
+
+    def test_an_application_that_answers_100_is_called_again_with_the_body(self):
+        for path, status, body in (("/unicorn", 200, b"abc"), ("/unicorn-printed", 202, b"/unicorn-printed")):
+            stream = self.worker.request(path, method="POST", length=3, flags=EXPECT)
+            answer = self.worker.take(stream, lambda answer: answer.wants)
+            self.worker.data(stream, b"abc", end=True)
+            self.worker.answer(stream)
+            self.assertEqual((answer.status, answer.body, answer.wants, answer.field("x-first")), (status, body, 1, []))
+        self.assertEqual(self.get("/unicorn").body, b"")
+
+    def test_who_answers_100_again_or_to_nobody_has_failed(self):
+        self.assertEqual(self.get("/unicorn-for-ever").reset[0], 3)
+        stream = self.worker.request("/unicorn-for-ever", method="POST", length=3, flags=EXPECT)
+        self.worker.data(stream, b"abc", end=True)
+        self.assertEqual(self.worker.answer(stream).reset[0], 3)
 
     def test_trailers_end_a_body(self):
         stream = self.worker.request("/body", method="POST", length=CHUNKED, flags=0)

@@ -2,7 +2,7 @@
 
 import unittest
 
-from tests.driver import Worker, pairs, unblock
+from tests.driver import END, Worker, pairs, unblock
 
 
 class Ahead(unittest.TestCase):
@@ -35,6 +35,26 @@ class Ahead(unittest.TestCase):
             self.assertEqual(answer.status, 200)
             if expected is not None:
                 self.assertEqual(answer.body, expected)
+
+    def test_what_is_done_behind_an_answer_keeps_its_place_taken(self):
+        """By a `close`, unless it was quick again and again."""
+
+        def busy(path, query="0"):
+            self.worker.held.clear()
+            self.assertEqual(self.worker.get(path, query=query).status, 200)
+            self.assertEqual(self.worker.get("/").status, 200)  # behind it all has been said
+            return [(frame.name, frame.flags) for frame in self.worker.held]
+
+        announced = [("BUSY", 0), ("BUSY", END)]
+        self.assertEqual(busy("/"), [])
+        self.assertEqual(busy("/late", "20"), announced)
+        asked = 0
+        while busy("/late"):
+            asked += 1
+            self.assertLess(asked, 200)
+        self.assertGreaterEqual(asked, 16)
+        self.assertEqual(busy("/late", "20"), [])
+        self.assertEqual(busy("/late"), announced)
 
     def test_an_error_in_one_does_not_reach_the_next(self):
         first, second, third = self.together("/fail-before", "/", "/fail-late-start")

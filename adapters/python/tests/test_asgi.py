@@ -50,6 +50,10 @@ class Scope(Shared):
         self.assertEqual(list(scope.pop("state")), ["started"])
         self.assertEqual(scope, expected)
 
+    def test_the_server_may_be_a_path(self):
+        self.assertEqual(self.json("/scope", server=("/run/app.sock", ""))["server"], ["/run/app.sock", None])
+        self.assertIsNone(self.json("/scope", server=("", ""))["server"])
+
     def test_the_path_is_decoded_text(self):
         scope = self.json("/scope", script="/caf\xc3\xa9", raw_path="/caf%C3%A9/scope")
         self.assertEqual((scope["path"], scope["root_path"], scope["raw_path"]), ("/caf\xe9/scope", "/caf\xe9", "/caf%C3%A9/scope"))

@@ -165,6 +165,18 @@ class Lifespan(unittest.TestCase):
                 self.assertEqual(worker.drain(), 0)
                 self.assertEqual(worker.log(), "")
 
+    def test_what_is_raised_in_the_start_up_is_logged(self):
+        with self.start("raises-in-it") as worker:
+            self.assertEqual(worker.get("/").body, b"{}")
+            self.assertEqual(worker.drain(), 0)
+            self.assertIn("ZeroDivisionError: in the start-up", worker.log())
+            self.assertIn("served all the same", worker.log())
+
+    def test_exit_in_the_start_up(self):
+        with self.start("exits", hello=False) as worker:
+            self.assertIsNone(worker.read())
+            self.assertEqual(worker.process.wait(driver.PATIENCE), 7)
+
     def test_one_that_must_take_part_and_does_not(self):
         for behaviour, said in (("raises", "ZeroDivisionError"), ("returns", "--lifespan on")):
             with self.start(behaviour, "--lifespan", "on", hello=False) as worker:
@@ -183,6 +195,13 @@ class Lifespan(unittest.TestCase):
             with self.start(behaviour) as worker:
                 self.assertEqual(worker.drain(), 0)
                 self.assertIn(said, worker.log())
+
+    def test_what_is_raised_behind_the_start_up_is_logged_at_once(self):
+        with self.start("raises-between") as worker:
+            self.assertEqual(worker.get("/").body, b"{}")
+            driver.wait_for_log(worker, "ZeroDivisionError: between")
+            self.assertEqual(worker.drain(), 0)
+            self.assertEqual(worker.log().count("ZeroDivisionError: between"), 1)
 
     def test_off(self):
         with self.start("fails", "--lifespan", "off") as worker:

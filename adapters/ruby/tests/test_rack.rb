@@ -111,6 +111,9 @@ class EnvironmentTest < SharedWorker
 
   def test_values_are_binary
     assert_equal ["ASCII-8BIT"], environ(fields: [["x-name", "caf\xe9".b]])["encodings"]
+    assert_equal ["ASCII-8BIT"], environ(flags: END_BODY | REPEATS, fields: [%w[x-a 1], %w[cookie a=1], %w[x-a 2], %w[cookie b=2]])["encodings"]
+    assert_equal ["ASCII-8BIT"], environ(server: ["", ""], scheme: "https", query: "a=1", script: "/caf%C3%A9", fields: [%w[x-a 1]])["encodings"]
+    assert_equal ["ASCII-8BIT"], environ(method: "POST", body: "abc", length: CHUNKED, fields: [%w[content-type a/b]])["encodings"]
   end
 
   def test_server_name_and_port_are_never_empty
@@ -382,7 +385,10 @@ class ErrorsTest < SharedWorker
   end
 
   def test_recursion_without_end
-    assert_includes log_of { assert_equal 3, get("/recursion").reset[0] }, "SystemStackError"
+    log = log_of { assert_equal 3, get("/recursion").reset[0] }
+    assert_includes log, "SystemStackError"
+    assert_match(/ \.\.\. \d+ levels\.\.\.$/, log)
+    assert_operator log.lines.size, :<, 300
   end
 end
 

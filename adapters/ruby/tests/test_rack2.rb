@@ -5,6 +5,15 @@ require "test_rack"
 
 # The same application under the Rack that is installed, with its lint around it: it finds nothing in what the adapter gives.
 class LintTest < SharedWorker
+  # It needs `URI`, and does not load it: as other servers do, the adapter has to.
+  def test_lint_finds_nothing_in_an_application_that_loads_nothing
+    Dir.mktmpdir do |folder|
+      entry = File.join(folder, "config.ru")
+      File.write(entry, "use Rack::Lint\nrun ->(env) { [200, { 'content-type' => 'text/plain' }, ['sound']] }\n")
+      Driver::Worker.with(entry) { |worker| assert_equal "sound", worker.get("/").body }
+    end
+  end
+
   def self.entry
     "rack2.ru"
   end

@@ -43,6 +43,18 @@ class ThreadsTest < Minitest::Test
     end
   end
 
+  def test_what_requests_leak_is_put_back_when_none_is_in_work
+    with do |worker|
+      before = worker.get("/place").json
+      beside = worker.request("/digest", method: "POST", length: 3, flags: 0)
+      worker.get("/leak")
+      assert_equal "/", worker.get("/place").json[0]
+      worker.data(beside, "abc", last: true)
+      assert_equal 3, worker.answer(beside).json[0]
+      Driver.eventually { worker.get("/place").json == before }
+    end
+  end
+
   def test_big_bodies_side_by_side_do_not_mix
     with(4) do |worker|
       streams = Array.new(4) { |number| [worker.request("/digest", method: "POST", length: CHUNKED, flags: 0), number.to_s] }

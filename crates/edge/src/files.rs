@@ -90,7 +90,7 @@ impl Files {
             match self.open(&name, exchange).await {
                 Some(Found::File(file)) => return Looked::File(file, name),
                 Some(Found::Folder) => name.push(b'/'),
-                Some(Found::Nothing) => return Looked::Nothing,
+                Some(Found::Nothing | Found::Outside) => return Looked::Nothing,
                 Some(Found::Denied) => return Looked::Denied,
                 None => return Looked::Failed,
             }
@@ -100,7 +100,7 @@ impl Files {
             Some(Found::File(_)) if !whole => Looked::NeedsSlash,
             Some(Found::File(file)) => Looked::File(file, name),
             Some(Found::Denied) => Looked::Denied,
-            Some(Found::Folder | Found::Nothing) => Looked::Nothing,
+            Some(Found::Folder | Found::Nothing | Found::Outside) => Looked::Nothing,
             None => Looked::Failed,
         }
     }

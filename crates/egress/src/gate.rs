@@ -1,9 +1,10 @@
 //! How many calls may be in work at once, and how many wait for that.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use keepwarm_net::{Queue, Queued};
 use tokio::sync::oneshot;
 
 use crate::CallLimits;
@@ -11,7 +12,11 @@ use crate::endpoints::lock;
 
 /// Lets calls through, in the order they came.
 #[derive(Debug)]
-pub(crate) struct Gate(Mutex<State>);
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    /// Those who wait, here and for connections.
+    queue: Arc<Queue>,
+}
 
 #[derive(Debug)]
 struct State {
@@ -32,29 +37,34 @@ pub(crate) enum Refused {
     QueueFull,
     /// It has waited this long.
     Waited(Duration),
+    /// The time for all of it is over before that.
+    OutOfTime,
 }
 
 impl Gate {
-    pub(crate) fn new(limits: CallLimits) -> Self {
-        Self(Mutex::new(State { limits, in_work: 0, waiting: VecDeque::new() }))
+    pub(crate) fn new(limits: CallLimits, queue: Arc<Queue>) -> Self {
+        queue.set(limits.queue as usize, limits.queue_timeout);
+        Self { state: Mutex::new(State { limits, in_work: 0, waiting: VecDeque::new() }), queue }
     }
 
     /// Other limits from now on. Calls above a lower one end in their own time.
     pub(crate) fn set_limits(&self, limits: CallLimits) {
-        let mut state = lock(&self.0);
+        self.queue.set(limits.queue as usize, limits.queue_timeout);
+        let mut state = lock(&self.state);
         state.limits = limits;
         while state.has_place() && state.admit_next() {}
     }
 
     /// Calls that are in work, and that wait.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        let state = lock(&self.0);
-        (state.in_work as usize, state.waiting.len())
+        let state = lock(&self.state);
+        // Those who have given up are swept out when the next comes.
+        (state.in_work as usize, state.waiting.iter().filter(|waiting| !waiting.is_closed()).count())
     }
 
     /// A place at once, or `None`: it has to be waited for.
     pub(crate) fn try_enter(&self) -> Option<Entered<'_>> {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         // Those who wait were here first.
         if !state.has_place() || !state.waiting.is_empty() {
             return None;
@@ -66,28 +76,27 @@ impl Gate {
     /// A place; waits for one if need be, for at most `most`.
     pub(crate) async fn enter(&self, most: Option<Duration>) -> Result<Entered<'_>, Refused> {
         let (mut place, limit) = {
-            let mut state = lock(&self.0);
+            let mut state = lock(&self.state);
             state.waiting.retain(|waiting| !waiting.is_closed());
             if state.has_place() && state.waiting.is_empty() {
                 state.in_work += 1;
                 return Ok(Entered(self));
             }
-            if state.waiting.len() >= state.limits.queue as usize {
-                return Err(Refused::QueueFull);
-            }
+            let queued = self.queue.join().ok_or(Refused::QueueFull)?;
             let (told, place) = oneshot::channel();
             state.waiting.push_back(told);
             let limit = state.limits.queue_timeout;
-            (Waiting { gate: self, place }, most.map_or(limit, |most| most.min(limit)))
+            (Waiting { gate: self, place, _queued: queued }, most.map_or(limit, |most| most.min(limit)))
         };
         match tokio::time::timeout(limit, &mut place.place).await {
             Ok(_) => Ok(Entered(self)),
+            Err(_) if most.is_some_and(|most| most <= limit) => Err(Refused::OutOfTime),
             Err(_) => Err(Refused::Waited(limit)),
         }
     }
 
     fn leave(&self) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         state.in_work -= 1;
         if state.has_place() {
             state.admit_next();
@@ -122,6 +131,7 @@ impl Drop for Entered<'_> {
 struct Waiting<'g> {
     gate: &'g Gate,
     place: oneshot::Receiver<()>,
+    _queued: Queued,
 }
 
 impl Drop for Waiting<'_> {
@@ -142,9 +152,13 @@ mod tests {
         CallLimits { in_flight: Some(in_flight), queue, queue_timeout: Duration::from_secs(1) }
     }
 
+    fn gate(in_flight: u32, queue: u32) -> Gate {
+        Gate::new(limits(in_flight, queue), Arc::default())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn places_are_given_in_order_and_the_queue_has_an_end() {
-        let gate = Gate::new(limits(1, 1));
+        let gate = gate(1, 1);
         let first = gate.try_enter().unwrap();
         assert!(gate.try_enter().is_none());
         let second = gate.enter(None);
@@ -165,7 +179,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_that_gives_up_as_its_place_comes_gives_it_back() {
-        let gate = Gate::new(limits(1, 4));
+        let gate = gate(1, 4);
         let first = gate.try_enter().unwrap();
         {
             let second = gate.enter(None);
@@ -179,7 +193,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_higher_limit_lets_those_in_who_wait() {
-        let gate = Gate::new(limits(1, 4));
+        let gate = gate(1, 4);
         let _first = gate.try_enter().unwrap();
         let second = gate.enter(None);
         tokio::pin!(second);

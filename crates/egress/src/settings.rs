@@ -111,9 +111,9 @@ pub enum HashKey {
 pub struct CallLimits {
     /// Calls in work. `None`: no limit.
     pub in_flight: Option<u32>,
-    /// Calls that may wait for one of these; more: 503.
+    /// Calls that may wait for one of these, or for a connection; more: 503.
     pub queue: u32,
-    /// How long a call may wait, for this and for a connection; longer: 503.
+    /// How long a call may wait for the one, and for the other; longer: 503.
     pub queue_timeout: Duration,
 }
 

@@ -48,11 +48,13 @@ impl Upstream {
         let meters = Arc::clone(&name);
         let meter =
             move |endpoint: &Endpoint| &upstreams::endpoint(&meters, &endpoint.to_string()).connections;
+        let calls = Calls::metered(settings.pool, settings.protocol, Arc::new(meter));
+        let gate = Gate::new(settings.limits, Arc::clone(calls.queue()));
         Arc::new(Self {
             name,
-            calls: Calls::metered(settings.pool, settings.protocol, Arc::new(meter)),
+            calls,
             endpoints: ArcSwap::default(),
-            gate: Gate::new(settings.limits),
+            gate,
             breaker: Mutex::new(breaker),
             budget: Mutex::new(RetryBudget::new(settings.retry_budget)),
             ejections: Ejections::new(settings.outlier),
@@ -75,7 +77,12 @@ impl Upstream {
         self.ejections.set_settings(settings.outlier);
         set_hedge(&mut lock(&self.hedge), settings.hedge);
         let endpoints = self.endpoints.load();
-        endpoints.endpoints.iter().for_each(|entry| entry.state.set_breaker(settings.breaker));
+        let ejection = settings.outlier.map_or(Duration::ZERO, |outlier| outlier.longest());
+        let ejected_until = Instant::now().into_std() + ejection;
+        for entry in &endpoints.endpoints {
+            entry.state.set_breaker(settings.breaker);
+            entry.state.record().shorten(ejected_until);
+        }
         if settings.balance != self.settings.load().balance {
             self.endpoints.store(Arc::new(endpoints.rebalanced(settings.balance)));
         }
@@ -233,6 +240,11 @@ impl Upstream {
         if let Some(change) = &change {
             crate::told::breaker(&self.name, change);
         }
+    }
+
+    /// What has failed was one of its endpoints, and is left out: the others begin anew.
+    pub(crate) fn forgive(&self) {
+        lock(&self.breaker).as_mut().into_iter().for_each(Breaker::forgive);
     }
 
     /// A call with the endpoint at `index` has ended so.

@@ -26,7 +26,9 @@ impl Fault {
         Self { kind, peer: Peer::Client }
     }
 
-    pub(crate) fn upstream(kind: FaultKind) -> Self {
+    /// Of a server's.
+    #[must_use]
+    pub fn upstream(kind: FaultKind) -> Self {
         Self { kind, peer: Peer::Upstream }
     }
 

@@ -90,6 +90,22 @@ impl RequestDecoder {
         matches!(self.state, State::Body(_))
     }
 
+    /// Whether the rest of the message begun stands at the front of `input`, whole and without a fault. Nothing is consumed.
+    #[must_use]
+    pub fn ends_within(&self, input: &[u8]) -> bool {
+        let State::Body(mut body) = self.state else { return false };
+        let (mut rest, mut trailers) = (input, Fields::new());
+        loop {
+            let Ok(decoded) = body.decode(rest, &self.limits, &mut trailers) else { return false };
+            match decoded.event {
+                Event::End => return true,
+                Event::Data { .. } | Event::Trailers => {}
+                Event::NeedMore | Event::Head | Event::Informational => return false,
+            }
+            rest = rest.get(decoded.consumed..).unwrap_or_default();
+        }
+    }
+
     /// The next event. `head` is cleared and filled when, and only when, the event is [`Event::Head`].
     ///
     /// # Errors

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::pool::{MeterOf, Metering, Places, SHORT_LIFE, warm_again};
 use crate::{
     AcquireError, Answer, ClientError, ClientTls, Endpoint, FarEnd, Http1, Http2Call, Http2Pool, Lease, Need,
-    Pool, PoolSettings, PoolState, PoolTotals, Remote, RequestLine, Scheme,
+    Pool, PoolSettings, PoolState, PoolTotals, Queue, Remote, RequestLine, Scheme,
 };
 
 /// Which version of HTTP an upstream is spoken to in.
@@ -79,6 +79,11 @@ impl Calls {
     pub fn set_settings(&self, settings: PoolSettings) {
         self.http1.set_settings(settings);
         self.http2.set_settings(settings);
+    }
+
+    /// Those who wait for a connection because of a limit wait here.
+    pub fn queue(&self) -> &Arc<Queue> {
+        self.http1.queue()
     }
 
     /// Changes what new connections are encrypted with; what is open stays open. The protocols that are offered follow from [`Protocol`].

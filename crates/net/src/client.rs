@@ -184,6 +184,9 @@ impl<C: Codec> Client<C> {
                         Event::Head => self.exchange.head_whole = true,
                         _ => {}
                     }
+                    if event == Event::End {
+                        self.look_behind()?;
+                    }
                     self.exchange.answer_ended = event == Event::End;
                     return Poll::Ready(Ok(event));
                 }
@@ -200,6 +203,15 @@ impl<C: Codec> Client<C> {
                 Err(error) => return Poll::Ready(self.handle_eof(Some(error))),
             }
         }
+    }
+
+    /// Bytes behind the end that are here with it put all of the answer in doubt (`http-rules` §5). Those that come later are nobody's.
+    fn look_behind(&mut self) -> Result<(), ClientError> {
+        let behind = self.read.unread();
+        if behind.is_empty() || self.codec.is_tunnel() {
+            return Ok(());
+        }
+        self.codec.fault_behind(behind).map_or(Ok(()), |fault| Err(ClientError::Fault(fault)))
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {

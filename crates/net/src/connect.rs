@@ -73,6 +73,10 @@ pub enum AcquireError {
     HandshakeTimeout,
     /// The server does not choose HTTP/2, which is to be spoken.
     NotHttp2,
+    /// There are as many connections as there may be, and as many wait for one as may.
+    QueueFull,
+    /// There are as many connections as there may be, and none became free in this time.
+    NoneFree(Duration),
 }
 
 impl AcquireError {
@@ -91,6 +95,8 @@ impl AcquireError {
             Self::Tls(error) => error.name,
             Self::HandshakeTimeout => "tls_timeout",
             Self::NotHttp2 => "not_http2",
+            Self::QueueFull => "queue_full",
+            Self::NoneFree(_) => "no_connection_free",
         }
     }
 
@@ -105,6 +111,8 @@ impl AcquireError {
             Self::Tls(error) => Self::Tls(error.clone()),
             Self::HandshakeTimeout => Self::HandshakeTimeout,
             Self::NotHttp2 => Self::NotHttp2,
+            Self::QueueFull => Self::QueueFull,
+            Self::NoneFree(waited) => Self::NoneFree(*waited),
         }
     }
 }
@@ -117,6 +125,8 @@ impl std::fmt::Display for AcquireError {
             Self::Tls(error) => error.fmt(f),
             Self::HandshakeTimeout => f.write_str("the TLS handshake took too long"),
             Self::NotHttp2 => f.write_str("the server does not choose HTTP/2 in the TLS handshake (ALPN)"),
+            Self::QueueFull => f.write_str("as many wait for a connection as may"),
+            Self::NoneFree(waited) => write!(f, "no connection became free within {waited:?}"),
         }
     }
 }

@@ -113,6 +113,11 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.poll_body(cx, into, max))
     }
 
+    /// Nobody waits for more of the body now: the time until the next [`Self::poll_body`] is not the client's.
+    pub fn pause_body(&mut self) {
+        on!(mut self, stream => stream.pause_body());
+    }
+
     /// Says that the body is wanted: a client that waits for `100 Continue`, and has sent nothing yet, gets it with the next flush.
     pub fn want_body(&mut self) {
         on!(mut self, stream => stream.want_body())
@@ -203,6 +208,11 @@ impl Exchange<'_> {
     /// Takes an answer back of which nothing has been written yet, so that another can be given. `false`: there is none, or it cannot be.
     pub fn take_back(&mut self) -> bool {
         on!(mut self, stream => stream.take_back())
+    }
+
+    /// Whether all that the answer announced has been given, and only its end is missing: there is nothing left to hold back.
+    pub fn is_given(&self) -> bool {
+        on!(self, stream => stream.is_given())
     }
 
     /// Whether a head was given.

@@ -35,8 +35,10 @@ pub enum Found {
     File(OpenFile),
     /// A folder.
     Folder,
-    /// Nothing, or something that is no file, or that lies outside of the folder.
+    /// Nothing, or something that is no file.
     Nothing,
+    /// What a link names that leads out of the folder.
+    Outside,
     /// Something that may not be read.
     Denied,
 }
@@ -156,10 +158,11 @@ fn sort(looked: Result<OwnedFd, Errno>) -> io::Result<Found> {
     let file = match looked {
         Ok(fd) => File::from(fd),
         Err(Errno::ACCESS | Errno::PERM) => return Ok(Found::Denied),
+        Err(Errno::XDEV) => return Ok(Found::Outside),
         Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::NOSYS)) => {
             return Err(error.into());
         }
-        // Not there, not a folder on the way, a link that leads out (EXDEV), too many links, too long a name, a socket.
+        // Not there, not a folder on the way, too many links, too long a name, a socket.
         Err(_) => return Ok(Found::Nothing),
     };
     let about = file.metadata()?;

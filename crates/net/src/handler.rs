@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use keepwarm_http1::RequestHead;
@@ -271,13 +271,24 @@ impl Scheme {
     }
 }
 
+/// Our end of a connection.
+#[derive(Debug, Clone)]
+pub enum Local {
+    /// An address of this machine.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket that has one.
+    Unix(Option<Arc<str>>),
+}
+
 /// The two ends of a connection.
 #[derive(Debug)]
 pub struct Peer {
     /// The client's address; none on a Unix socket.
     pub client: Option<SocketAddr>,
-    /// The listener's address; none on a Unix socket.
+    /// The address that the client connected to; none on a Unix socket.
     pub local: Option<SocketAddr>,
+    /// The path of the Unix socket that the client connected to.
+    pub socket: Option<Arc<str>>,
     /// What the connection speaks.
     pub scheme: Scheme,
     client_text: OnceLock<(String, String)>,
@@ -286,8 +297,12 @@ pub struct Peer {
 
 impl Peer {
     /// Names the two ends.
-    pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>, scheme: Scheme) -> Self {
-        Self { client, local, scheme, client_text: OnceLock::new(), local_text: OnceLock::new() }
+    pub fn new(client: Option<SocketAddr>, local: Local, scheme: Scheme) -> Self {
+        let (local, socket) = match local {
+            Local::Tcp(address) => (Some(address), None),
+            Local::Unix(path) => (None, path),
+        };
+        Self { client, local, socket, scheme, client_text: OnceLock::new(), local_text: OnceLock::new() }
     }
 
     /// The client's address and port as text, formatted once a connection; empty on a Unix socket.
@@ -295,7 +310,7 @@ impl Peer {
         text_of(self.client, &self.client_text)
     }
 
-    /// The same of the listener.
+    /// The same of our end.
     pub fn local_text(&self) -> (&str, &str) {
         text_of(self.local, &self.local_text)
     }

@@ -43,7 +43,7 @@ pub use folder::{Folder, Found, OpenFile, file_name, is_script_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use h2::{Http2Call, Http2Pool};
 pub use handed::{HandedFile, HandedName};
-pub use handler::{EarlyHints, Forwarded, Handler, Outcome, Passing, Peer, Request, Scheme, Times};
+pub use handler::{EarlyHints, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Scheme, Times};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
 pub use kernel::{TcpFacts, tcp_facts, watch};
@@ -55,7 +55,7 @@ pub use pass::{
     FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, offered_protocols, pass_informational,
     request_target,
 };
-pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals};
+pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use runtime::{DataPlane, Remote, thread_index};
 pub use spool::{Spool, SpoolError};

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 pub use self::open::OpenConnections;
 pub use self::socket::{BindTo, Bound, bind};
-use crate::{Handler, Io, Peer, Scheme, WebSocketLimits, h1, thread_index};
+use crate::{Handler, Io, Local, Peer, Scheme, WebSocketLimits, h1, thread_index};
 
 /// What connections of a listener share.
 pub struct ListenerContext {
@@ -134,8 +134,12 @@ const REST: Duration = Duration::from_millis(50);
 /// Accepts on this thread until it is told to stop. All threads share one socket: with `SO_REUSEPORT` each would have a
 /// queue of its own, which a busy thread leaves waiting and a closed one resets.
 pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSignal) {
+    let local = match bound.address {
+        Some(address) => Local::Tcp(address),
+        None => Local::Unix(bound.path().and_then(|path| path.to_str().map(Into::into))),
+    };
     let listener = match crate::watch(bound.fd, Interest::READABLE) {
-        Ok(socket) => Listener { socket, address: bound.address, context },
+        Ok(socket) => Listener { socket, local, context },
         Err((_, error)) => {
             tracing::error!(%error, "a listening socket cannot be watched");
             return;
@@ -154,7 +158,7 @@ pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSi
 
 struct Listener {
     socket: AsyncFd<OwnedFd>,
-    address: Option<SocketAddr>,
+    local: Local,
     context: Arc<ListenerContext>,
 }
 
@@ -198,7 +202,7 @@ impl Listener {
                 Err(error) => Err(error),
             };
             match accepted {
-                Ok((fd, client)) => return begin(fd, client, self.address, &self.context),
+                Ok((fd, client)) => return begin(fd, client, &self.local, &self.context),
                 Err(error) => recover(&error).await,
             }
         }
@@ -211,17 +215,28 @@ fn accept(fd: &OwnedFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
     Ok((socket, client.and_then(|client| SocketAddr::try_from(client).ok())))
 }
 
-fn begin(fd: OwnedFd, client: Option<SocketAddr>, local: Option<SocketAddr>, context: &Arc<ListenerContext>) {
+fn begin(fd: OwnedFd, client: Option<SocketAddr>, local: &Local, context: &Arc<ListenerContext>) {
     let cells = context.meter.of(thread_index());
     let client_address = client.map(|client| client.ip());
     let Some(place) = context.open.enter(client_address, context.limits.per_client, cells) else {
         return;
     };
-    let context = Arc::clone(context);
+    let (local, context) = (local_of(&fd, local), Arc::clone(context));
     tokio::task::spawn_local(async move {
         let _place = place;
         h1::serve(Io::new(fd), Peer::new(client, local, Scheme::Http), context).await;
     });
+}
+
+/// Of a listener on all addresses, the one that this client connected to.
+fn local_of(fd: &OwnedFd, listener: &Local) -> Local {
+    match listener {
+        Local::Tcp(address) if address.ip().is_unspecified() => {
+            let own = rustix::net::getsockname(fd).ok().and_then(|own| SocketAddr::try_from(own).ok());
+            Local::Tcp(own.unwrap_or(*address))
+        }
+        local => local.clone(),
+    }
 }
 
 /// A client that left before it was accepted is nothing; without descriptors or memory only time helps.

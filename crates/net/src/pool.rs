@@ -37,6 +37,7 @@ mod lease;
 #[cfg(test)]
 mod model;
 mod places;
+mod queue;
 mod settings;
 mod shelf;
 #[cfg(test)]
@@ -61,6 +62,8 @@ use crate::{Endpoint, thread_index};
 use dial::Seat;
 pub use lease::Lease;
 pub(crate) use places::{Giver, Place, Places, Seeks, Ticket};
+pub(crate) use queue::Waits;
+pub use queue::{Queue, Queued};
 pub use settings::{Need, PoolSettings};
 use shelf::{Idle, Shelf};
 pub(crate) use shelf::{SHORT_LIFE, warm_again};
@@ -128,6 +131,11 @@ impl<C: Codec> Pool<C> {
         inner.watchers.values().for_each(watcher::Slot::wake);
         drop(inner);
         self.places.set_most(settings.max_in_all);
+    }
+
+    /// Those who wait for a connection because of a limit wait here.
+    pub fn queue(&self) -> &Arc<Queue> {
+        self.places.queue()
     }
 
     /// Changes what new connections are encrypted with. What is open stays open.

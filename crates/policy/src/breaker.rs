@@ -158,10 +158,15 @@ impl Breaker {
         }
     }
 
-    /// Other numbers from now on; what it has seen stays, but for the window when its length changes.
+    /// Other numbers from now on; what it has seen stays, but for the window when its length changes. It stays open for no longer than it might now.
     pub fn set_settings(&mut self, settings: Settings, now: Instant) {
         if settings.window != self.settings.window {
             self.window = Window::new(settings.window, now);
+        }
+        if let Phase::Open { until } = &mut self.phase
+            && let Some(last) = now.checked_add(settings.open_most + settings.open_most / 4)
+        {
+            *until = last.min(*until);
         }
         self.settings = settings;
     }
@@ -221,6 +226,14 @@ impl Breaker {
                 let cause = self.count(outcome, now)?;
                 Some(self.open(cause, now, random))
             }
+        }
+    }
+
+    /// What has failed is taken out of what this breaker is for: a row and a rate that were its doing say nothing of the rest.
+    pub fn forgive(&mut self) {
+        if let Phase::Closed { .. } = self.phase {
+            self.failures = 0;
+            self.window.clear();
         }
     }
 

@@ -21,6 +21,11 @@ impl Draws {
         let wide = (u128::from(self.next()) * u128::from(bound)) >> 64;
         u64::try_from(wide).unwrap_or(0)
     }
+
+    /// In `part` of `whole` cases; always where it is as much or more.
+    pub(crate) fn pass(&mut self, part: u32, whole: u32) -> bool {
+        part >= whole || self.below(u64::from(whole)) < u64::from(part)
+    }
 }
 
 /// Spreads every bit over all of them; one to one.

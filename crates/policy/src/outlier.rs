@@ -57,6 +57,14 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// An ejection lasts so long at most.
+    #[must_use]
+    pub fn longest(&self) -> Duration {
+        self.ejection_most + self.ejection_most / 10
+    }
+}
+
 /// How the calls of one endpoint went. Shared by all threads.
 #[derive(Debug)]
 pub struct Record {
@@ -106,10 +114,9 @@ impl Record {
         until > 0 && self.since_origin(now) < until
     }
 
-    /// Ends an ejection at once: an active health check has found it well.
-    pub fn restore(&self) {
-        self.until.store(0, Ordering::Relaxed);
-        self.row.store(0, Ordering::Relaxed);
+    /// Ends an ejection at this time at the latest: it may not last so long any more.
+    pub fn shorten(&self, last: Instant) {
+        self.until.fetch_min(self.since_origin(last), Ordering::Relaxed);
     }
 
     fn since_origin(&self, now: Instant) -> u64 {
@@ -246,8 +253,9 @@ impl Outlier {
 
     fn has_room(&self, records: &[&Record], now: Instant) -> bool {
         let ejected = records.iter().filter(|record| record.is_ejected(now)).count();
-        let most = (records.len() * self.settings.percent.min(100) as usize / 100).max(1);
-        records.len() > 1 && ejected < most
+        let most = records.len() * self.settings.percent.min(100) as usize / 100;
+        // One may be in any case, the last never.
+        ejected < most.max(1).min(records.len().saturating_sub(1))
     }
 
     fn eject(&self, record: &Record, now: Instant, random: u64) -> Duration {

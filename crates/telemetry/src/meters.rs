@@ -70,7 +70,7 @@ impl RouteMeter {
     /// Counts a request; on the data-plane thread of this index only.
     pub fn count(&self, thread: usize, request: &Finished) {
         let cells = self.threads.of(thread);
-        if let Some(class) = cells.classes.get(usize::from(request.status / 100)) {
+        if let Some(class) = cells.classes.get(class_of(request.status)) {
             class.add(1);
         }
         cells.duration.observe(request.elapsed);
@@ -204,6 +204,11 @@ fn lock<T>(meters: &Mutex<T>) -> MutexGuard<'_, T> {
     meters.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Where a status is counted: 0 for none, 1xx to 5xx. What lies beyond those is to be taken for a 5xx (RFC 9110 §15).
+pub(crate) fn class_of(status: u16) -> usize {
+    usize::from(status / 100).min(5)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,7 +220,7 @@ mod tests {
             meter.count(0, &Finished { status, elapsed: Duration::from_millis(1), parts: None });
         }
         let totals = meter.totals();
-        assert_eq!(totals.classes, [1, 1, 2, 0, 1, 1]);
+        assert_eq!(totals.classes, [1, 1, 2, 0, 1, 3]);
         assert_eq!((totals.duration.count(), totals.queue.count()), (8, 0));
     }
 

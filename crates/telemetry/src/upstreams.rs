@@ -83,7 +83,7 @@ impl EndpointMeter {
     /// Counts a call; on the data-plane thread of this index only.
     pub fn count(&self, thread: usize, call: &FinishedCall) {
         let cells = self.threads.of(thread);
-        if let Some(class) = cells.classes.get(usize::from(call.status / 100)) {
+        if let Some(class) = cells.classes.get(crate::meters::class_of(call.status)) {
             class.add(1);
         }
         cells.duration.observe(call.elapsed);

@@ -133,6 +133,12 @@ impl Session {
         }
     }
 
+    /// Whether a stream is open that was opened before this one.
+    #[must_use]
+    pub fn is_open_before(&self, stream: u32) -> bool {
+        self.streams.keys().any(|&open| open < stream)
+    }
+
     /// Whether this stream was opened and the worker has ended it. What Keepwarm would still send on it would be
     /// ignored.
     pub fn is_over(&self, stream: u32) -> bool {

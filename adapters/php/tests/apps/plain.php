@@ -9,6 +9,9 @@ final class State
     public static int $count = 0;
     public static array $kept = [];
     public static ?string $wait = null;
+    public static array $user = [];
+    public static ?object $object = null;
+    public static string $text = '';
 }
 
 function wait_for_line(): string
@@ -135,6 +138,16 @@ $routes = [
         }
     },
     '/continue' => function (Request $r) { Keepwarm\send_continue(); return $r->body(); },
+    '/unicorn' => function (Request $r) {
+        if (isset($_SERVER['HTTP_EXPECT'])) {
+            header('X-First: 1');
+            echo 'of the first call';
+            return [100, [], ''];
+        }
+        return $r->body();
+    },
+    '/unicorn-printed' => function (Request $r) { http_response_code(isset($_SERVER['HTTP_EXPECT']) ? 100 : 202); echo $r->path; },
+    '/unicorn-for-ever' => fn () => [100, [], ''],
     '/hints' => function () { Keepwarm\early_hints(['</a.css>; rel=preload', '</b.js>; rel=preload']); return 'ok'; },
     '/hints-symfony' => function () {
         header('Link: </a.css>; rel=preload');
@@ -158,6 +171,14 @@ $routes = [
     '/fatal-printed' => function () { echo 'printed before'; eval('function again() {} function again() {}'); },
     '/fatal-late' => function () { echo 'begun'; flush(); eval('class Late {} class Late {}'); },
     '/memory' => function () { $all = []; while (true) { $all[] = str_repeat('m', 1 << 20); } },
+    '/memory-printed' => function () { echo 'printed before'; $all = []; while (true) { $all[] = str_repeat('m', 1 << 20); } },
+    '/memory-page' => function () {
+        register_shutdown_function(function () { echo ', and a page about it'; });
+        echo 'printed before';
+        $all = [];
+        while (true) { $all[] = str_repeat('m', 1 << 20); }
+    },
+    '/clean' => function () { echo 'byte order mark'; ob_clean(); echo 'file'; },
     '/upload' => function (Request $r) {
         $out = [];
         array_walk_recursive($_FILES, function ($value, $key) use (&$out) {
@@ -227,6 +248,22 @@ $routes = [
         @file_get_contents('/nonexistent');
         return 'leaked';
     },
+    '/encodings' => function (Request $r) {
+        $found = json_encode([mb_internal_encoding(), mb_http_output(), mb_detect_order(), mb_regex_encoding(), mb_language(), mb_substitute_character(), error_reporting(), Locale::getDefault()]);
+        mb_internal_encoding('EUC-JP');
+        mb_http_output('SJIS');
+        mb_detect_order(['ASCII']);
+        mb_regex_encoding('EUC-JP');
+        mb_language('Japanese');
+        mb_substitute_character('none');
+        error_reporting(0);
+        Locale::setDefault('ja_JP');
+        return $found;
+    },
+    '/who' => function (Request $r) { State::$user = ['name' => $r->query]; return 'known'; },
+    '/whom' => function (Request $r) { State::$object ??= new stdClass(); State::$object->name = $r->query; return 'known'; },
+    '/text-kept' => function (Request $r) { State::$text = str_repeat('x', 100) . $r->query; return 'known'; },
+    '/under' => function (Request $r) { $GLOBALS['_current'] = $r->query; return 'known'; },
     '/keep' => function () { State::$count++; State::$kept[] = str_repeat('k', 10_000 + State::$count); putenv('LEAKED=' . State::$count); ini_set('precision', '7'); $GLOBALS['grown'] = State::$count; return 'kept'; },
     '/log' => function () { error_log('to the error log'); fwrite(STDERR, "to stderr\n"); trigger_error('a warning', E_USER_WARNING); return 'logged'; },
     '/pid' => fn () => (string) getmypid(),

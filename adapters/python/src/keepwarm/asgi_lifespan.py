@@ -21,6 +21,7 @@ class Lifespan:
         self._answers = {"startup": asyncio.Event(), "shutdown": asyncio.Event()}
         self._failure = {}
         self._error = None
+        self._taken = False  # the application has begun with its start-up
         self._task = None
 
     async def startup(self):
@@ -39,6 +40,14 @@ class Lifespan:
             if self._error is not None:
                 log.exception(self._error)
             raise LoadError("the application does not take part in the lifespan protocol, which --lifespan on asks for.")
+        if isinstance(self._error, SystemExit):
+            raise self._error
+        if self._taken and self._error is not None:
+            log.exception(self._error)
+            log.write(
+                "the application raised that in its start-up, and is served all the same, as ASGI has it: "
+                "one that cannot be served says lifespan.startup.failed"
+            )
 
     async def shutdown(self):
         """Tells the application that no request will come. What goes wrong is logged."""
@@ -48,8 +57,6 @@ class Lifespan:
             await self._ask("shutdown")
         if "shutdown" in self._failure:
             log.write(f"the application's shut-down failed: {self._failure['shutdown']}")
-        elif self._error is not None:
-            log.exception(self._error)
 
     async def _ask(self, phase):
         self._messages.put_nowait({"type": f"lifespan.{phase}"})
@@ -60,11 +67,18 @@ class Lifespan:
     async def _run(self):
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
         try:
-            await self.application(scope, self._messages.get, self._send)
+            await self.application(scope, self._receive, self._send)
         except asyncio.CancelledError:
             raise
         except BaseException as error:
             self._error = error
+            if self._answers["startup"].is_set():
+                log.exception(error)
+
+    async def _receive(self):
+        message = await self._messages.get()
+        self._taken = True
+        return message
 
     async def _send(self, message):
         kind = message["type"]

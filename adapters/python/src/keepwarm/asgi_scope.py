@@ -45,7 +45,7 @@ def http(strings, flags, state):
         "query_string": query,
         "root_path": script.decode("utf-8", "replace") if script else "",
         "headers": headers,
-        "server": (_text_of(name), int(port or 0)),
+        "server": (_text_of(name), int(port) if port else None) if name else None,
         "client": (_text_of(address), int(address_port or 0)) if address else None,
         "state": state.copy(),
         "extensions": _EXTENSIONS[flags & _EXTENSION_FLAGS].copy(),

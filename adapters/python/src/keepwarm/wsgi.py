@@ -2,12 +2,19 @@
 
 from contextvars import copy_context
 from socket import MSG_DONTWAIT
+from time import monotonic
 
 from keepwarm import __version__, environ as environment, fields, log, wire, wsgi_input
 from keepwarm.blocking import RECV_SIZE, Connection
 from keepwarm.errors import ClientDisconnected, Fault, Lost
 from keepwarm.wire import END, EXPECT, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_HEAD
 from keepwarm.wsgi_answer import Answer
+
+
+_BUSY = wire.frame(wire.BUSY, 0, 0)
+_FREE = wire.frame(wire.BUSY, END, 0)
+_QUICK = 0.001  # seconds: a `close` that takes no longer keeps nobody waiting
+_TRUSTED = 16  # so many quick ones in a row, and the next is taken for quick
 
 
 class Worker:
@@ -30,6 +37,8 @@ class Worker:
         )
         self.base["keepwarm.early_hints"] = self.early_hints
         self.base["keepwarm.send_continue"] = self.send_continue
+        self.alone = not multithread
+        self.quick_closes = 0  # in a row
         self.body = None  # the request's body, when it did not come whole
         self.ending = None  # what an application's `sys.exit()` raised
 
@@ -150,12 +159,34 @@ class Worker:
         result = self.application(environ, answer.start_response)
         if answer.code == 100 and answer.text is not None:
             result = self._run_again(environ, result)
-        try:
+        close = getattr(result, "close", None)
+        if close is None:
             answer.deliver(result)
+        else:
+            self._deliver_and_close(result, close)
+
+    def _deliver_and_close(self, result, close):
+        """Nearly every framework gives something with a `close`, which nearly always has little to do.
+
+        Behind an answer it may do anything, so that it has to be said before the answer ends that another worker is better for the
+        next request (spec/wire.md §8): where the last ones were not quick.
+        """
+        said = self.alone and self.quick_closes < _TRUSTED
+        if said:
+            self.connection.send(_BUSY)
+        try:
+            self.answer.deliver(result)
         finally:
-            close = getattr(result, "close", None)
-            if close is not None:
+            begun = monotonic()
+            try:
                 close()
+            finally:
+                if monotonic() - begun > _QUICK:
+                    self.quick_closes = 0
+                elif said:
+                    self.quick_closes += 1
+                if said:
+                    self.connection.send(_FREE)
 
     def _run_again(self, environ, result):
         """The application answered 100, the convention of Unicorn: let the body come, and call it again."""

@@ -22,6 +22,10 @@ async def lifespan(scope, receive, send):
     if BEHAVIOUR == "returns":
         return
     await receive()
+    if BEHAVIOUR == "raises-in-it":
+        raise ZeroDivisionError("in the start-up")
+    if BEHAVIOUR == "exits":
+        raise SystemExit(7)
     if BEHAVIOUR == "fails":
         await send({"type": "lifespan.startup.failed", "message": "no database"})
         return
@@ -30,6 +34,8 @@ async def lifespan(scope, receive, send):
     if BEHAVIOUR == "state":
         scope["state"]["key"] = "value"
     await send({"type": "lifespan.startup.complete"})
+    if BEHAVIOUR == "raises-between":
+        raise ZeroDivisionError("between")
     await receive()
     if BEHAVIOUR == "fails-late":
         await send({"type": "lifespan.shutdown.failed", "message": "no goodbye"})

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 closed = []
 
@@ -379,6 +380,24 @@ def wait_for_line(environ, start_response):
     return text(start_response, b"went on")
 
 
+class Late:
+    """Has something to do behind its answer, for so many milliseconds."""
+
+    def __init__(self, milliseconds):
+        self.seconds = milliseconds / 1000
+
+    def __iter__(self):
+        yield b"late"
+
+    def close(self):
+        time.sleep(self.seconds)
+
+
+def late(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return Late(int(environ["QUERY_STRING"]))
+
+
 ROUTES = {
     "/": hello, "/environ": show_environ, "/digest": digest, "/lines": lines, "/read-one": read_one, "/read-error": read_error,
     "/two-cookies": two_cookies, "/no-length": no_length, "/large-list": large_list, "/generator": generator, "/late-start": late_start,
@@ -391,5 +410,5 @@ ROUTES = {
     "/latin/\xe9": latin, "/hints": hints, "/continue": send_continue, "/unicorn": unicorn, "/forever-100": forever_100,
     "/prints": prints, "/fork": fork, "/grandchild": grandchild, "/leave": leave, "/leave-late": leave_late, "/die": die,
     "/memory": memory, "/recursion": recursion, "/interrupt": interrupt, "/leak": leak, "/place": place, "/context": context,
-    "/wait": wait_for_line,
+    "/wait": wait_for_line, "/late": late,
 }  # fmt: skip

@@ -17,6 +17,7 @@ module Keepwarm
       raise EntryError, "There is no file #{entry.inspect} in #{Dir.pwd}." unless File.file?(path)
 
       app = path.end_with?(".ru") ? rackup(path) : ruby(path)
+      require "uri" if defined?(::Rack) # its lint takes it for loaded
       return app if app.respond_to?(:call)
 
       raise EntryError, "#{entry} gives #{described(app)}, which is not a Rack application: it has no method `call`."

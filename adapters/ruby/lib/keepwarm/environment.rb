@@ -11,13 +11,14 @@ module Keepwarm
       REQUEST_METHOD SERVER_PROTOCOL HTTP_VERSION PATH_INFO REQUEST_URI QUERY_STRING SCRIPT_NAME SERVER_NAME SERVER_PORT
       REMOTE_ADDR REMOTE_PORT
     ].freeze
-    private_constant :MAX_REMEMBERED, :FIXED
+    LOCALHOST, ON, CONTINUE = %w[localhost on 100-continue].map { |value| value.b.freeze }
+    private_constant :MAX_REMEMBERED, :FIXED, :LOCALHOST, :ON, :CONTINUE
 
     # `rack`: the version of the application's Rack, `[3, 0]`. `software`: who serves.
     def initialize(rack:, software:, multithread:, multiprocess:)
       @keys = keys
       # The fixed keys stand in it too, so that a copy already has its final size when they are filled in.
-      @base = FIXED.to_h { |key| [key, ""] }.merge(
+      @base = FIXED.to_h { |key| [key, "".b.freeze] }.merge(
         "rack.url_scheme" => "http",
         "rack.input" => nil,
         "rack.errors" => $stderr,
@@ -28,8 +29,8 @@ module Keepwarm
         "rack.early_hints" => nil,
         "rack.response_finished" => nil,
         "keepwarm.send_continue" => nil,
-        "GATEWAY_INTERFACE" => "CGI/1.2",
-        "SERVER_SOFTWARE" => software
+        "GATEWAY_INTERFACE" => "CGI/1.2".b.freeze,
+        "SERVER_SOFTWARE" => software.b.freeze
       )
       @base["rack.version"] = [1, 3] if rack[0] < 3
       @prefixes = {}
@@ -42,18 +43,18 @@ module Keepwarm
       env["REQUEST_METHOD"] = method
       env["SERVER_PROTOCOL"] = protocol
       env["QUERY_STRING"] = query
-      env["SERVER_NAME"] = name.empty? ? "localhost" : name
+      env["SERVER_NAME"] = name.empty? ? LOCALHOST : name
       env["SERVER_PORT"] = port.empty? ? default_port(scheme) : port
       env["REMOTE_ADDR"] = address
       env["REMOTE_PORT"] = client_port
       paths(env, path, raw_path, query, script)
       unless scheme == "http"
         env["rack.url_scheme"] = scheme
-        env["HTTPS"] = "on" if scheme == "https"
+        env["HTTPS"] = ON if scheme == "https"
       end
       flags & Wire::REPEATS == 0 ? fields(env, strings) : repeated_fields(env, strings)
       env["HTTP_VERSION"] = protocol # after the fields: a client's own `Version` is none of the application's business
-      env["HTTP_EXPECT"] = "100-continue" if flags & Wire::EXPECT != 0
+      env["HTTP_EXPECT"] = CONTINUE if flags & Wire::EXPECT != 0
       env
     end
 
@@ -85,7 +86,7 @@ module Keepwarm
       seen = {}
       strings.drop(Wire::FIXED_STRINGS).each_slice(2) do |name, value|
         key = @keys[name]
-        env[key] = seen[key] ? "#{env[key]}#{name == "cookie" ? "; " : ","}#{value}" : value
+        env[key] = seen[key] ? (env[key].b << (name == "cookie" ? "; " : ",") << value) : value
         seen[key] = true
       end
     end
@@ -99,7 +100,7 @@ module Keepwarm
         env["SCRIPT_NAME"] = prefix
         env["PATH_INFO"] = raw_path.byteslice(prefix.bytesize, raw_path.bytesize)
       end
-      env["REQUEST_URI"] = query.empty? ? raw_path.dup : "#{raw_path}?#{query}"
+      env["REQUEST_URI"] = query.empty? ? raw_path.dup : (raw_path.b << "?" << query)
     end
 
     # The part of the raw path that the script name, which is decoded, stands for: as many segments.
@@ -110,7 +111,7 @@ module Keepwarm
     end
 
     def default_port(scheme)
-      scheme == "https" ? "443" : "80"
+      (scheme == "https" ? "443" : "80").b
     end
   end
 end

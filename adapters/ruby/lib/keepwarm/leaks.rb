@@ -5,8 +5,8 @@ require "keepwarm/log"
 module Keepwarm
   # Puts back what a request changed in the process and Ruby does not put back by itself: working directory, umask, time zone.
   #
-  # Watching costs nothing: the few methods that change such things also leave a note. For one request at a time only.
-  # `watch` before the application is loaded, `settle` after: what holds then is normal. `undo` after each request.
+  # Watching costs nothing: the few methods that change such things also leave a note.
+  # `watch` before the application is loaded, `settle` after: what holds then is normal. `undo` after each request, when there is no other.
   class Leaks
     CURRENT = { "directory" => -> { Dir.pwd }, "umask" => -> { File.umask }, "time zone" => -> { ENV["TZ"] } }.freeze
     RESTORE = {

@@ -4,7 +4,8 @@ module Keepwarm
   # The worker's log: standard error, one record per write, which Keepwarm marks with the app's name and the worker's.
   module Log
     HERE = File.join(__dir__, "")
-    private_constant :HERE
+    FRAMES = 200 # of a backtrace, beneath its first
+    private_constant :HERE, :FRAMES
 
     @said = {}
 
@@ -44,10 +45,19 @@ module Keepwarm
         seen[error] = true
         frames = own_frames_removed(error.backtrace || [])
         lines << "#{frames.first || "keepwarm"}: #{message_of(error)} (#{error.class})"
-        frames.drop(1).each { |frame| lines << "\tfrom #{frame}" }
+        elided(frames.drop(1)).each { |frame| lines << "\t#{frame}" }
         error = error.cause
       end
       lines.join("\n")
+    end
+
+    # A recursion without end has ten thousand, which say no more than a few.
+    def elided(frames)
+      told = frames.map { |frame| "from #{frame}" }
+      return told if told.size <= FRAMES
+
+      half = FRAMES / 2
+      [*told.first(half), " ... #{told.size - (2 * half)} levels...", *told.last(half)]
     end
 
     # The part of a backtrace that begins with the application; all of it when the adapter itself failed.

@@ -15,12 +15,15 @@ module Keepwarm
     NO_INPUT = NoInput.new
     NO_HINTS = ->(_headers) {}
     NO_CONTINUE = -> {}
-    private_constant :NO_INPUT, :NO_HINTS, :NO_CONTINUE
+    QUICK = 0.001 # seconds: a `close` that takes no longer keeps nobody waiting
+    TRUSTED = 16 # so many quick ones in a row, and the next is taken for quick
+    private_constant :NO_INPUT, :NO_HINTS, :NO_CONTINUE, :QUICK, :TRUSTED
 
     # `rack`: the version of the application's Rack. `alone`: the process serves one request at a time.
     def initialize(connection, app, environment, rack, alone)
       @alone = alone
       @busy = false
+      @quick_closes = 0 # in a row
       @connection = connection
       @app = app
       @environment = environment
@@ -63,7 +66,7 @@ module Keepwarm
       begin
         status, headers, body = @app.call(env)
         status, headers, body = again(env, body) if status == 100
-        stay_busy if @alone && !finished.empty?
+        stay_busy if @alone && (!finished.empty? || slow_to_close?(body))
         @answer.deliver(checked(status), headers, body, input)
       rescue Exception => error # rubocop:disable Lint/RescueException -- whatever the application raises ends here
         ending = failed(error)
@@ -83,7 +86,7 @@ module Keepwarm
         return NO_INPUT if body.empty?
 
         # It was chunked: RFC 3875 §4.1.2 wants the length all the same.
-        env["CONTENT_LENGTH"] ||= body.bytesize.to_s
+        env["CONTENT_LENGTH"] ||= body.bytesize.to_s.b
         StringIO.new(body)
       end
     end
@@ -132,11 +135,24 @@ module Keepwarm
       end
     end
 
+    # Nearly every middleware gives a body with a `close`, which nearly always has little to do. Behind an answer it may do
+    # anything: it is announced by those that were not quick of late.
+    def slow_to_close?(body)
+      @quick_closes < TRUSTED && body.respond_to?(:close)
+    end
+
     # Whatever happened, once (Rack).
     def close(body)
+      begun = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       body.close
     rescue StandardError, ScriptError => error
       Log.exception(error)
+    ensure
+      if Process.clock_gettime(Process::CLOCK_MONOTONIC) - begun > QUICK
+        @quick_closes = 0
+      elsif @quick_closes < TRUSTED
+        @quick_closes += 1
+      end
     end
 
     def finish(action, env, status, headers, error)

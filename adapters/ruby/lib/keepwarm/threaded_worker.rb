@@ -7,9 +7,12 @@ module Keepwarm
   # A worker that serves several requests at once: a thread that reads, and one for each request.
   class ThreadedWorker
     # Yields for the `Service` of each thread.
-    def initialize(connection, threads, &service)
+    def initialize(connection, threads, leaks, &service)
       @connection = connection
       @threads = threads
+      @leaks = leaks
+      @running = 0 # requests that a thread is at
+      @lock = Mutex.new
       @new_service = service
       @requests = Queue.new
       @ending = nil # what an application's `exit` raised
@@ -53,6 +56,7 @@ module Keepwarm
     end
 
     def serve(service, flags, stream, strings, body)
+      @lock.synchronize { @running += 1 }
       ending = service.serve(flags, stream, strings, body)
       return if ending.nil?
 
@@ -60,7 +64,16 @@ module Keepwarm
       @ending ||= ending
       @connection.ask_to_drain
     ensure
+      rest
       @connection.end_stream(stream)
+    end
+
+    # What requests changed in the process is put back when none is in work that might be using it.
+    def rest
+      @lock.synchronize do
+        @running -= 1
+        @leaks.undo if @running.zero? && @leaks.noted?
+      end
     end
 
     def named(thread, name)

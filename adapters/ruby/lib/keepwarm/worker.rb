@@ -56,7 +56,7 @@ module Keepwarm
       service = -> { Service.new(connection, @app, environment, @rack, threads == 1) }
       return SerialWorker.new(connection, service.call, @leaks) if threads == 1
 
-      ThreadedWorker.new(connection, threads, &service)
+      ThreadedWorker.new(connection, threads, @leaks, &service)
     end
 
     def environment(about, threads)

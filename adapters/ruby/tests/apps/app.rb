@@ -78,7 +78,7 @@ module Routes
   def shown(env)
     strings = env.select { |_, value| [String, TrueClass, FalseClass, Integer, Array].include?(value.class) }
     strings = strings.transform_values { |value| value.is_a?(String) ? value.dup.force_encoding("ISO-8859-1").encode("UTF-8") : value }
-    strings.merge("rack.input" => env["rack.input"].read, "encodings" => env.values.grep(String).reject(&:ascii_only?).map { |one| one.encoding.to_s })
+    strings.merge("rack.input" => env["rack.input"].read, "encodings" => env.select { |key, one| key !~ /\A[a-z]/ && one.is_a?(String) }.map { |_, one| one.encoding.to_s }.uniq)
   end
 
   def digest(input)
@@ -227,6 +227,11 @@ ROUTES = {
   "/hints" => lambda do |env|
     env["rack.early_hints"].call("link" => "</a.css>; rel=preload\n</b.js>; rel=preload")
     [200, {}, Routes::Parts.new("hints", ["begun", -> { env["rack.early_hints"].call("link" => "</late>"); "" }])]
+  end,
+  "/late" => lambda do |env|
+    late = Routes::Parts.new("late", ["late"])
+    late.define_singleton_method(:close) { sleep(env["QUERY_STRING"].to_i / 1000.0) }
+    [200, {}, late]
   end,
   "/finishing" => lambda do |env|
     env["rack.response_finished"] << ->(_, status, _, error) { Routes::FINISHED << ["first", status, error&.class&.name] }

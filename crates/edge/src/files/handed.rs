@@ -45,6 +45,7 @@ impl SendFiles {
                 Sending { file, content_type, fields }.run(exchange).await;
             }
             Ok(Found::Folder | Found::Nothing) => refuse(exchange, &handed.name, "there is no such file"),
+            Ok(Found::Outside) => refuse(exchange, &handed.name, "a link leads out of the folder there"),
             Ok(Found::Denied) => refuse(exchange, &handed.name, "the file may not be read"),
             Err(error) => fail(exchange, folder, &error),
         }

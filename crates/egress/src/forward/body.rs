@@ -130,7 +130,10 @@ impl Body {
                 }
                 Ok(())
             };
-            return tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()));
+            tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()))?;
+            if !self.complete {
+                exchange.pause_body();
+            }
         }
         Ok(())
     }

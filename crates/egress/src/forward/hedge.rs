@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::Fields;
-use keepwarm_net::{AcquireError, Answer, Call, Need};
+use keepwarm_net::{AcquireError, Answer, Call, ClientError, Need};
+use keepwarm_policy::breaker::Outcome;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Forward;
+use super::attempt::is_failure;
 use super::head::Opening;
 use crate::endpoints::Visit;
 
@@ -27,6 +29,9 @@ type Connecting = Pin<Box<dyn Future<Output = Result<Call, AcquireError>>>>;
 
 /// At which endpoint it runs.
 pub(super) struct Runner {
+    /// In the call's endpoints.
+    index: usize,
+    began: Instant,
     pub(super) visit: Visit,
     pub(super) authority: Arc<str>,
 }
@@ -71,9 +76,13 @@ impl Rival {
                     match std::task::ready!(call.poll_answer(cx)) {
                         // Those of the first attempt are passed on.
                         Ok(Answer::Informational(_)) => continue,
-                        Ok(Answer::Head(_)) => {}
-                        // The first attempt goes on alone.
-                        _ => {
+                        Ok(Answer::Head(head)) if !is_failure(head.status.as_u16()) => {}
+                        // It was quicker to fail: that is no better answer. The first attempt goes on alone.
+                        answered => {
+                            let failed = matches!(answered, Ok(_) | Err(ClientError::Fault(_)));
+                            if let (true, Some((_, runner))) = (failed, self.take()) {
+                                runner.fail(forward);
+                            }
                             *self = Self::None;
                             continue;
                         }
@@ -95,6 +104,15 @@ impl Rival {
     }
 }
 
+impl Runner {
+    /// Its endpoint has failed, and bears that.
+    fn fail(mut self, forward: &Forward<'_, '_>) {
+        let now = Instant::now();
+        self.visit.note(Outcome::Failure, now.saturating_duration_since(self.began), now);
+        forward.upstream.note_outcome(&forward.endpoints, self.index, Outcome::Failure, now);
+    }
+}
+
 /// Chooses an endpoint and begins to connect, if the budget allows it.
 fn start(forward: &mut Forward<'_, '_>, index: usize) -> Rival {
     let now = Instant::now();
@@ -106,7 +124,8 @@ fn start(forward: &mut Forward<'_, '_>, index: usize) -> Rival {
         return Rival::None;
     }
     forward.record.hedged = true;
-    let runner = Runner { visit: entry.state.enter(now), authority: Arc::clone(&entry.authority) };
+    let (visit, authority) = (entry.state.enter(now), Arc::clone(&entry.authority));
+    let runner = Runner { index: picked.index, began: now, visit, authority };
     let (calls, endpoint) = (Arc::clone(forward.upstream.calls()), entry.endpoint.clone());
     Rival::Connecting(Box::pin(async move { calls.acquire(&endpoint, Need::Any).await }), runner)
 }

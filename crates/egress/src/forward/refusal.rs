@@ -57,6 +57,13 @@ impl Forward<'_, '_> {
     pub(super) fn refuse_entrance(&mut self, refused: Refused) {
         let name = self.upstream.name();
         let (reason, sentence) = match refused {
+            Refused::OutOfTime => {
+                let limit = self.settings.timeouts.whole.unwrap_or_default();
+                let sentence = format!(
+                    "No place among the calls to the upstream {name} became free within the {limit:?} of a call."
+                );
+                return self.answer(504, "timeout", &sentence, None);
+            }
             Refused::QueueFull => (
                 "queue_full",
                 format!("The upstream {name} has as many calls as it may, and as many wait as may."),
@@ -114,8 +121,11 @@ impl Forward<'_, '_> {
 
     /// The failure is the answer; what was begun is cut.
     pub(super) fn answer_failure(&mut self, told: &Told) {
-        // What has not left yet need not be cut.
-        self.exchange.take_back();
+        // What has not left yet need not be cut; nor can what the client has been given whole.
+        if !self.exchange.take_back() && self.exchange.is_given() {
+            tracing::warn!(upstream = %self.upstream.name(), reason = told.name, "the upstream {}", told.sentence);
+            return self.exchange.end();
+        }
         let sentence = format!("The upstream {} {}.", self.upstream.name(), told.sentence);
         match told.answer_status() {
             503 => self.refuse_for_now(told.name, &sentence, Duration::from_secs(1)),

@@ -1,6 +1,7 @@
 //! The forward proxy: a listener that calls what its clients name (`http_proxy`).
 //!
-//! * Absolute targets are calls: pooled by origin, as an upstream of the configuration where that has the authority (and then over TLS where the upstream says so).
+//! * Absolute targets are calls: pooled by origin, as an upstream of the configuration where that has the authority (and then over TLS where the upstream says so;
+//!   `https://` is never carried by one in clear).
 //! * `CONNECT` is a tunnel, to listed hosts and ports only. What is in it is nobody's but its ends': it cannot be pooled.
 //! * Anything else is for the listener's routes.
 //!
@@ -27,9 +28,9 @@ use self::others::Others;
 pub use self::resolver::{Resolver, ResolverDriver};
 use self::rules::Asked;
 pub use self::rules::{AllowHost, Allowed, ProxyRules};
-use crate::Upstream;
 use crate::forward::{HostOf, Manner, VIA, forward};
 use crate::origin::Origin;
+use crate::{CallLog, Upstream};
 
 /// Connecting for a tunnel may take so long.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -48,25 +49,34 @@ struct Terms {
     rules: ProxyRules,
     /// By authority, without the port where that is the scheme's own.
     upstreams: Vec<(String, Arc<Upstream>)>,
-    others: Others,
+    others: Arc<Others>,
 }
 
 impl Proxy {
-    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own.
+    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own. `log`: where calls to what is none of them are recorded.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Handler>,
         resolver: Resolver,
         rules: ProxyRules,
         upstreams: Vec<(String, Arc<Upstream>)>,
+        log: Option<CallLog>,
     ) -> Self {
-        let terms = ArcSwap::from_pointee(Terms { rules, upstreams, others: Others::default() });
+        let others = Arc::<Others>::default();
+        others.set_log(log);
+        let terms = ArcSwap::from_pointee(Terms { rules, upstreams, others });
         Self { inner, resolver, terms }
     }
 
-    /// Other rules from the next call on. Connections to what is no upstream are made anew.
-    pub fn replace(&self, rules: ProxyRules, upstreams: Vec<(String, Arc<Upstream>)>) {
-        self.terms.store(Arc::new(Terms { rules, upstreams, others: Others::default() }));
+    /// What counts from the next call on. Under other rules connections to what is no upstream are made anew, as its addresses are to be checked.
+    pub fn replace(&self, rules: ProxyRules, upstreams: Vec<(String, Arc<Upstream>)>, log: Option<CallLog>) {
+        let before = self.terms.load();
+        let others = match before.rules.allow == rules.allow {
+            true => Arc::clone(&before.others),
+            false => Arc::default(),
+        };
+        others.set_log(log);
+        self.terms.store(Arc::new(Terms { rules, upstreams, others }));
     }
 
     /// A call for somebody else's host.
@@ -82,7 +92,11 @@ impl Proxy {
             return refuse(exchange, 400, "bad_authority", "The target names no host and port.");
         };
         let bare = origin.authority();
-        if let Some((_, upstream)) = terms.upstreams.iter().find(|(known, _)| *known == bare) {
+        let named = terms.upstreams.iter().filter(|(known, _)| *known == bare);
+        // From clear to TLS, never back.
+        let mut carries =
+            named.filter(|(_, it)| scheme == Scheme::Http || it.settings().scheme == Scheme::Https);
+        if let Some((_, upstream)) = carries.next() {
             let settings = upstream.settings();
             let host = settings.host.as_deref();
             let host = host.map_or(HostOf::Endpoint, |host| HostOf::Fixed(host.as_bytes()));

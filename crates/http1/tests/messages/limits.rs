@@ -111,6 +111,32 @@ fn a_head_that_comes_byte_by_byte_is_searched_once() {
     assert_eq!(request.fields.len(), 2);
 }
 
+/// Of the rest of a body that is here, whole or not: what decoding it would say, without taking it.
+#[test]
+fn whether_a_body_ends_within_what_is_here() {
+    let bytes: &[u8] = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5;a\r\nhello\r\n0\r\nA: 1\r\n\r\nGET";
+    let mut decoder = RequestDecoder::new(Limits::default());
+    let mut head = RequestHead::default();
+    assert!(!decoder.ends_within(bytes));
+    let mut rest = &bytes[decoder.decode(bytes, &mut head).unwrap().consumed..];
+    loop {
+        let whole = rest.len() - 3;
+        for len in 0..rest.len() {
+            assert_eq!(decoder.ends_within(&rest[..len]), len >= whole, "{len} of {whole}");
+        }
+        let decoded = decoder.decode(rest, &mut head).unwrap();
+        rest = &rest[decoded.consumed..];
+        if decoded.event == Event::End {
+            break;
+        }
+    }
+    assert_eq!(rest, b"GET");
+    let faulty = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n0\r\n\r\n";
+    let mut decoder = RequestDecoder::new(Limits::default());
+    let head_end = decoder.decode(faulty, &mut head).unwrap().consumed;
+    assert!(!decoder.ends_within(&faulty[head_end..]));
+}
+
 #[test]
 fn storage_is_reused() {
     let mut decoder = RequestDecoder::new(Limits::default());

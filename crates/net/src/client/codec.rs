@@ -4,6 +4,8 @@ use std::io;
 
 use keepwarm_http1::{Decoded, Event, Fields, ResponseHead};
 
+use crate::tls::TlsError;
+
 /// The client's side of a protocol that carries one request at a time on a connection: bytes in, events out. How a request begins is
 /// the protocol's own (see [`crate::Client::begin`]).
 pub trait Codec: Send + 'static {
@@ -28,6 +30,9 @@ pub trait Codec: Send + 'static {
     /// # Errors
     /// The answer is cut short by it.
     fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault>;
+
+    /// Bytes stand behind the end of an answer: what is wrong with that answer for it. `None`: nothing, though the connection is of no further use.
+    fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault>;
 
     /// The trailers, after [`Event::Trailers`].
     fn trailers(&self) -> &Fields;
@@ -89,7 +94,12 @@ impl ClientError {
     /// A stable name, for counters and logs.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Unanswered(_) => "closed_unanswered",
+            // In TLS 1.3 the server says only now what it thinks of our certificate.
+            Self::Unanswered(Some(error)) => error
+                .get_ref()
+                .and_then(|error| error.downcast_ref::<TlsError>())
+                .map_or("closed_unanswered", |error| error.name),
+            Self::Unanswered(None) => "closed_unanswered",
             Self::Fault(fault) | Self::NotProcessed(fault) => fault.name,
         }
     }

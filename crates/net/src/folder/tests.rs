@@ -38,6 +38,7 @@ async fn found(folder: &Folder, name: &str) -> String {
         }
         Found::Folder => "folder".to_owned(),
         Found::Nothing => "nothing".to_owned(),
+        Found::Outside => "outside".to_owned(),
         Found::Denied => "denied".to_owned(),
     }
 }
@@ -66,13 +67,13 @@ async fn what_names_lead_to() {
         ("a.txt/", "nothing"),
         ("a.txt/b", "nothing"),
         ("gone", "nothing"),
-        ("out", "nothing"),
-        ("absolute", "nothing"),
-        ("up/secret", "nothing"),
-        ("../secret", "nothing"),
-        ("inner/../../secret", "nothing"),
-        ("/etc/passwd", "nothing"),
-        ("magic/etc/passwd", "nothing"),
+        ("out", "outside"),
+        ("absolute", "outside"),
+        ("up/secret", "outside"),
+        ("../secret", "outside"),
+        ("inner/../../secret", "outside"),
+        ("/etc/passwd", "outside"),
+        ("magic/etc/passwd", "outside"),
         ("loop", "nothing"),
         ("pipe", "nothing"),
         ("socket", "nothing"),

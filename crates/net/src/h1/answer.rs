@@ -119,7 +119,8 @@ impl Stream {
             keepwarm_http1::RequestBody::Length(length) => {
                 length.saturating_sub(self.state.body_received) > DRAIN_BODY
             }
-            keepwarm_http1::RequestBody::Chunked => true,
+            // How much is still to come is unknown, unless all of it is here.
+            keepwarm_http1::RequestBody::Chunked => !self.decoder.ends_within(self.storage.read.unread()),
         }
     }
 
@@ -280,6 +281,11 @@ impl Stream {
         self.state.hold = None;
         self.request.reason = None;
         true
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        let Answer::Begun { plan, remaining: 0, .. } = &self.state.answer else { return false };
+        !plan.send_body || matches!(plan.framing, AnswerFraming::Length(_))
     }
 
     /// (Re)starts the 2 ms in which something may yet come.

@@ -2,8 +2,8 @@
 
 use http::Method;
 use keepwarm_http1::{
-    CHUNK_TAIL, Decoded, Event, Fault, Fields, LAST_CHUNK, Limits, RequestBody, RequestOptions,
-    ResponseDecoder, ResponseHead, encode_chunk_head, encode_request_head, encode_trailers,
+    CHUNK_TAIL, Decoded, Event, Fault, FaultKind, Fields, LAST_CHUNK, Limits, RequestBody, RequestOptions,
+    ResponseBody, ResponseDecoder, ResponseHead, encode_chunk_head, encode_request_head, encode_trailers,
 };
 
 use crate::client::{Codec, ServerFault};
@@ -14,6 +14,8 @@ pub struct Http1 {
     decoder: ResponseDecoder,
     framing: RequestBody,
     keeps: bool,
+    /// The answer has no body, whatever its fields say.
+    bodiless: bool,
     keep_alive_timeout: Option<u64>,
 }
 
@@ -53,6 +55,7 @@ impl Codec for Http1 {
             decoder: ResponseDecoder::new(Limits::default()),
             framing: RequestBody::None,
             keeps: false,
+            bodiless: false,
             keep_alive_timeout: None,
         }
     }
@@ -81,6 +84,7 @@ impl Codec for Http1 {
         let decoded = self.decoder.decode(input, head).map_err(|fault| told(&fault))?;
         if decoded.event == Event::Head {
             self.keeps = head.keeps_connection();
+            self.bodiless = head.body == ResponseBody::None;
             self.keep_alive_timeout = head.keep_alive_timeout();
         }
         Ok(decoded)
@@ -88,6 +92,15 @@ impl Codec for Http1 {
 
     fn handle_eof(&mut self) -> Result<Option<Event>, ServerFault> {
         self.decoder.handle_eof().map_err(|fault| told(&fault))
+    }
+
+    fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault> {
+        // A body behind a head that can have none is the mistake of many, moves no boundary, and is dropped (`http-rules` §1). A second answer is none.
+        if self.bodiless && !behind.starts_with(b"HTTP/") {
+            return None;
+        }
+        let sentence = "sent bytes behind the end of its answer".to_owned();
+        Some(ServerFault { name: Fault::upstream(FaultKind::Unsolicited).name(), sentence })
     }
 
     fn trailers(&self) -> &Fields {

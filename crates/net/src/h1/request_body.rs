@@ -123,10 +123,17 @@ impl Stream {
             Ok(0) => Err(BodyError::Gone(Gone::Closed)),
             Ok(got) => {
                 self.state.body_rate.handle_progress(now().into_std(), got);
+                // What may follow is that nobody reads for a while: the time of the next wait is not this one's.
+                self.deadlines.set(Wait::Read, None);
                 Ok(())
             }
             Err(gone) => Err(BodyError::Gone(gone)),
         }
+    }
+
+    pub(crate) fn pause_body(&mut self) {
+        self.state.body_rate.handle_progress(now().into_std(), 0);
+        self.deadlines.set(Wait::Read, None);
     }
 
     /// Reads into the buffer; `Ok(0)` is the end.

@@ -15,7 +15,7 @@ mod warmth;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use super::link::Link;
 use super::settings;
 use super::stream::Http2Call;
-use crate::pool::{Metering, Place, Places, Seeks};
+use crate::pool::{Metering, Place, Places, Seeks, Waits};
 use crate::{
     AcquireError, ClientTls, Endpoint, Http1, Need, Pool, PoolSettings, PoolState, PoolTotals, thread_index,
 };
@@ -52,6 +52,16 @@ struct Inner {
     keep_alive: HashMap<Endpoint, KeepAlive>,
     /// Warmers that ever were.
     warmers: u64,
+}
+
+/// Why there is no place on a connection.
+enum NoPlace {
+    /// A connection is to be made.
+    Short,
+    /// One would be, were there not as many as there may be.
+    Full,
+    /// It comes to something soon.
+    Later,
 }
 
 /// The connections of one thread to one endpoint.
@@ -121,20 +131,27 @@ impl Http2Pool {
         endpoint: &Endpoint,
         need: Need,
     ) -> Result<Http2Call, AcquireError> {
-        let (mut waits_for, mut ticket) = (None, None);
+        let (mut waits_for, mut ticket, mut waits) = (None, None, Waits::default());
         poll_fn(|cx| {
             loop {
                 match self.poll_acquire(endpoint, need, &mut waits_for, cx) {
-                    Poll::Ready(Some(call)) => return Poll::Ready(call),
-                    Poll::Ready(None) => {}
-                    Poll::Pending => {
+                    Ok(call) => return Poll::Ready(call),
+                    Err(NoPlace::Short) => {}
+                    Err(NoPlace::Full) => {
                         ticket = None;
+                        return waits.poll(self.places.queue(), cx).map(Err);
+                    }
+                    Err(NoPlace::Later) => {
+                        ticket = None;
+                        waits.stop();
                         return Poll::Pending;
                     }
                 }
                 let seeks = || Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
-                let place = ready!(ticket.get_or_insert_with(|| self.places.ticket(seeks())).poll(cx));
-                self.dial(endpoint, need, place);
+                match ticket.get_or_insert_with(|| self.places.ticket(seeks())).poll(cx) {
+                    Poll::Ready(place) => self.dial(endpoint, need, place),
+                    Poll::Pending => return waits.poll(self.places.queue(), cx).map(Err),
+                }
             }
         })
         .await
@@ -167,27 +184,27 @@ impl Http2Pool {
         Some(Http2Call::new(kept.sender.clone(), Arc::clone(&kept.link), Arc::clone(self), idle))
     }
 
-    /// A place, or why there is none; ready with `None`: a connection is to be made.
+    /// A place, or why there is none.
     fn poll_acquire(
         self: &Arc<Self>,
         endpoint: &Endpoint,
         need: Need,
         waits_for: &mut Option<u64>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Http2Call, AcquireError>>> {
+    ) -> Result<Result<Http2Call, AcquireError>, NoPlace> {
         if let Some(call) = self.take(endpoint, need) {
-            return Poll::Ready(Some(Ok(call)));
+            return Ok(Ok(call));
         }
         let mut inner = self.lock();
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
         let shelf = inner.shelf(endpoint, thread_index());
         if let Some(failure) = shelf.failure_of(*waits_for) {
-            return Poll::Ready(Some(Err(failure)));
+            return Ok(Err(failure));
         }
         shelf.wait(cx.waker());
         if shelf.is_short(need, everywhere, max) {
-            return Poll::Ready(None);
+            return Err(NoPlace::Short);
         }
         if shelf.dialling {
             waits_for.get_or_insert(shelf.dial);
@@ -196,7 +213,10 @@ impl Http2Pool {
             // Its task is about to read what it says: that it closes, or nothing of importance.
             cx.waker().wake_by_ref();
         }
-        Poll::Pending
+        Err(match shelf.is_short(need, 0, usize::MAX) {
+            true => NoPlace::Full,
+            false => NoPlace::Later,
+        })
     }
 
     /// Makes a connection for this thread, if it is still wanted.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::shelf::{Given, Idle};
 use super::totals::{count_dial, count_failed_dial};
-use super::{Lease, Meter, Need, Place, Pool, PoolSettings, Seeks, Taken, Ticket};
+use super::{Lease, Meter, Need, Place, Pool, PoolSettings, Seeks, Taken, Ticket, Waits};
 use crate::client::{Client, Codec};
 use crate::connect::{AcquireError, Dial, DialTimes};
 use crate::runtime::is_data_plane;
@@ -23,6 +23,7 @@ pub(super) struct Seat<'p, C: Codec> {
     id: u64,
     need: Need,
     dial: Option<Dialling<C>>,
+    waits: Waits,
 }
 
 /// A connection that is being made, and counted.
@@ -59,7 +60,7 @@ impl<'p, C: Codec> Seat<'p, C> {
         dials: bool,
     ) -> Self {
         let dial = dials.then(|| Dialling::new(pool, endpoint));
-        Self { pool, endpoint, id, need, dial }
+        Self { pool, endpoint, id, need, dial, waits: Waits::default() }
     }
 
     /// A connection came first.
@@ -84,10 +85,11 @@ impl<C: Codec> Future for Seat<'_, C> {
         let this = &mut *self;
         let mut inner = this.pool.lock();
         let settings = inner.settings;
-        let given = match inner.shelves.get_mut(this.endpoint) {
-            Some(shelf) => shelf.poll_given(this.id, cx).map(|given| (given, shelf.meter)),
-            None => Poll::Pending,
-        };
+        let (mut given, mut at_limit) = (Poll::Pending, false);
+        if let Some(shelf) = inner.shelves.get_mut(this.endpoint) {
+            given = shelf.poll_given(this.id, cx).map(|given| (given, shelf.meter));
+            at_limit = shelf.is_held_up(this.id, settings.max);
+        }
         drop(inner);
         match given {
             Poll::Ready((Given::Connection(idle), meter)) => {
@@ -96,8 +98,14 @@ impl<C: Codec> Future for Seat<'_, C> {
             Poll::Ready((Given::Place, _)) => this.dial = Some(Dialling::new(this.pool, this.endpoint)),
             Poll::Pending => {}
         }
-        let Some(dialling) = &mut this.dial else { return Poll::Pending };
-        let dialled = ready!(dialling.poll(cx));
+        let dialled = this.dial.as_mut().map_or(Poll::Pending, |dialling| dialling.poll(cx));
+        let Poll::Ready(dialled) = dialled else {
+            if !this.dial.as_ref().map_or(at_limit, Dialling::has_no_place) {
+                this.waits.stop();
+                return Poll::Pending;
+            }
+            return this.waits.poll(this.pool.places.queue(), cx).map(|error| Some(Err(error)));
+        };
         let permit = this.dial.take().map(|dialling| dialling.permit);
         Poll::Ready(Some(dialled.map(|(transport, times)| {
             if let Some(permit) = permit {
@@ -126,6 +134,10 @@ impl<C: Codec> Dialling<C> {
             stage: Stage::Waiting(pool.places.ticket(Seeks::anywhere(endpoint))),
             permit: Permit::new(pool, endpoint, false),
         }
+    }
+
+    fn has_no_place(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(_))
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Dialled> {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::Queue;
 use crate::Endpoint;
 
 /// How long one waits at least before a connection is closed that others wait for, and how often that happens at most.
@@ -26,6 +27,8 @@ pub(crate) struct Places {
     state: Mutex<State>,
     /// Somebody waits. Set and read under the lock of a pool or before it is taken, so that one of the two sides always sees the other.
     wanted: AtomicBool,
+    /// Who waits for a connection, because of this limit or of that to one endpoint.
+    queue: Arc<Queue>,
 }
 
 struct State {
@@ -98,7 +101,11 @@ impl Places {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         let (waiting, givers) = (VecDeque::new(), Vec::new());
         let state = State { most, taken: 0, waiting, tickets: 0, turned: None, givers };
-        Arc::new(Self { state: Mutex::new(state), wanted: AtomicBool::new(false) })
+        Arc::new(Self { state: Mutex::new(state), wanted: AtomicBool::new(false), queue: Arc::default() })
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
     }
 
     /// Connections of it hold places here.

@@ -109,6 +109,9 @@ impl<C> Shelf<C> {
     /// request, and else it shows when it is closed.
     pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {
         let Self { idle, keep_alive, .. } = self;
+        if let Some(oldest) = idle.first() {
+            keep_alive.handle_quiet(now.saturating_duration_since(oldest.since));
+        }
         let local = idle.iter().rposition(|idle| idle.thread == thread);
         let mut at = local.into_iter().chain(idle.len().checked_sub(1));
         let at = at.find(|at| {
@@ -180,6 +183,12 @@ impl<C> Shelf<C> {
     /// Those who wait for others to make or return one.
     fn queued(&self) -> usize {
         self.waiters.iter().filter(|it| it.waits_for_place() && it.need != Need::New).count()
+    }
+
+    /// Whether somebody waits because there are as many as there may be, and not for one that is being made.
+    pub(super) fn is_held_up(&self, id: u64, max: usize) -> bool {
+        let before = self.waiters.iter().take_while(|it| it.id != id);
+        self.open >= max && before.filter(|it| it.waits_for_place()).count() >= self.spare()
     }
 
     /// Those being made that will be for whoever is next.
@@ -348,8 +357,11 @@ impl Warmth {
         *self = Self::default();
     }
 
-    /// It could not: the next is tried later, at most half a minute. Nobody waits for it.
+    /// It could not: the next is tried later, at most half a minute. Nobody waits for it. Those that were made together fail together: that is one failure.
     pub(super) fn handle_failure(&mut self, now: Instant) {
+        if self.not_before.is_some_and(|at| at > now) {
+            return;
+        }
         self.not_before = now.checked_add(warm_again(self.failures));
         self.failures += 1;
     }

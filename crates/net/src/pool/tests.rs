@@ -149,7 +149,7 @@ async fn bytes_that_nobody_asked_for_end_a_connection() {
         let pool = pool(PoolSettings::default());
         let _count = serve(listener, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n");
         let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
-        ask(&mut lease).await.unwrap();
+        assert_eq!(ask(&mut lease).await.unwrap_err().name(), "unsolicited");
         assert!(!lease.is_reusable());
         lease.finish();
         assert_eq!(pool.count(&endpoint), (0, 0));
@@ -485,6 +485,43 @@ mod client {
         .await;
     }
 
+    /// What stands behind an answer puts it in doubt, but for the body of one that has none.
+    #[tokio::test]
+    async fn bytes_behind_an_answer_are_a_fault_of_it() {
+        const CASES: [(Method, &str, &str); 8] = [
+            (Method::GET, "200 OK\r\nContent-Length: 2\r\n\r\nok!", "unsolicited"),
+            (Method::GET, "200 OK\r\nContent-Length: 0\r\n\r\n\r\n", "unsolicited"),
+            (Method::GET, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n!", "unsolicited"),
+            (Method::GET, "204 No Content\r\n\r\nHTTP/1.1 200 OK\r\n", "unsolicited"),
+            (Method::HEAD, "200 OK\r\nContent-Length: 2\r\n\r\nHTTP/1.1 200 OK\r\n", "unsolicited"),
+            (Method::HEAD, "200 OK\r\nContent-Length: 2\r\n\r\nok", ""),
+            (Method::GET, "204 No Content\r\n\r\nok", ""),
+            (Method::GET, "304 Not Modified\r\nContent-Length: 2\r\n\r\nok", ""),
+        ];
+        run(async {
+            for (method, answer, name) in CASES {
+                let (mut client, mut server) = pair().await;
+                begin(&mut client, &method, RequestBody::None);
+                client.end(&Fields::new());
+                poll_fn(|cx| client.poll_flush(cx)).await;
+                server.write_all(format!("HTTP/1.1 {answer}").as_bytes()).await.unwrap();
+                let told = poll_fn(|cx| {
+                    loop {
+                        match std::task::ready!(client.poll_answer(cx)) {
+                            Ok(Answer::End) => return Poll::Ready(""),
+                            Ok(_) => {}
+                            Err(error) => return Poll::Ready(error.name()),
+                        }
+                    }
+                })
+                .await;
+                assert_eq!(told, name, "{method} {answer}");
+                assert!(!client.is_reusable(), "{method} {answer}");
+            }
+        })
+        .await;
+    }
+
     /// A server that refuses a body without reading it, and closes, has answered.
     #[tokio::test]
     async fn an_answer_that_came_before_the_request_was_written_is_read() {
@@ -571,6 +608,21 @@ async fn a_server_that_closes_at_once_is_not_dialled_in_a_loop() {
         until(|| accepted.get() >= 2 && pool.lock().shelves.get(&endpoint).is_some_and(waits)).await;
     })
     .await;
+}
+
+/// Many that are to lie idle are made together, and fail together: that is one failure, not as many as there are.
+#[test]
+fn connections_that_fail_together_put_off_the_next_no_longer_than_one() {
+    let mut shelf: Shelf<Http1> = Shelf::default();
+    shelf.warm = true;
+    let now = Instant::now();
+    let next = |shelf: &Shelf<Http1>, now| shelf.lacks(32, usize::MAX, now);
+    (0..32).for_each(|_| shelf.warmth.handle_failure(now));
+    let first = now + Duration::from_millis(250);
+    assert_eq!(next(&shelf, now), (0, Some(first)));
+    assert_eq!(next(&shelf, first), (32, None));
+    (0..32).for_each(|_| shelf.warmth.handle_failure(first));
+    assert_eq!(next(&shelf, first), (0, Some(first + Duration::from_millis(500))));
 }
 
 /// What is known of an endpoint that nobody calls is not kept for ever; one that is to be kept warm is.

@@ -146,6 +146,8 @@ impl Level {
         draws: &mut Draws,
     ) -> Option<(Entry, View)> {
         let keyed = matches!(self.table, Table::Ring(_) | Table::Maglev(_));
+        // Keys do not leave an endpoint because it is new; of two the choice is made later.
+        let spares = matches!(self.table, Table::Schedule(_));
         let mut first = 0;
         for drawn in 0..DRAWS {
             let at = next(drawn, draws);
@@ -153,8 +155,7 @@ impl Level {
                 first = at;
             }
             if let Some(found) = look(at)
-                // Keys do not leave an endpoint because it is new.
-                && (keyed || found.1.warmth >= 1000 || draws.below(1000) < u64::from(found.1.warmth))
+                && (!spares || draws.pass(found.1.warmth, 1000))
             {
                 return Some(found);
             }
@@ -183,7 +184,10 @@ impl Level {
             return Some(one);
         };
         // Of equal ones the first that was drawn: so idle endpoints are used by their weights.
-        Some(if self.cost(&other) < self.cost(&one) { other } else { one })
+        let (less, more) = if self.cost(&other) < self.cost(&one) { (other, one) } else { (one, other) };
+        // One that is spared has less to do just because of that.
+        let takes = draws.pass(less.1.warmth, more.1.warmth.clamp(1, 1000));
+        Some(if takes { less } else { more })
     }
 
     /// The average, times the requests in flight (relative to what it bears) and this one.

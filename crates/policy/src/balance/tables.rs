@@ -133,20 +133,20 @@ pub(super) struct Ring {
     points: Vec<(u64, u32)>,
 }
 
-/// ketama's points for an endpoint of average weight.
-const POINTS: u64 = 160;
-/// Envoy's `minimum_ring_size`.
-const FEWEST: u64 = 1024;
-/// 16 MiB.
+/// Points for each unit of weight (ketama has 160): shares differ by about a sixteenth.
+const POINTS: u64 = 256;
+/// Of all points together: 16 MiB.
 const MOST: u64 = 1 << 20;
 
 impl Ring {
     pub(super) fn new(members: &[(u64, u32)]) -> Self {
         let total: u64 = members.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        let size = (members.len() as u64 * POINTS).clamp(FEWEST, MOST);
+        // By nothing but its own weight, so that an endpoint's points are the same whoever else there is. Above four thousand units of weight all have half as many, and so on: the half
+        // that stays is the same, too.
+        let coarser = (0..u64::BITS).find(|times| (total * POINTS) >> times <= MOST).unwrap_or(0);
         let mut points = Vec::new();
         for (at, (identity, weight)) in (0_u32..).zip(members) {
-            let count = (u64::from(*weight) * size).div_ceil(total.max(1)).max(1);
+            let count = ((u64::from(*weight) * POINTS) >> coarser).max(1);
             let mut draws = Draws::new(mix(*identity));
             points.extend((0..count).map(|_| (draws.next(), at)));
         }

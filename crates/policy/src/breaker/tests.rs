@@ -51,6 +51,30 @@ fn failures_in_a_row_trip_it_and_a_success_breaks_the_row() {
 }
 
 #[test]
+fn shorter_times_count_for_one_that_is_open() {
+    let hour = SECOND * 3600;
+    let mut bench = Bench::new(Settings { open: hour, open_most: hour, ..Settings::default() });
+    assert!(bench.fail(5).is_some());
+    bench
+        .breaker
+        .set_settings(Settings { open: hour, open_most: hour * 2, ..Settings::default() }, bench.now);
+    assert_eq!(bench.breaker.open_until(), Some(bench.now + hour));
+    bench.breaker.set_settings(Settings { open_most: SECOND * 4, ..Settings::default() }, bench.now);
+    assert_eq!(bench.breaker.open_until(), Some(bench.now + SECOND * 5));
+}
+
+#[test]
+fn what_is_forgiven_does_not_count() {
+    let mut bench = Bench::new(Settings::default());
+    assert_eq!(bench.fail(4), None);
+    bench.breaker.forgive();
+    assert_eq!(bench.fail(4), None);
+    assert!(bench.fail(1).is_some());
+    bench.breaker.forgive();
+    assert_eq!(bench.state(), State::Open, "it takes more");
+}
+
+#[test]
 fn a_low_success_rate_trips_it_once_enough_calls_were_seen() {
     let mut bench = Bench::new(Settings { consecutive: 0, ..Settings::default() });
     for call in 0..19 {

@@ -113,6 +113,38 @@ fn what_dies_at_once_teaches_nothing_of_idle_times() {
     assert!(keep.may_use(SECOND, false, now));
 }
 
+/// It does not say so, and a request that meets the close is lost: only answers show that a connection is kept at all.
+#[test]
+fn a_server_that_closes_shortly_after_each_answer_is_trusted_with_no_request_that_cannot_be_repeated() {
+    let (mut it, start) = (KeepAlive::default(), Instant::now());
+    it.handle_success(millis(900), start);
+    it.handle_close(millis(5), start + millis(1000));
+    // The closes of a busy pool come one upon the other, and are one event.
+    it.handle_close(millis(5), start + millis(1010));
+    assert!(it.may_use(millis(2), false, start + millis(1020)));
+    it.handle_lost(millis(2), start + millis(2000));
+    assert!(it.may_use(millis(2), true, start + millis(2000)));
+    assert!(!it.may_use(millis(2), false, start + millis(2000)));
+    it.handle_success(millis(3), start + millis(3000));
+    assert!(it.may_use(millis(2), false, start + millis(3000)));
+}
+
+/// Two reloads of a busy server close connections that were idle for a moment, and for about the same one. That is nobody's time-out, and not to cost the pool.
+#[test]
+fn closes_at_once_are_refuted_by_a_connection_that_lies_open() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_close(millis(2), now);
+    keep.handle_close(millis(2), now + SECOND);
+    keep.handle_quiet(millis(99));
+    assert!(!keep.may_use(millis(20), true, now + SECOND), "it may be what the server does");
+    keep.handle_quiet(FLOOR);
+    assert!(keep.may_use(millis(20), true, now + SECOND) && keep.may_use(millis(20), false, now + SECOND));
+    // A time-out that may be one is not given up for that.
+    keep.handle_close(5 * SECOND, now + 10 * SECOND);
+    keep.handle_quiet(20 * SECOND);
+    assert_eq!(keep.limit(), Some(4 * SECOND));
+}
+
 #[test]
 fn tries_of_repeatable_requests_end_a_suspicion_and_lost_ones_make_them_rare() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());

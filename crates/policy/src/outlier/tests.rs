@@ -91,6 +91,19 @@ fn no_more_than_the_ceiling_are_ejected_and_a_single_endpoint_never() {
 }
 
 #[test]
+fn the_last_one_is_never_ejected() {
+    for hosts in [2, 3, 10] {
+        let mut bench = Bench::new(hosts, Settings { percent: 100, ..Settings::default() });
+        for index in 0..hosts {
+            for _ in 0..20 {
+                let _ = bench.fail(index);
+            }
+        }
+        assert_eq!(bench.ejected().len(), hosts - 1);
+    }
+}
+
+#[test]
 fn one_that_is_worse_than_the_others_is_ejected_and_equals_are_not() {
     let mut bench = Bench::new(6, rates());
     let ejections = bench.interval(&[10, 12, 9, 11, 300, 10]);
@@ -128,13 +141,16 @@ fn counts_begin_anew_with_each_interval_and_the_worst_goes_first() {
 }
 
 #[test]
-fn a_health_check_that_succeeds_ends_it() {
+fn shorter_times_count_for_one_that_is_ejected() {
     let mut bench = Bench::new(3, Settings::default());
     for _ in 0..5 {
         let _ = bench.fail(1);
     }
     assert_eq!(bench.ejected(), [1]);
-    bench.records[1].restore();
+    let second = Duration::from_secs(1);
+    bench.records[1].shorten(bench.now + second);
+    assert_eq!(bench.ejected(), [1]);
+    bench.now += second;
     assert_eq!(bench.ejected(), []);
 }
 
@@ -146,7 +162,7 @@ fn random_failures_never_eject_more_than_the_ceiling() {
         let hosts = 1 + usize::try_from(draws.below(30)).unwrap();
         let percent = u32::try_from(draws.below(101)).unwrap();
         let mut bench = Bench::new(hosts, Settings { percent, minimum: 10, ..Settings::default() });
-        let most = if hosts == 1 { 0 } else { (hosts * percent as usize / 100).max(1) };
+        let most = (hosts * percent as usize / 100).max(1).min(hosts - 1);
         for _ in 0..3_000 {
             let index = usize::try_from(draws.below(hosts as u64)).unwrap();
             match draws.below(2 + index as u64) {

@@ -225,7 +225,8 @@ fn is_local(location: &[u8]) -> bool {
     matches!(location, [b'/'] | [b'/', b'!'..=b'.' | b'0'.., ..])
 }
 
-/// Three digits, and a reason behind a blank, which is dropped (RFC 3875 §6.3.3). 1xx is no answer.
+/// Three digits, and a reason behind a blank, which is dropped (RFC 3875 §6.3.3). 1xx is no answer. What RFC 9110 §15 knows nothing of is the client's to take for
+/// a 5xx, as from every other kind of app.
 fn parse_status(value: &[u8]) -> Result<u16, CgiFault> {
     let (digits, reason) = value.split_first_chunk::<3>().ok_or(CgiFault::Status)?;
     let number = digits.iter().try_fold(0_u16, |number, &digit| match digit {
@@ -233,7 +234,7 @@ fn parse_status(value: &[u8]) -> Result<u16, CgiFault> {
         _ => None,
     });
     match number {
-        Some(status @ 200..=599) if matches!(reason.first(), None | Some(b' ')) => Ok(status),
+        Some(status @ 200..=999) if matches!(reason.first(), None | Some(b' ')) => Ok(status),
         _ => Err(CgiFault::Status),
     }
 }

@@ -89,8 +89,8 @@ faults! {
     NotAField, "cgi_not_a_field", "a line of the head is no field";
     /// A control other than HTAB in a value.
     Value, "cgi_bad_value", "a field has a control character in its value";
-    /// `Status` that is not three digits and a reason, from 200 to 599 (RFC 3875 §6.3.3).
-    Status, "cgi_bad_status", "Status is not a number from 200 to 599";
+    /// `Status` that is not three digits and a reason, from 200 to 999 (RFC 3875 §6.3.3).
+    Status, "cgi_bad_status", "Status is not a number from 200 to 999";
     /// `Status` twice (RFC 3875 §6.3).
     TwoStatuses, "cgi_two_statuses", "Status came twice";
     /// The answer ended before its head did.

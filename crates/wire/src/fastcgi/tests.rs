@@ -393,7 +393,7 @@ fn heads_that_are_none() {
         (b"A: v\r\r\n\n", F::Value),
         (b"Status: 99\n\n", F::Status),
         (b"Status: 100 Continue\n\n", F::Status),
-        (b"Status: 600\n\n", F::Status),
+        (b"Status: 1000\n\n", F::Status),
         (b"Status: 2000\n\n", F::Status),
         (b"Status: OK\n\n", F::Status),
         (b"Status: 200\nStatus: 200\n\n", F::TwoStatuses),

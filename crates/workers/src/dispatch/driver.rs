@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use keepwarm_net::{Io, ReadBuffer};
+use keepwarm_net::{Deadlines, Io, ReadBuffer, Wait};
 use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
@@ -14,7 +14,7 @@ use keepwarm_wire::session::SessionEvent;
 use super::activity::About;
 use super::app::{App, Places};
 use super::call::{Call, Item};
-use super::link::{Condemned, Link, Remains};
+use super::link::{Condemned, Link, Remains, Tail};
 use crate::supervisor::LinkEvent;
 
 /// Read at a time: a whole largest frame, so that a body block costs one read.
@@ -31,6 +31,8 @@ pub(super) async fn drive(link: Arc<Link>, socket: OwnedFd) {
         io: Io::new(socket),
         buffer: ReadBuffer::default(),
         room: READ_SMALL,
+        deadlines: Deadlines::new(),
+        tail: None,
     };
     driver.welcome();
     let end = poll_fn(|cx| driver.poll(cx)).await;
@@ -43,6 +45,9 @@ struct Driver {
     io: Io,
     buffer: ReadBuffer,
     room: usize,
+    deadlines: Deadlines,
+    /// What the worker is at work on behind an answer.
+    tail: Option<Tail>,
 }
 
 /// Why a worker's socket is of no further use.
@@ -80,6 +85,9 @@ impl Driver {
             } else {
                 self.io.forget_writable();
                 self.link.lock().driver = Some(cx.waker().clone());
+            }
+            if self.tail.is_some() && self.deadlines.poll_passed(Wait::Answer, cx) {
+                self.tail_is_late();
             }
             let room = self.room;
             match ready!(self.io.poll_read(cx, self.buffer.storage(room))) {
@@ -126,9 +134,33 @@ impl Driver {
             self.buffer.reset(READ_SMALL);
         }
         let mut frames = Vec::new();
-        self.link.lock().session.poll_credit(&mut frames);
+        let mut inner = self.link.lock();
+        inner.session.poll_credit(&mut frames);
+        let tail = inner.tail.clone();
+        drop(inner);
         self.link.write(&frames);
+        self.keep_time_of(tail);
         result
+    }
+
+    /// What a worker does behind an answer has the time of a request, too: nobody else would notice that it never ends.
+    fn keep_time_of(&mut self, tail: Option<Tail>) {
+        match (&self.tail, &tail) {
+            (None, None) => return,
+            (Some(known), Some(tail)) if known.stream == tail.stream => return,
+            (_, Some(_)) => self.deadlines.set_after(Wait::Answer, self.app.policy().request_timeout),
+            (Some(_), None) => self.deadlines.set(Wait::Answer, None),
+        }
+        self.tail = tail;
+    }
+
+    fn tail_is_late(&mut self) {
+        self.deadlines.set(Wait::Answer, None);
+        let about = self.tail.as_ref().and_then(|tail| tail.call.as_ref()).map(|call| &call.about);
+        tracing::error!(app = %self.app.name, worker = self.link.key.number, pid = self.link.key.pid,
+            id = about.map(|about| tracing::field::display(&about.id)), route = about.map(tracing::field::display),
+            limit = ?self.app.policy().request_timeout, "the worker is still at work behind its answer");
+        self.link.give_up(about, "did not come to an end behind an answer");
     }
 
     fn finish(self, end: End) {
@@ -175,10 +207,11 @@ fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8])
     let call = match ended {
         Some(stream) => {
             let call = inner.calls.remove(&stream);
-            if inner.busy {
-                inner.owes_place = true;
+            // One that was withdrawn while it waited behind that answer has ended before it.
+            if inner.busy && !inner.session.is_open_before(stream) {
+                inner.tail = Some(Tail { stream, call: call.clone() });
                 freed = false;
-            } else {
+            } else if !inner.busy {
                 inner.begin_next();
             }
             call

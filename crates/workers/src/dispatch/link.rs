@@ -58,7 +58,7 @@ pub(super) struct LinkInner {
     /// The worker has something to do behind the answer that ends next, or has ended (`spec/wire.md` §8).
     pub(super) busy: bool,
     /// That answer has ended: its place is free once the worker is.
-    pub(super) owes_place: bool,
+    pub(super) tail: Option<Tail>,
     /// The socket is dead: nothing can be given to this worker.
     pub(super) dead: bool,
     /// Requests it was given.
@@ -73,6 +73,14 @@ pub(super) struct LinkInner {
     pub(super) condemned: Option<Condemned>,
     /// The time it had to finish is over.
     said_goodbye: bool,
+}
+
+/// What a worker does behind an answer.
+#[derive(Debug, Clone)]
+pub(super) struct Tail {
+    pub(super) stream: u32,
+    /// The request; none when its client had gone.
+    pub(super) call: Option<Arc<Call>>,
 }
 
 /// Why a worker is killed.
@@ -110,7 +118,7 @@ impl Link {
             driver: None,
             in_order: false,
             busy: false,
-            owes_place: false,
+            tail: None,
             dead: false,
             taken: 0,
             pulses: Vec::new(),
@@ -180,7 +188,7 @@ impl Link {
             inner.write(&self.socket, &frames);
             return;
         }
-        if !inner.in_order || inner.session.open_streams() == 1 {
+        if !inner.in_order || (inner.session.open_streams() == 1 && inner.tail.is_none()) {
             job.call.begin_work();
         }
         inner.taken += 1;
@@ -199,8 +207,8 @@ impl Link {
     }
 
     /// A request of it has taken too long: has the supervisor see what the worker is doing, and kill it. It gets nothing more.
-    pub(super) fn give_up(&self, culprit: &About, reason: &str) {
-        self.condemn_for(Verdict::TimedOut, Some(culprit.clone()));
+    pub(super) fn give_up(&self, culprit: Option<&About>, reason: &str) {
+        self.condemn_for(Verdict::TimedOut, culprit.cloned());
         self.report(LinkEvent::Stuck { worker: self.key.clone(), reason: reason.to_owned() });
     }
 
@@ -367,7 +375,8 @@ impl Link {
 
     /// Whether it holds a request.
     pub(super) fn is_at_work(&self) -> bool {
-        !self.lock().calls.is_empty()
+        let inner = self.lock();
+        !inner.calls.is_empty() || inner.tail.is_some()
     }
 
     /// The socket has ended: takes what the worker held. `unread`: with bytes of ours that it had not read.
@@ -433,7 +442,7 @@ impl LinkInner {
     /// Whether the worker is busy behind its answer. `true`: the place of that answer is free now.
     pub(super) fn set_busy(&mut self, busy: bool) -> bool {
         self.busy = busy && self.in_order;
-        let freed = !self.busy && std::mem::take(&mut self.owes_place);
+        let freed = !self.busy && self.tail.take().is_some();
         if freed {
             self.begin_next();
         }

@@ -32,7 +32,7 @@ pub(super) fn encode_request(
     const LATER: u32 = 1;
     let head = &request.head;
     let mut frame = RequestWriter::begin(out, LATER, content_length(head.body, &opening.body));
-    encode_fixed(&mut frame, request);
+    encode_fixed(&mut frame, request, opening);
     encode_fields(&mut frame, request, opening);
     let mut bits = 0;
     if let OpeningBody::Whole(body) = opening.body {
@@ -71,7 +71,7 @@ fn content_length(declared: RequestBody, body: &OpeningBody<'_>) -> Option<u64> 
     }
 }
 
-fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request) {
+fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request, opening: &Opening<'_>) {
     let head = &request.head;
     let (mut path_scratch, mut mount_scratch) = (Vec::new(), Vec::new());
     let raw_path = request.path();
@@ -82,23 +82,9 @@ fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request) {
         Some(address) => (address.as_str(), "0"),
         None => (peer_address, peer_port),
     };
-    let (name, port) = split_authority(head.authority());
-    let local = request.peer.local;
-    let local_name = local.filter(|_| name.is_empty()).map(|local| local.ip().to_string());
-    let local_port = local.filter(|_| name.is_empty()).map(|local| local.port().to_string());
-    let default_port = match request.scheme() {
-        keepwarm_net::Scheme::Http => "80",
-        keepwarm_net::Scheme::Https => "443",
-    };
-    let server_name = match &local_name {
-        Some(address) => address.as_bytes(),
-        None if name.is_empty() => b"localhost",
-        None => name,
-    };
-    let server_port = match &local_port {
-        Some(port) => port.as_bytes(),
-        None if port.is_empty() => default_port.as_bytes(),
-        None => port,
+    let (server_name, server_port) = match opening.cgi_names {
+        true => named_server(request),
+        false => listening_server(request),
     };
     frame.fixed(&Fixed {
         method: head.method.as_str().as_bytes(),
@@ -116,6 +102,32 @@ fn encode_fixed(frame: &mut RequestWriter<'_>, request: &Request) {
         client_address: client_address.as_bytes(),
         client_port: client_port.as_bytes(),
     });
+}
+
+/// RFC 3875 §4.1.14, §4.1.15: as the client calls it; what is not said, from the connection.
+fn named_server(request: &Request) -> (&[u8], &[u8]) {
+    let (name, port) = split_authority(request.head.authority());
+    let (address, local_port) = request.peer.local_text();
+    let default_port = match request.scheme() {
+        keepwarm_net::Scheme::Http => "80",
+        keepwarm_net::Scheme::Https => "443",
+    };
+    match (name.is_empty(), address.is_empty()) {
+        (true, false) => (address.as_bytes(), local_port.as_bytes()),
+        (true, true) => (b"localhost", if port.is_empty() { default_port.as_bytes() } else { port }),
+        (false, _) => (name, if port.is_empty() { default_port.as_bytes() } else { port }),
+    }
+}
+
+/// ASGI, `server`: where it listens; the path of a Unix socket, without a port.
+fn listening_server(request: &Request) -> (&[u8], &[u8]) {
+    match &request.peer.socket {
+        Some(path) => (path.as_bytes(), b""),
+        None => {
+            let (address, port) = request.peer.local_text();
+            (address.as_bytes(), port.as_bytes())
+        }
+    }
 }
 
 fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, opening: &Opening<'_>) {

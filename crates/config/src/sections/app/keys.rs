@@ -226,7 +226,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "request_timeout",
             brief: "The app's time for one request; past it the worker is killed and the answer is 504",
-            long: "Time the client takes to send its body or to take its answer does not count.",
+            long: "Time the client takes to send its body or to take its answer does not count. What a worker does behind an answer has the same time again.",
             default: Preset::Value("\"30s\""),
             right: "request_timeout = \"30s\"",
             wrong: "request_timeout = 30",

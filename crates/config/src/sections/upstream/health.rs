@@ -14,13 +14,16 @@ pub(super) const HEALTH: OrTable<HealthWord, HealthDraft> = OrTable {
     table: TableOf { section: &HEALTH_TABLE, check },
 };
 
+const TIMEOUT: Duration = Duration::from_secs(2);
+
 /// As it was read.
 pub(super) struct HealthDraft {
     /// `None`: only whether a connection can be made.
     path: Option<String>,
     statuses: Vec<StatusRange>,
     interval: Duration,
-    timeout: Duration,
+    /// `None`: [`TIMEOUT`], or as long as the interval where that is shorter.
+    timeout: Option<Duration>,
     rise: u32,
     fall: u32,
 }
@@ -31,7 +34,7 @@ impl Default for HealthDraft {
             path: None,
             statuses: vec![StatusRange { first: 200, last: 399 }],
             interval: Duration::from_secs(5),
-            timeout: Duration::from_secs(2),
+            timeout: None,
             rise: 2,
             fall: 3,
         }
@@ -43,7 +46,8 @@ impl HealthDraft {
     pub(super) fn settle(self) -> Health {
         let statuses = self.statuses;
         let probe = self.path.map_or(HealthProbe::Tcp, |path| HealthProbe::Http { path, statuses });
-        Health { probe, interval: self.interval, timeout: self.timeout, rise: self.rise, fall: self.fall }
+        let timeout = self.timeout.unwrap_or(TIMEOUT.min(self.interval));
+        Health { probe, interval: self.interval, timeout, rise: self.rise, fall: self.fall }
     }
 }
 
@@ -69,7 +73,7 @@ fn check(draft: &HealthDraft, table: &Table, directive: &Directive, cx: &mut Che
             ".status",
             "`status` beside `path`",
         ),
-        _ if draft.timeout > draft.interval => (
+        _ if draft.timeout.is_some_and(|timeout| timeout > draft.interval) => (
             at("timeout").or(at("interval")).unwrap_or(directive.span),
             format!(
                 "`{name}.timeout` is above `{name}.interval`: the next check would begin before the last one has ended"
@@ -167,14 +171,14 @@ static HEALTH_TABLE: Section<HealthDraft> = Section {
             name: "timeout",
             brief: "The time of one check, from connecting to the last byte",
             long: "",
-            default: Preset::Value("\"2s\""),
+            default: Preset::Words("`\"2s\"`, or `interval` where that is shorter"),
             right: "timeout = \"1s\"",
             wrong: "timeout = \"1\"",
             reload: Reload::Live,
             since: "0.3.0",
             value: &Set(
                 Time { min: Duration::from_millis(1), max: Duration::from_secs(3600) },
-                |health: &mut HealthDraft, timeout| health.timeout = timeout,
+                |health: &mut HealthDraft, timeout| health.timeout = Some(timeout),
             ),
         },
         Key {

@@ -233,7 +233,7 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         Key {
             name: "retry_budget",
             brief: "How many of all calls may be tries",
-            long: "So that tries do not bury an upstream that fails. Per cent, or a table. Precedents: Finagle and Linkerd 20 % and 10 a second.",
+            long: "So that tries do not bury an upstream that fails. Per cent, or a table; `\"0%\"` alone is none at all. Precedents: Finagle and Linkerd 20 % and 10 a second.",
             default: Preset::Value("\"20%\""),
             right: "retry_budget = \"10%\"",
             wrong: "retry_budget = 1.2",

@@ -110,8 +110,8 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
         },
         Key {
             name: "first_byte",
-            brief: "Time from the end of the request to the first byte of its answer",
-            long: "Past it: 504. An answer of status 1xx counts.",
+            brief: "Time from the end of the request to the head of its answer",
+            long: "Past it: 504. The head must have come whole by then, so that one which comes drop by drop holds nobody; after an answer of status 1xx `idle` counts.",
             default: Preset::Value("\"60s\""),
             right: "first_byte = \"2s\"",
             wrong: "first_byte = \"2 s\"",
@@ -144,7 +144,7 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         Key {
             name: "connections",
             brief: "Connections to all endpoints together, idle and in use, of all threads",
-            long: "More calls wait, each for at most `queue_timeout` and the time of connecting. A connection that lies idle is closed for a call to another endpoint, and one that a busy endpoint has is given up now and then for who has waited for a while. HTTP/2 needs one for each data-plane thread and endpoint: with fewer they take turns, and each turn costs a handshake. `pool.max` bounds those to one endpoint. Active health checks make connections of their own.",
+            long: "More calls wait in the queue. A connection that lies idle is closed for a call to another endpoint, and one that a busy endpoint has is given up now and then for who has waited for a while. HTTP/2 needs one for each data-plane thread and endpoint: with fewer they take turns, and each turn costs a handshake. `pool.max` bounds those to one endpoint. Active health checks make connections of their own.",
             default: Preset::Value("\"off\""),
             right: "connections = 200",
             wrong: "connections = \"200\"",
@@ -171,8 +171,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "queue",
-            brief: "Calls that may wait because of `in_flight`; more are answered with 503",
-            long: "With `Retry-After`. Those that wait for a connection are in flight already: `in_flight` bounds them.",
+            brief: "Calls that may wait, because of `in_flight`, `connections` or `pool.max`; more are answered with 503",
+            long: "At once, with `Retry-After`, and with the reason `queue_full`. Those who wait for a connection are in flight already: both kinds are counted together.",
             default: Preset::Value("1024"),
             right: "queue = 0",
             wrong: "queue = \"off\"",
@@ -184,8 +184,8 @@ pub(super) static UPSTREAM_LIMITS: Section<UpstreamLimits> = Section {
         },
         Key {
             name: "queue_timeout",
-            brief: "How long a call may wait because of `in_flight`; longer is answered with 503",
-            long: "Who then waits for a connection, because of `connections` or `pool.max`, waits at most so long and the times of connecting and of the handshake.",
+            brief: "How long a call may wait in the queue; longer is answered with 503",
+            long: "The reason is `queue_timeout` where it waited because of `in_flight`, and `no_connection_free` where because of `connections` or `pool.max`; it may wait so long for each. Where `timeout` is over before, that is the answer: 504. What connecting takes is not counted.",
             default: Preset::Value("\"1s\""),
             right: "queue_timeout = \"250ms\"",
             wrong: "queue_timeout = 1",

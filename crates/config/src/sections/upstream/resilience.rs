@@ -27,7 +27,11 @@ pub(super) const RETRY_ON: SomeWords<RetryCause> = SomeWords(Words(&[
 /// `retry_budget`: per cent, or a table.
 pub(super) const RETRY_BUDGET: OrTable<Percent, RetryBudget> = OrTable {
     plain: SHARE,
-    of_plain: |percent, _, _| Some(RetryBudget { percent, ..RetryBudget::default() }),
+    // None is none, not ten a second.
+    of_plain: |percent, _, _| match percent {
+        0 => Some(RetryBudget { percent, per_second: 0 }),
+        _ => Some(RetryBudget { percent, ..RetryBudget::default() }),
+    },
     table: TableOf { section: &BUDGET, check: unchecked },
 };
 

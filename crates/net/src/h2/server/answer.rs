@@ -141,6 +141,11 @@ impl ServerStream {
         true
     }
 
+    pub(crate) fn is_given(&self) -> bool {
+        let Answer::Begun { send_body, .. } = self.state.answer else { return false };
+        !send_body || self.sending.due == Some(0)
+    }
+
     /// RST_STREAM: what has been sent is not the whole answer.
     pub(crate) fn abort(&mut self, reason: &'static str) {
         if !self.over() {

@@ -76,6 +76,8 @@ impl ServerStream {
                         return Poll::Ready(Err(BodyError::TooLarge));
                     }
                     self.state.body_rate.handle_progress(now().into_std(), data.len());
+                    // What may follow is that nobody reads for a while: the time of the next wait is not this one's.
+                    self.deadlines.set(Wait::Read, None);
                     self.unread = data;
                 }
                 // A body of another length than announced is one of the reasons (RFC 9113 §8.1.1): it is never whole.
@@ -95,6 +97,11 @@ impl ServerStream {
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    pub(crate) fn pause_body(&mut self) {
+        self.state.body_rate.handle_progress(now().into_std(), 0);
+        self.deadlines.set(Wait::Read, None);
     }
 
     pub(super) fn lost(&mut self, gone: Gone) -> Gone {

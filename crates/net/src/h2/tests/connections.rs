@@ -8,7 +8,7 @@ use super::peer::*;
 use super::*;
 use crate::pool::Seeks;
 use crate::thread_index;
-use crate::{Calls, Protocol};
+use crate::{AcquireError, Calls, Protocol};
 
 /// Answers once it is told to.
 fn gated(
@@ -89,6 +89,36 @@ async fn a_full_connection_gets_company_up_to_the_limit() {
         assert_eq!((connections.get(), pool.count(&endpoint)), (3, (3, 0)));
     })
     .await;
+}
+
+/// Because of either limit: so many wait, each for so long.
+#[tokio::test]
+async fn who_waits_because_of_a_limit_is_in_the_queue() {
+    let limits = [(1, usize::MAX), (usize::MAX, 1)];
+    for (max, max_in_all) in limits {
+        run(async {
+            let (listener, endpoint) = listen().await;
+            let mut builder = Builder::new();
+            builder.max_concurrent_streams(1);
+            let gate = Rc::new(tokio::sync::Semaphore::new(0));
+            let _connections = serve(listener, builder, gated(&gate));
+            let pool = Http2Pool::new(PoolSettings { max, max_in_all, ..PoolSettings::default() });
+            pool.places.queue().set(1, BOUND);
+            let both = tokio::task::spawn_local({
+                let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+                async move { ask_all(&pool, &endpoint, 2).await }
+            });
+            until(|| pool.count(&endpoint) == (1, 1) && pool.places.queue().join().is_none()).await;
+            let refused = pool.acquire(&endpoint, Need::Any).await.unwrap_err();
+            assert!(matches!(refused, AcquireError::QueueFull), "{refused}");
+            pool.places.queue().set(2, Duration::from_millis(1));
+            let waited = pool.acquire(&endpoint, Need::Any).await.unwrap_err();
+            assert!(matches!(waited, AcquireError::NoneFree(_)), "{waited}");
+            gate.add_permits(2);
+            assert!(both.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        })
+        .await;
+    }
 }
 
 /// The limit over all endpoints: what is idle makes room, and what is in use at one endpoint leaves its place to another in turn.

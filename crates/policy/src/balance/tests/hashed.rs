@@ -48,13 +48,19 @@ fn only_the_keys_of_one_that_cannot_be_used_move_and_they_spread() {
 /// Maglev moves a few others when the table is built anew, the ring none.
 #[test]
 fn when_an_endpoint_goes_for_good_few_others_move() {
-    let members = equal(20);
-    let rest: Vec<_> = members.iter().copied().filter(|it| it.identity != members[3].identity).collect();
-    for (method, others) in [(Method::RingHash, 0), (Method::Maglev, KEYS as usize / 20)] {
-        let before = owners(&balancer(method, &members), &members, |_| WELL);
-        let after = owners(&balancer(method, &rest), &rest, |_| WELL);
-        let own = before.values().filter(|owner| **owner == members[3].identity).count();
-        assert!(moved(&before, &after) <= own + others, "{method:?}");
+    let weighted = (0..6).map(|identity| member(identity, 1 + 7 * identity as u32, 0)).collect();
+    for members in [equal(20), equal(5), weighted] {
+        for gone in [0, 3, members.len() - 1] {
+            let gone = members[gone].identity;
+            let rest: Vec<_> = members.iter().copied().filter(|it| it.identity != gone).collect();
+            for (method, others) in [(Method::RingHash, 0), (Method::Maglev, KEYS as usize / 20)] {
+                let before = owners(&balancer(method, &members), &members, |_| WELL);
+                let after = owners(&balancer(method, &rest), &rest, |_| WELL);
+                let own = before.values().filter(|owner| **owner == gone).count();
+                let moved = moved(&before, &after);
+                assert!(moved <= own + others, "{method:?} of {}: {} others", members.len(), moved - own);
+            }
+        }
     }
 }
 

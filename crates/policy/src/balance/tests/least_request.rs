@@ -73,6 +73,23 @@ fn a_cold_endpoint_gets_a_part_that_grows() {
     }
 }
 
+/// It has less to do than the others just because it is spared.
+#[test]
+fn a_cold_endpoint_is_spared_though_it_is_the_less_loaded() {
+    for count in [2, 3, 10] {
+        let balancer = balancer(Method::LeastRequest, &equal(count));
+        let view = |at| match at {
+            0 => View { warmth: 100, ..WELL },
+            _ => View { outstanding: 4, ..WELL },
+        };
+        let part = spread(&balancer, count as usize, 20_000, view)[0];
+        // A tenth of what it would get if it were warm: in both draws together twice its part.
+        let most = 20_000 * 2 / count / 10;
+        assert!(part <= most * 11 / 10, "{part} of {count}");
+        assert!(part >= most / 2, "{part} of {count}");
+    }
+}
+
 /// All numbers at their ends: no overflow.
 #[test]
 fn extremes_are_compared() {

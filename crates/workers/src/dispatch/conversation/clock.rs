@@ -121,7 +121,7 @@ impl Conversation<'_, '_> {
         link.reset(stream, ResetCode::TIMEOUT, "the request timed out");
         match self.app.is_blocking() {
             // Whatever it is doing, nothing but its end will stop it.
-            true => link.give_up(about, "had a request that timed out"),
+            true => link.give_up(Some(about), "had a request that timed out"),
             // It can let go of one request and keep the others, if it still turns.
             false => self.want_sign_of_life(link),
         }
@@ -140,7 +140,7 @@ impl Conversation<'_, '_> {
         tokio::task::spawn_local(async move {
             tokio::time::sleep(SIGN_OF_LIFE).await;
             if link.heard() == heard {
-                link.give_up(&about, "had a request that timed out, and says nothing any more");
+                link.give_up(Some(&about), "had a request that timed out, and says nothing any more");
             }
         });
     }

@@ -6,6 +6,7 @@ use keepwarm_net::{Codec, ServerFault};
 use keepwarm_wire::fastcgi::encode::{encode_begin, encode_get_values, encode_stdin, encode_stdin_end};
 use keepwarm_wire::fastcgi::{
     self, CgiAnswer, CgiFault, CgiHead, CgiLimits, CgiMended, Connection, FastCgiFault, ProtocolStatus,
+    RecordFault,
 };
 
 use super::params::encode_params;
@@ -117,6 +118,13 @@ impl FastCgi {
         self.state = State::Over;
         Ok(())
     }
+
+    /// The end, with what is left of its record, so that the connection is seen to be clean.
+    fn ended(&mut self, input: &[u8], at: usize) -> Decoded {
+        let padding = self.connection.decode(input.get(at..).unwrap_or_default());
+        let padding = padding.map_or(0, |padding| padding.consumed);
+        Decoded { consumed: at + padding, event: Event::End }
+    }
 }
 
 impl Codec for FastCgi {
@@ -173,15 +181,11 @@ impl Codec for FastCgi {
                 }
                 fastcgi::Event::End { app_status, protocol } => {
                     self.end(app_status, protocol)?;
-                    // What is left of its record, so that the connection is seen to be clean.
-                    if let Ok(padding) = self.connection.decode(input.get(at..).unwrap_or_default()) {
-                        at += padding.consumed;
-                    }
-                    return Ok(Decoded { consumed: at, event: Event::End });
+                    return Ok(self.ended(input, at));
                 }
                 fastcgi::Event::Values => {
                     self.state = State::Over;
-                    return Ok(Decoded { consumed: at, event: Event::End });
+                    return Ok(self.ended(input, at));
                 }
             }
         }
@@ -195,6 +199,14 @@ impl Codec for FastCgi {
                 Err(ServerFault { name: "truncated", sentence })
             }
         }
+    }
+
+    fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault> {
+        let unasked = || ServerFault {
+            name: RecordFault::Unasked.name(),
+            sentence: "broke the rules of FastCGI: bytes behind the end of the request".to_owned(),
+        };
+        Some(self.connection.decode(behind).map_or_else(of_record, |_| unasked()))
     }
 
     fn trailers(&self) -> &Fields {

@@ -12,6 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::percent_decode;
 use keepwarm_net::{Folder, Found, file_name, now};
@@ -30,6 +31,8 @@ pub struct ScriptRoot {
     /// The entry, relative to the root.
     entry: Vec<u8>,
     known: Known,
+    /// It was said that a link leads out of the root.
+    said: AtomicBool,
 }
 
 impl PartialEq for ScriptRoot {
@@ -68,7 +71,12 @@ impl ScriptRoot {
         match (entry.parent(), entry.file_name()) {
             (Some(folder), Some(name)) => {
                 let entry = name.as_bytes().to_vec();
-                Ok(Self { folder: Folder::new(folder), entry, known: Known::default() })
+                Ok(Self {
+                    folder: Folder::new(folder),
+                    entry,
+                    known: Known::default(),
+                    said: AtomicBool::new(false),
+                })
             }
             _ => Err(io::Error::other("the entry is no file")),
         }
@@ -100,10 +108,14 @@ impl ScriptRoot {
         for end in script_ends(path) {
             let (front, rest) = path.split_at_checked(end).unwrap_or((path, b""));
             let Some(name) = file_name(front) else { break };
-            if let Found::File(_) = self.folder.open(&name).await? {
-                let mut scratch = Vec::new();
-                let path_info = percent_decode(rest, &mut scratch).to_vec();
-                return Ok(Resolved::script(name, path_info));
+            match self.folder.open(&name).await? {
+                Found::File(_) => {
+                    let mut scratch = Vec::new();
+                    let path_info = percent_decode(rest, &mut scratch).to_vec();
+                    return Ok(Resolved::script(name, path_info));
+                }
+                Found::Outside => self.say_outside(&name),
+                Found::Folder | Found::Nothing | Found::Denied => {}
             }
         }
         if let Some(found) = self.index_of(path).await? {
@@ -122,8 +134,20 @@ impl ScriptRoot {
         Ok(match self.folder.open(&name).await? {
             Found::File(_) if whole => Some(Resolved::script(name, Vec::new())),
             Found::File(_) => Some(Resolved::NeedsSlash),
+            Found::Outside => {
+                self.say_outside(&name);
+                None
+            }
             Found::Folder | Found::Nothing | Found::Denied => None,
         })
+    }
+
+    /// Once: who laid the site out with links (as packages of distributions do) wonders why its entry answers everything.
+    fn say_outside(&self, name: &[u8]) {
+        if !self.said.swap(true, Ordering::Relaxed) {
+            let (root, script) = (self.path().display(), name.escape_ascii());
+            tracing::warn!(%root, %script, "the script is not run: a link leads out of the site there. Copy what it names into the site, or name another folder by `entry` (said once)");
+        }
     }
 }
 
@@ -148,7 +172,7 @@ fn script_ends(path: &[u8]) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
     use super::*;
 

@@ -109,7 +109,7 @@ fn what_was_never_written_was_never_read() {
 fn the_first_reason_to_kill_it_counts_and_names_the_culprit() {
     let mut bench = Bench::new(2);
     let call = bench.give(100);
-    bench.link.give_up(&call.about, "hangs");
+    bench.link.give_up(Some(&call.about), "hangs");
     bench.link.condemn(Verdict::Memory);
     assert!(matches!(bench.events.try_recv(), Ok(LinkEvent::Stuck { .. })));
     let condemned = bench.link.die(false).condemned.unwrap();

@@ -117,8 +117,11 @@ impl<C: Dialect> Relay<'_, '_, C> {
         let answered = self.exchange.answered() && !self.exchange.take_back();
         tracing::error!(app = %self.app.name, worker = place.link.key.number, pid = place.link.key.pid, id = %self.id(),
             answered, reason = error.name(), "{error}");
-        if answered {
-            return self.exchange.abort(error.name());
+        match answered {
+            // The client has it whole: nothing is left to be cut.
+            true if self.exchange.is_given() => return self.exchange.end(),
+            true => return self.exchange.abort(error.name()),
+            false => {}
         }
         let sentence = match error {
             ClientError::Unanswered(_) => "The application closed the connection without an answer.",

@@ -113,7 +113,7 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
                 tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,
                     "the worker does not answer when it is asked for its health");
                 if let Some(culprit) = suspected {
-                    return link.give_up(&culprit, "does not answer since a request timed out");
+                    return link.give_up(Some(&culprit), "does not answer since a request timed out");
                 }
                 // As long as it owes an answer, it is asked for it.
                 tokio::time::sleep(AGAIN).await;
@@ -139,7 +139,7 @@ impl Link {
                 *lock(&server.suspected) = Some(culprit.clone());
                 server.look.notify_one();
             }
-            _ => self.give_up(culprit, "had a request that timed out"),
+            _ => self.give_up(Some(culprit), "had a request that timed out"),
         }
     }
 }

@@ -21,6 +21,7 @@ mod standing;
 mod talk;
 mod tunnel;
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -44,6 +45,7 @@ pub(super) use health::attend;
 pub(super) use place::{Server, ServerLink};
 pub(super) use standing::Standing;
 pub use standing::StandingServer;
+use talk::BLOCK;
 
 /// How the workers of an app are spoken to that are servers by themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -150,8 +152,10 @@ impl Servers {
     }
 }
 
-/// A declared body up to this is read before a worker is chosen: then it leaves with the head, and can be sent again.
+/// A declared body up to this is waited for before a worker is chosen: then it leaves with the head, and can be sent again.
 const READ_FIRST: u64 = 16 * 1024;
+/// It is waited for so long. A client that sends on only when it hears of the server is not held up.
+const READ_FIRST_WAIT: Duration = Duration::from_millis(2);
 
 /// Serves one request.
 pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>, aim: C::Aim) {
@@ -191,6 +195,8 @@ struct Relay<'a, 'c, C: Dialect> {
     /// It was let through to see whether its route still kills workers.
     trial: Option<Trial>,
     source: Source,
+    /// What came of [`Source::Client`] while it was waited for: each try begins with it.
+    begun: Vec<u8>,
     /// A byte of a body that cannot be had again has been given to a worker.
     body_used: bool,
     /// The answer is taken from the server faster than the client takes it.
@@ -221,6 +227,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             exchange,
             trial: None,
             source: Source::Client,
+            begun: Vec::new(),
             body_used: false,
             buffers_answer: wanted.unwrap_or(C::BLOCKING),
             spool: None,
@@ -266,10 +273,32 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
         if self.exchange.awaits_continue() && !C::BLOCKING {
             return Ok(());
         }
-        if whole || (small && request.passing.buffer_request != Some(false)) {
+        let streams = request.passing.buffer_request == Some(false);
+        // Who works on one request at a time is not to wait for a client either.
+        let alone = || self.app.policy().server.as_ref().is_some_and(|server| server.concurrency == 1);
+        if whole || (small && !streams && alone()) {
             self.source = read_whole(self.app, self.exchange).await?;
+        } else if small && !streams {
+            self.collect_small().await?;
         }
         self.since = Instant::now();
+        Ok(())
+    }
+
+    /// Reads a small body, if it comes with its head.
+    async fn collect_small(&mut self) -> Result<(), BodyError> {
+        let (exchange, begun) = (&mut *self.exchange, &mut self.begun);
+        let whole = async {
+            while !exchange.body_done() {
+                poll_fn(|cx| exchange.poll_body(cx, begun, BLOCK)).await?;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()))?;
+        match self.exchange.body_done() {
+            true => self.source = Source::Frame(std::mem::take(&mut self.begun)),
+            false => self.exchange.pause_body(),
+        }
         Ok(())
     }
 

@@ -94,9 +94,13 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         };
         let request = relay.exchange.request();
         lease.begin(|codec, out| codec.encode_request(out, request, &opening, &relay.aim));
-        if let Source::Frame(body) = &relay.source {
-            lease.send(body);
-            lease.end(&none());
+        match &relay.source {
+            Source::Frame(body) => {
+                lease.send(body);
+                lease.end(&none());
+            }
+            Source::Client => lease.send(&relay.begun),
+            Source::Spool(..) | Source::Sent => {}
         }
         self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
         self.server_works();
@@ -231,7 +235,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let status = head.status.as_u16();
         let begun = match status {
-            101 => Tunnel::switch(relay.exchange, head).map(|tunnel| self.tunnel = Some(tunnel)),
+            101 => Tunnel::switch(relay.exchange, head, None).map(|tunnel| self.tunnel = Some(tunnel)),
             _ => {
                 // A script that wants its client to go; a server's connection is its own business.
                 let close = C::BLOCKING && head.wants.close;
@@ -449,7 +453,7 @@ fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
             return;
         }
     }
-    pass_informational(exchange, head);
+    pass_informational(exchange, head, None);
 }
 
 /// Faults of syntax that were mended: counted, and told once per app.

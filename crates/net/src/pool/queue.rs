@@ -1,0 +1,124 @@
+//! Those who wait because there is as much under way as there may be: how many they may be, and for how long.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+
+use crate::connect::AcquireError;
+
+/// The queue of an upstream: before its calls in flight, and before its connections. One count for all of them, for nobody cares what a call waits for.
+#[derive(Debug)]
+pub struct Queue {
+    most: AtomicUsize,
+    /// In microseconds.
+    patience: AtomicU64,
+    waiting: AtomicUsize,
+}
+
+/// Somebody who waits, until it is dropped.
+#[derive(Debug)]
+pub struct Queued(Arc<Queue>);
+
+/// Somebody who waits for a connection, once that is because of a limit.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(Option<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    _queued: Queued,
+    patience: Duration,
+    /// `None`: without end.
+    time: Option<Pin<Box<Sleep>>>,
+}
+
+impl Default for Queue {
+    /// Without end.
+    fn default() -> Self {
+        Self {
+            most: AtomicUsize::new(usize::MAX),
+            patience: AtomicU64::new(u64::MAX),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Queue {
+    /// Other limits from now on. Those who wait do so on the old terms.
+    pub fn set(&self, most: usize, patience: Duration) {
+        self.most.store(most, Relaxed);
+        self.patience.store(u64::try_from(patience.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// One more who waits; `None`: there are as many as may.
+    #[must_use]
+    pub fn join(self: &Arc<Self>) -> Option<Queued> {
+        let one_more = |waiting| (waiting < self.most.load(Relaxed)).then_some(waiting + 1);
+        self.waiting.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        Some(Queued(Arc::clone(self)))
+    }
+
+    /// How long each waits.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        match self.patience.load(Relaxed) {
+            u64::MAX => Duration::MAX,
+            micros => Duration::from_micros(micros),
+        }
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Waits {
+    /// It waits because of a limit, from the first time it is asked on. Ready: it does so no longer, for there is no room in the queue or it has been there for too long.
+    pub(crate) fn poll(&mut self, queue: &Arc<Queue>, cx: &mut Context<'_>) -> Poll<AcquireError> {
+        let waiting = match &mut self.0 {
+            Some(waiting) => waiting,
+            none => {
+                let Some(queued) = queue.join() else { return Poll::Ready(AcquireError::QueueFull) };
+                let patience = queue.patience();
+                let time = (patience < Duration::MAX).then(|| Box::pin(sleep(patience)));
+                none.insert(Waiting { _queued: queued, patience, time })
+            }
+        };
+        let Some(time) = &mut waiting.time else { return Poll::Pending };
+        ready!(time.as_mut().poll(cx));
+        Poll::Ready(AcquireError::NoneFree(waiting.patience))
+    }
+
+    /// It waits for something else, or no more.
+    pub(crate) fn stop(&mut self) {
+        self.0 = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_wait_and_each_for_so_long() {
+        let queue = Arc::new(Queue::default());
+        queue.set(1, Duration::from_secs(2));
+        let (mut first, mut second) = (Waits::default(), Waits::default());
+        assert!(poll_fn(|cx| Poll::Ready(first.poll(&queue, cx).is_pending())).await);
+        let refused = poll_fn(|cx| second.poll(&queue, cx)).await;
+        assert!(matches!(refused, AcquireError::QueueFull), "{refused}");
+        first.stop();
+        let waited = poll_fn(|cx| second.poll(&queue, cx)).await;
+        assert!(matches!(waited, AcquireError::NoneFree(time) if time.as_secs() == 2), "{waited}");
+        drop(second);
+        assert_eq!(queue.waiting.load(Relaxed), 0);
+    }
+}

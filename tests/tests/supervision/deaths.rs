@@ -1,0 +1,177 @@
+//! Workers that die: what they held, who serves it, and how often it is tried.
+
+use std::time::Duration;
+
+use keepwarm_tests::load::{Load, Outcome, tally};
+use keepwarm_tests::process::{self, alive, wait_until};
+use keepwarm_tests::{Failure, Server, get};
+use rustix::process::Signal;
+
+use crate::{LONG, all_answered_once, config, count_file, counts, start, wsgi};
+
+/// Each is answered once, but for one at most for each death: held by the worker that died, perhaps counted, and given to nobody else.
+#[track_caller]
+fn only_held_posts_are_lost(server: &Server, outcomes: &[(String, Outcome)], deaths: usize) {
+    let counts = counts(server);
+    let mut lost = 0;
+    for (id, outcome) in outcomes {
+        let count = counts.get(id).copied().unwrap_or(0);
+        match outcome {
+            Outcome::Answered(200) => assert_eq!(count, 1, "request {id}"),
+            Outcome::Answered(502) => {
+                assert!(count <= 1, "request {id} was given twice");
+                lost += 1;
+            }
+            other => panic!("request {id}: {other:?}; {}", tally(outcomes)),
+        }
+    }
+    assert!(lost <= deaths, "{lost} requests lost by {deaths} deaths; {}", tally(outcomes));
+}
+
+/// Kills a worker every 60 ms, `times` times; gives how many it killed.
+fn kill_some(server: &Server, load: &Load, times: usize) {
+    for number in 0..times {
+        load.wait_for(20);
+        let workers = server.workers();
+        if let Some(&worker) = workers.get(number % workers.len().max(1)) {
+            process::signal(worker, Signal::KILL);
+        }
+    }
+    load.wait_for(50);
+}
+
+#[test]
+fn killed_workers_lose_only_the_posts_they_held() {
+    const KILLS: usize = 8;
+    let server = wsgi(4, "");
+    let load = Load::new(server.address(), "POST");
+    let outcomes = load.while_doing(3, 3, || kill_some(&server, &load, KILLS));
+    only_held_posts_are_lost(&server, &outcomes, KILLS);
+    wait_until("four workers again", LONG, || server.workers().len() == 4);
+    wait_until("all are reaped", LONG, || process::zombies(server.pid()).is_empty());
+}
+
+/// Requests wait behind the one that a lone, quick worker works on (`ahead`): those have not begun when it dies.
+#[test]
+fn a_lone_workers_death_loses_only_the_post_it_works_on() {
+    const KILLS: usize = 6;
+    let server = wsgi(1, "queue_timeout = \"20s\"\nstart_retries = 20");
+    // It answers at once: a lone worker is given requests ahead.
+    let load = Load::new(server.address(), "POST").working(0);
+    let outcomes = load.while_doing(10, 2, || kill_some(&server, &load, KILLS));
+    only_held_posts_are_lost(&server, &outcomes, KILLS);
+}
+
+#[test]
+fn requests_behind_one_that_hangs_are_served_once_it_is_over() {
+    let server = wsgi(1, "request_timeout = \"600ms\"\nqueue_timeout = \"20s\"");
+    let load = Load::new(server.address(), "POST").working(0);
+    let outcomes = load.while_doing(8, 0, || {
+        for _ in 0..2 {
+            load.wait_for(200);
+            let mut slow = server.client();
+            slow.send("POST /sleep?ms=60000 HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+            assert_eq!(slow.patient(LONG).response("POST").status, 504);
+        }
+        load.wait_for(100);
+    });
+    all_answered_once(&server, &outcomes);
+}
+
+#[test]
+fn killed_workers_lose_no_get() {
+    const KILLS: usize = 8;
+    let server = wsgi(4, "");
+    let load = Load::new(server.address(), "GET");
+    let outcomes = load.while_doing(3, 3, || kill_some(&server, &load, KILLS));
+    let counts = counts(&server);
+    let mut repeated = 0;
+    for (id, outcome) in &outcomes {
+        assert_eq!(*outcome, Outcome::Answered(200), "request {id}; {}", tally(&outcomes));
+        match counts.get(id) {
+            Some(1) => {}
+            Some(2) => repeated += 1,
+            other => panic!("request {id} counted {other:?} times"),
+        }
+    }
+    assert!(repeated <= KILLS, "{repeated} repeated by {KILLS} deaths");
+}
+
+#[test]
+fn a_get_that_was_not_begun_to_be_answered_is_served_by_another() {
+    let server = wsgi(2, "");
+    let response = server.ask(get("/die-once?id=x"));
+    assert_eq!((response.status, response.text().as_str()), (200, "pong"));
+    let lines = std::fs::read_to_string(count_file(&server)).expect("counted");
+    let pids: Vec<&str> = lines.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(pids.len(), 2, "{lines}");
+    assert_ne!(pids[0], pids[1]);
+}
+
+#[test]
+fn a_post_is_never_given_twice() {
+    let server = wsgi(2, "");
+    let response = server.ask("POST /die-once?id=x HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(response.status, 502);
+    let lines = std::fs::read_to_string(count_file(&server)).expect("counted");
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+}
+
+#[test]
+fn an_answer_that_had_begun_is_cut_and_not_repeated() {
+    let server = wsgi(2, "");
+    let mut client = server.client();
+    client.send(get("/die-late"));
+    match client.try_response("GET") {
+        Err(Failure::Cut(_) | Failure::Reset(_)) => {}
+        // Nothing of it had left yet: then the truth.
+        Ok(response) if response.status == 502 => {}
+        other => panic!("{other:?}\n{client}"),
+    }
+    assert_eq!(server.ask(get("/pong")).text(), "pong");
+}
+
+#[test]
+fn a_dead_workers_grandchildren_go_with_it() {
+    let server = wsgi(1, "");
+    let grandchild: u32 = server.ask(get("/grandchild")).text().parse().expect("a pid");
+    let worker = server.workers()[0];
+    process::signal(worker, Signal::KILL);
+    wait_until("they are gone", Duration::from_secs(20), || !alive(worker) && !alive(grandchild));
+    assert_eq!(server.ask(get("/pong")).text(), "pong");
+}
+
+#[test]
+fn a_crash_loop_backs_off_gives_up_visibly_and_recovers_by_reload() {
+    let app = config("flag_app:application", 1, "start_retries = 3\nqueue_timeout = \"300ms\"");
+    let server = start(&app, 1);
+    std::fs::write(server.folder().join("flag"), "").expect("a flag");
+    let mark = server.mark();
+    process::signal(server.workers()[0], Signal::KILL);
+    server.wait_for_log_after(mark, "RuntimeError: the flag is up", LONG);
+    // It goes on trying, more and more slowly, and then says that it gives up. Five seconds of a loop without back-off would be some hundred starts.
+    let starts = || counts(&server).keys().filter(|line| line.starts_with("start")).count();
+    wait_until("all tries are used", LONG, || starts() > 3);
+    std::thread::sleep(Duration::from_millis(1500));
+    assert_eq!(starts(), 4, "the first start, and 3 that failed");
+    assert_eq!(server.ask(get("/pong")).status, 503);
+    std::fs::remove_file(server.folder().join("flag")).expect("the flag goes down");
+    server.signal(Signal::HUP);
+    wait_until("it serves again", LONG, || server.ask(get("/pong")).status == 200);
+}
+
+#[test]
+fn a_crash_loop_never_touches_a_sibling() {
+    let both = config("flag_app:application", 1, "start_retries = 1\nqueue_timeout = \"200ms\"")
+        .replacen("[[listen.main.route]]\n", "[[listen.main.route]]\npath = \"/sibling/*\"\nstrip_prefix = true\napp = \"sibling\"\n[[listen.main.route]]\n", 1)
+        + "\n[app.sibling]\nentry = \"wsgi_app:application\"\ndirectory = \"@APPS@\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n";
+    let server = start(&both, 2).warm("/sibling/pong");
+    let sibling: u64 = server.ask(get("/sibling/who")).json()["pid"].as_u64().expect("a pid");
+    let app: u64 = server.ask(get("/who")).json()["pid"].as_u64().expect("a pid");
+    std::fs::write(server.folder().join("flag"), "").expect("a flag");
+    process::signal(app as u32, Signal::KILL);
+    wait_until("the app is given up", LONG, || server.ask(get("/pong")).status == 503);
+    for _ in 0..20 {
+        assert_eq!(server.ask(get("/sibling/who")).json()["pid"].as_u64(), Some(sibling));
+    }
+}
