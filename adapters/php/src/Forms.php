@@ -132,7 +132,7 @@ final class Forms
             if (!\is_array($at)) {
                 $at = [];
             }
-            if ($key === '' || (\strlen($key) === 1 && ctype_space($key))) {
+            if ($key === '' || (\strlen($key) === 1 && trim($key, " \t\n\v\f\r") === '')) {
                 $at[] = null;
                 $key = array_key_last($at);
             }

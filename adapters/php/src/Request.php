@@ -110,6 +110,27 @@ final class Request
         }
     }
 
+    /**
+     * As $_REQUEST: what `request_order` names, each over those before it.
+     *
+     * @return array<array-key, mixed>
+     */
+    public function merged(): array
+    {
+        static $order = null;
+        if ($order === null) {
+            $letters = array_unique(str_split(strtoupper(\ini_get_all(null, false)['request_order'] ?? (string) \ini_get('variables_order'))));
+            $order = array_filter(array_map(static fn (string $letter): ?string => ['G' => 'get', 'P' => 'post', 'C' => 'cookies'][$letter] ?? null, $letters));
+        }
+        $all = [];
+        foreach ($order as $which) {
+            if ($this->$which !== []) {
+                $all = $all === [] ? $this->$which : array_replace_recursive($all, $this->$which);
+            }
+        }
+        return $all;
+    }
+
     /** The values of a field, joined; '' when there is none. */
     public function field(string $name): string
     {

@@ -22,6 +22,8 @@ final class Session
     ];
     /** @var array<string, string> name => value */
     private static array $settings = [];
+    /** PHP has sessions. */
+    private static bool $loaded = false;
     /** That of the cookie whose id was taken. */
     private static string $name = '';
     /** This request may have changed settings. */
@@ -29,7 +31,8 @@ final class Session
 
     public static function settle(): void
     {
-        foreach (\extension_loaded('session') ? self::SETTINGS : [] as $name) {
+        self::$loaded = \extension_loaded('session');
+        foreach (self::$loaded ? self::SETTINGS : [] as $name) {
             self::$settings["session.$name"] = (string) \ini_get("session.$name");
         }
         self::$touched = false;
@@ -114,6 +117,9 @@ final class Session
     /** The request is over: what it opened is closed and emptied. */
     public static function end(): void
     {
+        if (!self::$loaded) {
+            return;
+        }
         if (session_status() === \PHP_SESSION_ACTIVE) {
             session_write_close();
         }

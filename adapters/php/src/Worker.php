@@ -196,7 +196,7 @@ final class Worker
             $_POST = $request->post;
             $_COOKIE = $request->cookies;
             $_FILES = $request->files;
-            $_REQUEST = $request->post === [] ? $request->get : $request->post + $request->get;
+            $_REQUEST = $request->merged();
             Session::begin();
             Web::$finish = fn () => $this->reply->finishPrinted(last: false);
             try {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import struct
 import tempfile
 import unittest
@@ -39,6 +40,17 @@ class Process(unittest.TestCase):
 
     def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer(self):
         self.assertLess(self.start().sleeps(20), 30)
+
+    def test_no_extension_and_no_ini_file_is_needed(self):
+        worker = self.start("plain.php", "-n")
+        for path in ("/", "/echo", "/flushing", "/array", "/cookie", "/upload"):
+            self.assertEqual(worker.get(path).reset, None, (path, worker.log()))
+        for signal_number in (signal.SIGINT, signal.SIGINT):
+            worker.process.send_signal(signal_number)
+        self.assertEqual(worker.post("/request", {"a[ ]": "1"}).status, 200)
+        self.assertEqual(worker.get("/body", method="POST", body=b"x").body, b"1 9dd4e461268c8034f5c8564e155c67a6")
+        self.assertEqual(worker.drain(), 0)
+        self.assertEqual(worker.log(), "")
 
     def test_buffers_that_php_begins_by_itself(self):
         for setting in ("output_buffering=4096", "output_buffering=On", "zlib.output_compression=1"):
