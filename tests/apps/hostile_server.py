@@ -8,7 +8,9 @@ import signal
 import socket
 import sys
 import threading
+import time
 
+marked = set()  # open connections that have carried a request for /marked
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 
@@ -28,6 +30,8 @@ def serve(connection):
                     return
     except OSError:
         pass
+    finally:
+        marked.discard(connection)
 
 
 def read_request(reader):
@@ -70,6 +74,13 @@ def echo_body(connection, _path, _method, _fields, body):
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
 
+def mark(connection, *_):
+    marked.add(connection)
+    time.sleep(0.1)
+    text = str(len(marked)).encode()
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+
+
 def pid(connection, *_):
     text = str(os.getpid()).encode()
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
@@ -92,6 +103,7 @@ BEHAVIOURS = {
     # Answers before it reads the body, and goes.
     "/early": say_and_close(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno"),
     "/pid": pid,
+    "/marked": mark,
     # Closes as soon as it has answered, and does not say so.
     "/closes": say_and_close(HELLO),
     "/until-close": say_and_close(b"HTTP/1.0 200 OK\r\n\r\n", b"hello"),

@@ -236,6 +236,25 @@ fn a_slow_small_body_holds_no_server_of_one_at_a_time() {
     assert_eq!(slow.response("POST").text(), "half other");
 }
 
+/// A server of so many threads may stay with the connections that it has, and hear no further one.
+#[test]
+fn a_process_gets_no_more_connections_than_requests_at_once() {
+    let server = hostile("concurrency = 2");
+    assert_eq!(ask(&server, get("/")).text(), "hello");
+    let two = |method: &str| {
+        let mut clients = [server.client().patient(LONG), server.client().patient(LONG)];
+        for client in &mut clients {
+            client.send(format!("{method} /marked HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"));
+        }
+        clients.each_mut().map(|client| client.response(method).text().parse::<u32>().expect("a number"))
+    };
+    assert_eq!(two("GET").into_iter().max(), Some(2));
+    // Kept connections that have rested for a second are not for what cannot be sent twice.
+    std::thread::sleep(Duration::from_millis(1200));
+    two("POST");
+    wait_until("the others are closed", Duration::from_secs(20), || two("GET").into_iter().max() == Some(2));
+}
+
 #[test]
 fn a_websocket_is_passed_through() {
     let server = node(1, "", "");

@@ -131,13 +131,17 @@ impl Default for Servers {
 const IDLE: usize = 128;
 
 impl Servers {
-    /// A server for scripts works on one connection at a time, and others wait unheard: there must not be more than it takes.
+    /// A server for scripts works on one connection at a time, and others wait unheard: there must not be more than it takes. One of HTTP may have a thread for each
+    /// that it stays with while requests keep coming (Puma does).
     pub(super) fn set_policy(&self, policy: Option<&ServerPolicy>) {
-        if let Some(ServerPolicy { protocol: Protocol::FastCgi(_), concurrency, .. }) = policy {
-            let max = (*concurrency).max(1);
-            let settings =
-                PoolSettings { idle: max, max, trusts: FastCgi::CLOSES_NEVER, ..PoolSettings::default() };
-            self.fastcgi.set_settings(settings);
+        let Some(ServerPolicy { protocol, concurrency, .. }) = policy else { return };
+        let max = (*concurrency).max(1);
+        let settings = PoolSettings { idle: max, max, ..PoolSettings::default() };
+        match protocol {
+            Protocol::FastCgi(_) => {
+                self.fastcgi.set_settings(PoolSettings { trusts: FastCgi::CLOSES_NEVER, ..settings });
+            }
+            Protocol::Http => self.http.set_settings(PoolSettings { idle: max.min(IDLE), ..settings }),
         }
     }
 
