@@ -138,10 +138,16 @@ impl Places {
 
     /// Those who wait for a place for this.
     pub(crate) fn waiting(&self, seeks: &Seeks) -> usize {
+        self.waiting_for(|| seeks.clone())
+    }
+
+    /// The same, where most of the time nobody waits for anything.
+    pub(crate) fn waiting_for(&self, seeks: impl Fn() -> Seeks) -> usize {
         if !self.wanted.load(Relaxed) {
             return 0;
         }
-        self.lock().waiting.iter().filter(|it| !it.given && it.seeks == *seeks).count()
+        let seeks = seeks();
+        self.lock().waiting.iter().filter(|it| !it.given && it.seeks == seeks).count()
     }
 
     /// Whether a connection of this kind that has become idle is to be closed for somebody else. `wanted_there`: others of its kind wait for it. To be asked under the lock
