@@ -160,10 +160,11 @@ impl Places {
         let mut waiting = state.waiting.iter().filter(|it| !it.given);
         // Threads that share too few connections to one endpoint take turns, too.
         let shares = |it: &Waiter| it.seeks != seeks && it.seeks.endpoint == seeks.endpoint;
-        if !wanted_there && waiting.clone().next().is_some_and(|first| !shares(first)) {
+        // Who seeks the same is given it, or another that has come back.
+        let Some(first) = waiting.find(|it| it.seeks != seeks) else { return false };
+        if !wanted_there && !shares(first) {
             return true;
         }
-        let Some(first) = waiting.find(|it| it.seeks != seeks) else { return false };
         let over = |since: Instant| now.saturating_duration_since(since) >= TURN;
         let claims = over(first.since) && state.turned.is_none_or(over);
         if claims {
