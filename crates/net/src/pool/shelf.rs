@@ -160,6 +160,11 @@ impl<C> Shelf<C> {
         self.waiters.iter().any(|it| it.given.is_none() && it.need != Need::New)
     }
 
+    /// Whether somebody waits who would not.
+    pub(super) fn wants_new(&self) -> bool {
+        self.waiters.iter().any(|it| it.given.is_none() && it.need == Need::New)
+    }
+
     /// Adds somebody who waits. Whether it is to make a connection itself: only if what is being made for nobody does not suffice, and there is room.
     pub(super) fn wait(&mut self, id: u64, need: Need, thread: usize, now: Instant, max: usize) -> bool {
         self.forgotten = false;

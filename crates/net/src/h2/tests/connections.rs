@@ -121,6 +121,29 @@ async fn who_waits_because_of_a_limit_is_in_the_queue() {
     }
 }
 
+/// Whoever waits for room on it is on the way, and nobody else wants its place.
+#[tokio::test]
+async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let mut builder = Builder::new();
+        builder.max_concurrent_streams(2);
+        let gate = Rc::new(tokio::sync::Semaphore::new(0));
+        let connections = serve(listener, builder, gated(&gate));
+        let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
+        let all = tokio::task::spawn_local({
+            let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+            async move { ask_all(&pool, &endpoint, 20).await }
+        });
+        let seeks = Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+        until(|| pool.count(&endpoint) == (1, 2) && pool.places.waiting(&seeks) == 18).await;
+        gate.add_permits(20);
+        assert!(all.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        assert_eq!(connections.get(), 1);
+    })
+    .await;
+}
+
 /// The limit over all endpoints: what is idle makes room, and what is in use at one endpoint leaves its place to another in turn.
 #[tokio::test]
 async fn endpoints_share_the_places_there_are() {
