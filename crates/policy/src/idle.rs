@@ -12,7 +12,7 @@
 //! | *closed*: a FIN while it lay idle | T is at most that, and this server tells when it closes. It may have ended: then all its connections close, however long they were idle |
 //! | *closed* again, at another moment after about the same time | T is that |
 //! | *quiet*: it lies idle for [`FLOOR`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some answers |
-//! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET`] ago |
+//! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET`] ago, or less when it was seen a few times only |
 //! | *answered*: a request on a connection that had been idle | T is longer than that |
 //! | *lost*: a request on it died without a byte of an answer | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
 //!
@@ -44,6 +44,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const FLOOR: Duration = Duration::from_millis(100);
 /// A time-out that was seen twice counts this long against connections that live longer.
 const FORGET: Duration = Duration::from_secs(10 * 60);
+/// And no longer than this for each time it was seen: ends of the server may agree by chance.
+const FORGET_ONE: Duration = Duration::from_secs(15);
 /// Closes nearer to one another are one event, such as the end of the process.
 const ONE_EVENT: Duration = Duration::from_millis(100);
 /// From a loss to the first try beyond it, and the longest time between two tries.
@@ -141,7 +143,8 @@ impl KeepAlive {
     /// A connection has been idle for this long, and the server has not closed it, as far as can be seen.
     pub fn handle_kept(&mut self, idle: Duration, now: Instant) {
         let outlived = |closed: &Closed| {
-            let stale = closed.times < 2 || now.saturating_duration_since(closed.at) >= FORGET;
+            let stale = closed.times < 2
+                || now.saturating_duration_since(closed.at) >= (FORGET_ONE * closed.times).min(FORGET);
             idle > more(closed.idle) && stale
         };
         self.closed = self.closed.filter(|closed| !outlived(closed));

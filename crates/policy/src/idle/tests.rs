@@ -81,6 +81,18 @@ fn a_time_out_that_became_longer_is_believed_when_the_old_one_was_not_seen_for_a
     assert_eq!(keep.limit(), Some(48 * SECOND));
 }
 
+/// Each of its ends closes what is idle; that two of them came after about the same time is not believed for long, once a connection shows that it was no time-out.
+#[test]
+fn ends_of_the_server_that_agree_by_chance_are_forgotten_soon() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_close(millis(300), now);
+    keep.handle_close(millis(300), now + 2 * SECOND);
+    keep.handle_kept(20 * SECOND, now + 22 * SECOND);
+    assert_eq!(keep.limit(), Some(millis(240)));
+    keep.handle_kept(60 * SECOND, now + 62 * SECOND);
+    assert_eq!(keep.limit(), None);
+}
+
 #[test]
 fn a_close_that_comes_sooner_counts_at_once() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
