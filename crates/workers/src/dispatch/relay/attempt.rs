@@ -14,8 +14,10 @@ use super::{Dialect, Relay, Verdict};
 
 /// A request is given to workers at most this often. One that refuses connections is not counted: it is not chosen twice.
 const GIVEN_AT_MOST: u8 = 4;
-/// How long a process that has lost its connections may take to be seen as dead. It takes a few milliseconds.
-const DYING: Duration = Duration::from_millis(100);
+/// How long a process that has lost its connections may take to be seen as dead. It takes a few milliseconds, and many on a machine that has much to do.
+const DYING: Duration = Duration::from_millis(500);
+/// So often it is looked after.
+const LOOK: Duration = Duration::from_millis(5);
 
 impl<C: Dialect> Relay<'_, '_, C> {
     pub(super) async fn attempt(&mut self, place: Place) -> Verdict {
@@ -59,8 +61,12 @@ impl<C: Dialect> Relay<'_, '_, C> {
         if !Arc::ptr_eq(&failed, &place.link) {
             return None;
         }
-        tokio::time::sleep(DYING).await;
-        failed.is_dead().then_some(Verdict::Again("worker_died"))
+        let dies = async {
+            while !failed.is_dead() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::time::timeout(DYING, dies).await.ok().map(|()| Verdict::Again("worker_died"))
     }
 
     fn not_connected(&mut self, link: &Arc<Link>, error: &AcquireError) -> Verdict {
