@@ -11,6 +11,19 @@ pub fn signal(pid: u32, signal: Signal) {
     let _ = rustix::process::kill_process(pid, signal);
 }
 
+/// Stops a process, and returns when no thread of it runs any more: until then it may still answer.
+#[track_caller]
+pub fn stop(pid: u32) {
+    signal(pid, Signal::STOP);
+    wait_until("every thread is stopped", Duration::from_secs(10), || {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the threads of the process");
+        tasks.flatten().all(|task| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 't']))
+        })
+    });
+}
+
 /// Whether the process runs (a zombie does not).
 pub fn alive(pid: u32) -> bool {
     state(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')

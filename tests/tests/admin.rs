@@ -172,7 +172,7 @@ fn a_busy_app_is_ready() {
 fn an_app_whose_idle_worker_does_not_answer_is_not_ready() {
     let server = Server::start(&config("bind = \"127.0.0.1:0\"", "request_timeout = \"60s\"")).warm("/pong");
     let worker = server.workers()[0];
-    process::signal(worker, Signal::STOP);
+    process::stop(worker);
     wait_until("the app is not ready", LONG, || admin::get(&server, "/readyz", "").status == 503);
     let (status, ready) = json(&server, "/readyz");
     assert_eq!((status, &ready["apps"][0]["ok"]), (503, &false.into()), "{ready}");
@@ -193,7 +193,7 @@ fn a_server_by_itself_is_ready_as_long_as_it_answers() {
     wait_until("it is ready", LONG, || admin::get(&server, "/readyz", "").status == 200);
     let worker = admin::status(&server)["workers"][0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let worker = worker.expect("a worker");
-    process::signal(worker, Signal::STOP);
+    process::stop(worker);
     wait_until("it is not ready", LONG, || admin::get(&server, "/readyz", "").status == 503);
     process::signal(worker, Signal::CONT);
     wait_until("it is ready again", LONG, || admin::get(&server, "/readyz", "").status == 200);

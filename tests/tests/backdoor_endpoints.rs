@@ -169,3 +169,28 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
     server.wait_for_log("reloaded in", BOUND);
     call_until(&mut client, "ill");
 }
+
+/// A check takes until the last byte of its answer: half of one is none.
+#[test]
+fn a_check_whose_answer_does_not_come_whole_has_failed() {
+    use std::io::Write;
+    for (after, reason) in [(After::Keep, "health_timeout"), (After::Close, "health_no_answer")] {
+        let ill = Origin::start(move |request, stream| match request.target() {
+            "/health" => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
+                after
+            }
+            _ => say("ill", stream),
+        });
+        let well = Origin::fixed("well");
+        let server = Server::start(&format!(
+            "[server]\nthreads = 1\n[upstream.search]\nbind = \"127.0.0.1:0\"\n\
+             health = {{ path = \"/health\", interval = \"100ms\" }}\n\
+             endpoints = [{{ url = \"http://{}\" }}, {{ url = \"http://{}\" }}]\n",
+            ill.address(),
+            well.address()
+        ));
+        let line = server.wait_for_log("the endpoint fails its health checks", BOUND);
+        assert!(line.contains(reason), "{line}");
+    }
+}

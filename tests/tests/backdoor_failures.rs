@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok, read_head, reset};
+use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::nobody;
 use keepwarm_tests::{Client, Failure, Response, Server};
 
@@ -173,6 +174,12 @@ fn each_phase_has_its_time_out() {
         if head.starts_with("GET /idle") {
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
         }
+        if head.starts_with("GET /early") {
+            stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").unwrap();
+        }
+        if head.starts_with("GET /half-a-head") {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Le").unwrap();
+        }
         if head.starts_with("GET /trickle") {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
             while stream.write_all(b"x").is_ok() {
@@ -187,7 +194,15 @@ fn each_phase_has_its_time_out() {
     );
     let answer = server.ask(get("/first"));
     assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
-    assert!(answer.text().contains("300 ms"), "{}", answer.text());
+    assert!(answer.text().contains("did not begin to answer within 300 ms"), "{}", answer.text());
+    let answer = server.ask(get("/half-a-head"));
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "first_byte_timeout"));
+    assert!(answer.text().contains("did not finish the head"), "{}", answer.text());
+    let mut client = server.client();
+    client.send(get("/early"));
+    assert_eq!(client.head("GET").0, 102);
+    let answer = client.response("GET");
+    assert_eq!((answer.status, reason(&answer).as_str()), (504, "idle_timeout"));
     for path in ["/idle", "/trickle"] {
         let mut client = server.client();
         client.send(get(path));
@@ -488,17 +503,56 @@ fn a_slow_call_is_made_a_second_time_elsewhere() {
     assert_eq!(slow.requests().len() + quick.requests().len(), before + posted);
 }
 
+/// An endpoint's breaker takes the blame for what made it open: that of the upstream, which saw the same calls, lets the others be called.
+#[test]
+fn endpoints_that_fail_do_not_have_the_others_refused() {
+    let failing = |name: &'static str| {
+        Origin::start(move |_, stream| {
+            let head = format!("HTTP/1.1 500 No\r\nContent-Length: {}\r\n\r\n", name.len());
+            stream.write_all(format!("{head}{name}").as_bytes()).unwrap();
+            After::Keep
+        })
+    };
+    let (one, two, well) = (failing("one"), failing("two"), Origin::fixed("well"));
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[upstream.search]\nbind = \"127.0.0.1:0\"\noutlier = \"off\"\n\
+         breaker = {{ open = \"1h\", max_open = \"1h\" }}\nendpoints = [\n\
+         {{ url = \"http://{}\" }}, {{ url = \"http://{}\", priority = 1 }}, {{ url = \"http://{}\", priority = 2 }}]\n",
+        one.address(),
+        two.address(),
+        well.address()
+    ));
+    let answers: Vec<String> = (0..20).map(|_| server.ask(get("/")).text()).collect();
+    let expected = [["one"; 5], ["two"; 5], ["well"; 5], ["well"; 5]].concat();
+    assert_eq!(answers, expected);
+}
+
 /// Quick to fail is not quicker: as long as the other attempt runs, that one is waited for.
 #[test]
 fn of_two_attempts_one_that_fails_leaves_the_call_to_the_other() {
+    // How many calls have come to the second, and been failed by either: the one that goes well is the later one.
+    let (came, failed) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let origin = |first: bool| {
+        let (came, failed) = (Arc::clone(&came), Arc::clone(&failed));
         Origin::start(move |request, stream| {
-            let fails = request.target() == if first { "/first-fails" } else { "/second-fails" };
-            // The one that goes well is the later one.
-            std::thread::sleep(Duration::from_millis(if fails { 100 } else { 400 }));
-            match fails {
-                true => stream.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno").unwrap(),
-                false => ok(stream, if first { b"first" } else { b"other" }),
+            let number = if request.target() == "/second-fails" { 1 } else { 2 };
+            if !first {
+                came.fetch_add(1, Ordering::SeqCst);
+            }
+            let reached = |count: &AtomicUsize| {
+                wait_until("the other attempt", Duration::from_secs(20), || {
+                    count.load(Ordering::SeqCst) >= number
+                });
+            };
+            if request.target() == if first { "/first-fails" } else { "/second-fails" } {
+                reached(&came);
+                stream.write_all(b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno").unwrap();
+                failed.fetch_add(1, Ordering::SeqCst);
+            } else {
+                reached(&failed);
+                // So that the failure is met first.
+                std::thread::sleep(Duration::from_millis(50));
+                ok(stream, if first { b"first" } else { b"other" });
             }
             After::Keep
         })

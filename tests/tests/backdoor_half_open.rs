@@ -198,7 +198,7 @@ fn a_process_that_is_stopped_is_waited_for_no_longer_than_it_may_and_found_again
     );
     let server = door(&[origin.address()], "breaker = \"off\"\noutlier = \"off\"\nretries = 0\n");
     assert_eq!(server.ask(request("GET", "/")).text(), "alive");
-    process::signal(origin.pid(), Signal::STOP);
+    process::stop(origin.pid());
     // On the kept connection, and on a new one, which its kernel takes.
     for method in ["GET", "POST", "GET"] {
         let answer = server.ask(request(method, "/"));

@@ -102,22 +102,23 @@ fn two_keepwarms_share_a_limit_and_outlive_its_store() {
     assert_eq!(all, [200, 200, 200, 429, 429, 429], "it has forgotten, and both ask it");
 }
 
-/// Logged in, over TLS, with an authority of its own; a certificate for somebody else is told with both names, and not used.
+/// Logged in, over TLS, with an authority of its own; a certificate for somebody else is told with both names, and not used; a wrong password is a refusal.
 #[test]
 fn a_store_is_reached_over_tls_and_only_the_right_one() {
     let origin = Origin::fixed("ok");
     let redis = Redis::encrypted("localhost");
-    let config = |host: &str| {
+    let config = |password: &str, host: &str| {
         format!(
             "[server]\nthreads = 1\n[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n\
              rate_limit = \"calls\"\n[rate_limit.calls]\nrate = \"3/h\"\nburst = 3\nstore_timeout = \"10s\"\n\
-             store = \"rediss://:{PASSWORD}@{host}:{}/1\"\nstore_ca = \"{}\"\non_store_failure = \"closed\"\n",
+             store = \"rediss://:{password}@{host}:{}/1\"\nstore_ca = \"{}\"\non_store_failure = \"closed\"\n",
             origin.address(),
             redis.port.unwrap(),
             redis.folder.join("cert.pem").display()
         )
     };
-    let (one, two) = (Server::start(&config("localhost")), Server::start(&config("localhost")));
+    let start = |password: &str, host: &str| Server::start(&config(password, host));
+    let (one, two) = (start(PASSWORD, "localhost"), start(PASSWORD, "localhost"));
     // Until they are connected they refuse.
     let deadline = Instant::now() + BOUND;
     let mut seen = Vec::new();
@@ -127,7 +128,7 @@ fn a_store_is_reached_over_tls_and_only_the_right_one() {
         assert!(Instant::now() < deadline, "{seen:?}\n{}", one.log());
     }
     assert_eq!(seen, [200, 200, 200, 429, 429], "they count together");
-    let wrong = Server::start(&config("127.0.0.1"));
+    let wrong = start(PASSWORD, "127.0.0.1");
     let line = wrong.wait_for_log("the store of rate limits is not asked for a while", BOUND);
     assert!(
         line.contains("store_unreachable") && line.contains("127.0.0.1") && line.contains("localhost"),
@@ -135,6 +136,10 @@ fn a_store_is_reached_over_tls_and_only_the_right_one() {
     );
     assert!(!line.contains(PASSWORD), "{line}");
     assert_eq!(wrong.ask(get("/")).status, 503);
+    // It is there, and says no.
+    let strange = start("guess", "localhost");
+    let line = strange.wait_for_log("the store of rate limits is not asked for a while", BOUND);
+    assert!(line.contains("store_refused") && line.contains("Password"), "{line}");
 }
 
 #[test]
@@ -369,5 +374,34 @@ fn a_call_whose_time_ends_in_the_queue_has_timed_out() {
         tunnel.send("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n");
         tunnel.read_through(b"\r\n\r\n");
         assert_eq!(ask_for_json(&server), (504, "timeout".to_owned()), "{limit}");
+    }
+}
+
+/// A client that has left holds no place in the queue, and its call is not made.
+#[test]
+fn who_has_gone_waits_no_more() {
+    for limit in ["limits.connections = 1", "pool.max = 1", "limits.in_flight = 1"] {
+        let (origin, go) = slow_origin();
+        let keys = format!("limits.queue = 1\nlimits.queue_timeout = \"20s\"\n{limit}\n");
+        let server = limited(&origin, &keys);
+        let waiting = || {
+            let of = |(name, value): (&String, &f64)| {
+                (name.contains("pool_waiting") || name.contains("queue_length")).then_some(*value)
+            };
+            admin::metrics(&server).iter().filter_map(of).sum::<f64>()
+        };
+        let (mut slow, mut gone, mut waits) = (server.client(), server.client(), server.client());
+        slow.send(get("/slow"));
+        origin.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
+        gone.send(get("/gone"));
+        wait_until("a call waits", BOUND, || waiting() == 1.0);
+        gone.reset();
+        wait_until("nobody waits", BOUND, || waiting() == 0.0);
+        waits.send(get("/waits"));
+        wait_until("another call waits", BOUND, || waiting() == 1.0);
+        go.send(()).unwrap();
+        assert_eq!(slow.response("GET").status, 200, "{limit}");
+        assert_eq!(waits.response("GET").status, 200, "{limit}");
+        assert!(origin.requests().iter().all(|request| request.target() != "/gone"), "{limit}");
     }
 }

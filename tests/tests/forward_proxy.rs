@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::{Response, Server, tools};
+use rustix::process::Signal;
 
 /// A proxy that may call this; more of the configuration follows.
 fn proxy(allow: &str, more: &str) -> Server {
@@ -161,6 +162,62 @@ fn an_https_target_is_not_called_in_clear() {
     assert_eq!((answer.status, reason(&answer).as_str()), (403, "proxy_denied"));
     assert_eq!(server.ask(get(&format!("http://{}/x", origin.address()))).text(), "in clear");
     assert_eq!(origin.requests().len(), 1);
+}
+
+/// RFC 9110 §7.6.3: in each message that is passed on.
+#[test]
+fn via_stands_in_switches_and_informational_answers_too() {
+    let origin = Origin::start(|request, stream| {
+        let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n";
+        match request.field("upgrade") {
+            Some(_) => stream.write_all(switch).unwrap(),
+            None => {
+                stream.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n").unwrap();
+                ok(stream, b"");
+            }
+        }
+        After::Keep
+    });
+    let server = proxy("\"127.0.0.1\"", "");
+    let mut client = server.client();
+    client.send(get(&format!("http://{}/", origin.address())));
+    let via = ("via".to_owned(), "1.1 keepwarm".to_owned());
+    let (status, fields) = client.head("GET");
+    assert!(status == 103 && fields.contains(&via), "{status} {fields:?}");
+    assert_eq!(client.response("GET").field("via"), Some("1.1 keepwarm"));
+    client.send(format!(
+        "GET http://{0}/ HTTP/1.1\r\nHost: {0}\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n",
+        origin.address()
+    ));
+    let (status, fields) = client.head("GET");
+    assert!(status == 101 && fields.contains(&via), "{status} {fields:?}");
+}
+
+#[test]
+fn a_call_to_a_host_that_is_no_upstream_has_a_record_and_its_connection_outlives_a_reload() {
+    let origin = Origin::fixed("hello");
+    let config = |more: &str| {
+        format!(
+            "[server]\nthreads = 1\n{more}[listen.proxy]\nbind = \"127.0.0.1:0\"\nforward_proxy = {{ allow = [\"127.0.0.1\"] }}\n"
+        )
+    };
+    let server = Server::start(&config(""));
+    let target = format!("http://{}/a", origin.address());
+    assert_eq!(server.ask(get(&target)).text(), "hello");
+    server.configure(&config("shutdown_grace = \"7s\"\n"));
+    server.signal(Signal::HUP);
+    server.wait_for_log("reloaded in", Duration::from_secs(30));
+    assert_eq!(server.ask(get(&target)).text(), "hello");
+    assert_eq!(origin.connections(), 1, "the reload has left it open");
+    server.wait_for_log("\"reused\":true", Duration::from_secs(30));
+    let log = server.log();
+    let records: Vec<serde_json::Value> =
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(records.len(), 2, "{log}");
+    for (record, reused) in records.iter().zip([false, true]) {
+        assert_eq!((&record["upstream"], &record["status"]), (&"forward_proxy".into(), &200.into()));
+        assert_eq!((&record["target"], &record["reused"]), (&target.as_str().into(), &reused.into()));
+    }
 }
 
 #[test]

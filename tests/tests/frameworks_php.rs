@@ -302,13 +302,17 @@ fn no_request_waits_for_what_is_done_behind_an_answer() {
 fn an_entry_that_returns_something_else_is_named() {
     let folder = std::env::temp_dir().join(format!("keepwarm-odd-php-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join("app.php"), "<?php\nreturn new ArrayObject();\n").expect("a file");
-    let mut command = Command::new(keepwarm_tests::keepwarm());
-    command.args(["run", "app.php", "--bind", "127.0.0.1:0"]).current_dir(&folder);
-    let output = tools::run(&mut command, PATIENCE);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("app.php returned an object of ArrayObject; expected is a closure"), "{said}");
+    for (returned, named) in
+        [("new ArrayObject()", "an object of ArrayObject"), ("42", "int 42"), ("'an app'", "string 'an app'")]
+    {
+        std::fs::write(folder.join("app.php"), format!("<?php\nreturn {returned};\n")).expect("a file");
+        let mut command = Command::new(keepwarm_tests::keepwarm());
+        command.args(["run", "app.php", "--bind", "127.0.0.1:0"]).current_dir(&folder);
+        let output = tools::run(&mut command, PATIENCE);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(&format!("app.php returned {named}; expected is a closure")), "{said}");
+    }
     std::fs::remove_dir_all(folder).expect("a folder");
 }
 
@@ -316,4 +320,22 @@ fn an_entry_that_returns_something_else_is_named() {
 fn an_interpreter_that_is_missing_is_named() {
     let server = Server::spawn(&config("slim", "interpreter = \"no-such-php\"\n"), |_| {});
     server.wait_for_log("no-such-php", BOUND.max(PATIENCE));
+}
+
+/// An old PHP cannot be installed beside a new one: a program that says it is one, and understands nothing of ours.
+#[test]
+fn an_interpreter_that_is_too_old_or_something_else_is_named() {
+    for (program, verdict) in [
+        ("echo 'PHP 7.4.33 (cli) (built: Oct  1 2022)'; exit 1", "is PHP 7.4.33, and 8.1 or later is needed"),
+        ("echo 'Python 3.11.7'; exit 1", "is no PHP: with -v it says \"Python 3.11.7\""),
+    ] {
+        let server =
+            Server::spawn(&config("slim", "interpreter = \"@DIR@/php\"\nstart_retries = 0\n"), |command| {
+                let file = command.get_current_dir().expect("a folder").join("php");
+                std::fs::write(&file, format!("#!/bin/sh\n{program}\n")).expect("a file");
+                tools::run_ok(Command::new("chmod").arg("+x").arg(file), PATIENCE);
+            });
+        assert!(!server.wait_for_exit(BOUND.max(PATIENCE)).success());
+        assert!(server.log().contains(&format!("php {verdict}")), "{}", server.log());
+    }
 }

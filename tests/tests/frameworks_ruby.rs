@@ -359,3 +359,13 @@ fn a_missing_ruby_and_a_broken_app_are_clear() {
     let text = config("workers = 1\nstart_retries = 0").replace("config.ru", "nowhere.ru");
     Server::spawn(&text, |_| {}).wait_for_log("There is no file \"nowhere.ru\"", BOUND);
 }
+
+#[test]
+fn a_ruby_that_is_too_old_says_so() {
+    let more = "workers = 1\nstart_retries = 0\noptions = [\"-W0\", \"-r@DIR@/old.rb\"]";
+    let server = Server::spawn(&config(more), |command| {
+        let file = command.get_current_dir().expect("a folder").join("old.rb");
+        std::fs::write(file, "RUBY_VERSION = '2.7.8'\n").expect("a file");
+    });
+    server.wait_for_log("Ruby 2.7.8 is too old: 3.0 or later is needed", BOUND);
+}

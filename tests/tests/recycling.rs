@@ -131,7 +131,7 @@ fn a_worker_whose_replacement_cannot_be_started_goes_on() {
 fn an_idle_worker_that_hangs_is_killed_and_replaced() {
     let server = start("wsgi_app:application", 1, "request_timeout = \"1s\"");
     let stuck = workers(&server)[0];
-    process::signal(stuck, Signal::STOP);
+    process::stop(stuck);
     server.wait_for_log("was idle and did not answer within", LONG);
     wait_until("another worker", LONG, || {
         let now = workers(&server);

@@ -279,7 +279,7 @@ fn a_wire_that_was_full_once_is_watched_for_room_no_longer() {
     let before = sockets();
     // More than a socket holds, to a worker that stands still.
     let worker = server.workers()[0];
-    process::signal(worker, Signal::STOP);
+    process::stop(worker);
     for client in &mut clients {
         client.send(post("/who", "text/plain", &[b'x'; 300_000]));
     }

@@ -52,6 +52,9 @@ final class Answer
      */
     public function head(int $status, array $flat): void
     {
+        if ($status === 100 && isset(Web::$request->server['HTTP_EXPECT']) && !$this->begun) {
+            throw new ContinueFirst();
+        }
         if ($status < 200 || $status > 999) {
             throw new \ValueError("$status is not the status of a final answer");
         }

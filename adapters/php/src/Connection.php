@@ -156,7 +156,15 @@ final class Connection
             return;
         }
         $size = \strlen($data);
-        while (($sent = $this->direct !== null ? @socket_send($this->direct, $data, $size, 0) : @fwrite($this->socket, $data)) !== $size) {
+        while (true) {
+            try {
+                $sent = $this->direct !== null ? @socket_send($this->direct, $data, $size, 0) : @fwrite($this->socket, $data);
+            } catch (\Throwable) {
+                $sent = false; // an error handler of the application may make an exception even of what is silenced
+            }
+            if ($sent === $size) {
+                return;
+            }
             if ($sent === false && !($this->direct !== null && socket_last_error($this->direct) === self::EINTR)) {
                 $this->endOfWire();
                 return;
@@ -222,7 +230,13 @@ final class Connection
     public function read(): string
     {
         if ($this->direct !== null) {
-            while (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) === false) {
+            while (true) {
+                try {
+                    if (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) !== false) {
+                        return (string) $data;
+                    }
+                } catch (\Throwable) {
+                }
                 $error = socket_last_error($this->direct);
                 if ($error === self::EAGAIN) {
                     $this->waitForBytes();
@@ -231,10 +245,13 @@ final class Connection
                 }
                 // Or a signal came, whose handler has run by now.
             }
-            return (string) $data;
         }
         do {
-            $data = @fread($this->socket, self::READ_SIZE);
+            try {
+                $data = @fread($this->socket, self::READ_SIZE);
+            } catch (\Throwable) {
+                $data = false;
+            }
             // Nothing, and no end: a signal came, whose handler has run by now.
         } while (($data === '' || $data === false) && !feof($this->socket) && !$this->lost);
         return $data === false ? '' : $data;
@@ -248,7 +265,11 @@ final class Connection
     {
         $read = [$this->direct];
         $none = null;
-        @socket_select($read, $none, $none, null);
+        try {
+            @socket_select($read, $none, $none, null);
+        } catch (\Throwable) {
+            // Of the warning that a signal came.
+        }
     }
 
     /**
@@ -312,15 +333,21 @@ final class Connection
     private function readWithoutWaiting(): ?string
     {
         if ($this->direct !== null) {
-            $read = @socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT);
-            if ($read === false) {
-                return \in_array(socket_last_error($this->direct), [self::EINTR, self::EAGAIN], true) ? null : '';
+            try {
+                if (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) !== false) {
+                    return (string) $data;
+                }
+            } catch (\Throwable) {
             }
-            return (string) $data;
+            return \in_array(socket_last_error($this->direct), [self::EINTR, self::EAGAIN], true) ? null : '';
         }
         $read = [$this->socket];
         $none = null;
-        return @stream_select($read, $none, $none, 0) === 1 ? $this->read() : null;
+        try {
+            return @stream_select($read, $none, $none, 0) === 1 ? $this->read() : null;
+        } catch (\ErrorException) {
+            return null;
+        }
     }
 
     /** Does what a frame says; every type but REQUEST, which belongs between requests. */

@@ -49,7 +49,7 @@ final class Entry
             \is_object($returned) => 'an object of ' . $returned::class,
             default => get_debug_type($returned),
         };
-        $hint = $returned === 1 || \is_bool($returned) || $returned === null
+        $hint = \is_scalar($returned) || $returned === null
             ? ' A script that answers by itself, without returning an application, is served with kind = "fastcgi".' : '';
         return new EntryError("$what $shown; expected is " . self::EXPECTED . ".$hint");
     }
@@ -63,16 +63,21 @@ final class Entry
     }
 
     /**
-     * Whether a closure gives the application, as those of Symfony Runtime do: it takes `array $context` or `array $argv`, or nothing and
-     * declares to return an application.
+     * Whether a closure gives the application, as those of Symfony Runtime do: it takes `array $context` or `array $argv` and no request, or
+     * nothing and declares to return an application.
      */
     private static function isFactory(\Closure $closure): bool
     {
         $function = new \ReflectionFunction($closure);
+        $given = false;
         foreach ($function->getParameters() as $parameter) {
-            if (\in_array($parameter->getName(), ['context', 'argv'], true)) {
-                return true;
+            if (CallableHandler::takesRequest($parameter)) {
+                return false;
             }
+            $given = $given || \in_array($parameter->getName(), ['context', 'argv'], true);
+        }
+        if ($given) {
+            return true;
         }
         $type = $function->getReturnType();
         return $function->getNumberOfParameters() === 0 && $type instanceof \ReflectionNamedType

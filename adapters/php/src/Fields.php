@@ -87,7 +87,7 @@ final class Fields
     /** The number that a `Content-Length` says (RFC 9110 §8.6: digits and nothing else). */
     private static function contentLength(string $value): int
     {
-        if (!ctype_digit($value) || \strlen($value) > 18) {
+        if (preg_match('/^\d{1,18}$/D', $value) !== 1) {
             throw new \ValueError('not a Content-Length: ' . var_export($value, true));
         }
         return (int) $value;

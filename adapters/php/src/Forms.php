@@ -7,7 +7,34 @@ namespace Keepwarm;
 /** Fills `post` and `files` of a request whose body is a form, within the limits of php.ini. */
 final class Forms
 {
+    /** So many variables PHP takes without a word. */
+    private static ?int $silent = null;
+
     public static function read(Request $request): void
+    {
+        Log::quietly(static fn () => self::readForm($request));
+    }
+
+    /**
+     * What a query, or a form that is urlencoded, says.
+     *
+     * @return array<array-key, mixed>
+     */
+    public static function parsed(string $text): array
+    {
+        self::$silent ??= \ini_get('arg_separator.input') === '&' ? (int) \ini_get('max_input_vars') : 0;
+        $text = str_contains($text, "\0") ? strtr($text, ["\0" => '%00']) : $text; // where it would end
+        if (substr_count($text, '&') < self::$silent) {
+            parse_str($text, $variables);
+            return $variables;
+        }
+        return Log::quietly(static function () use ($text): array {
+            parse_str($text, $variables);
+            return $variables;
+        });
+    }
+
+    private static function readForm(Request $request): void
     {
         $form = $request->form();
         if ($form === null || ($request->length === 0 && $request->whole === '') || \ini_get('enable_post_data_reading') === '0') {
@@ -34,17 +61,6 @@ final class Forms
             }
         }
         $request->post = self::parsed($text);
-    }
-
-    /**
-     * A form that is urlencoded.
-     *
-     * @return array<array-key, mixed>
-     */
-    public static function parsed(string $text): array
-    {
-        parse_str(strtr($text, ["\0" => '%00']), $form); // which would end at a NUL
-        return $form;
     }
 
     public static function tooLarge(int $size, int $limit): void
@@ -116,7 +132,7 @@ final class Forms
             if (!\is_array($at)) {
                 $at = [];
             }
-            if ($key === '' || (\strlen($key) === 1 && ctype_space($key))) {
+            if ($key === '' || (\strlen($key) === 1 && trim($key, " \t\n\v\f\r") === '')) {
                 $at[] = null;
                 $key = array_key_last($at);
             }

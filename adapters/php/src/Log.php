@@ -12,10 +12,33 @@ final class Log
     /** @var array<string, true> */
     private static array $said = [];
 
-    /** Writes one record. A log that cannot be written must not end the worker. */
+    /** Writes one record. A log that cannot be written, or that the application has closed, must not end the worker. */
     public static function write(string $text): void
     {
-        @fwrite(\STDERR, str_ends_with($text, "\n") ? $text : $text . "\n");
+        try {
+            @fwrite(\STDERR, str_ends_with($text, "\n") ? $text : $text . "\n");
+        } catch (\Throwable) {
+        }
+    }
+
+    /** Does something of Keepwarm's own of which the application's error handler must not hear: it may throw. */
+    public static function quietly(\Closure $do): mixed
+    {
+        set_error_handler([self::class, 'warning']);
+        try {
+            return $do();
+        } finally {
+            restore_error_handler();
+        }
+    }
+
+    /** An error handler: a warning that is not silenced is a record, and that is all. */
+    public static function warning(int $level, string $text): bool
+    {
+        if ((error_reporting() & $level) !== 0) {
+            self::write("PHP Warning:  $text");
+        }
+        return true;
     }
 
     /** Writes one record for each `$key` in the life of the worker. */

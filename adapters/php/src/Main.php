@@ -24,6 +24,7 @@ final class Main
     public static function prepare(array $arguments): void
     {
         self::settings();
+        Output::clear();
         Output::open();
         $socket = Process::socket();
         if (\count($arguments) !== 2) {
@@ -32,7 +33,7 @@ final class Main
         }
         Web::install();
         Input::install();
-        // The buffer was opened before it was known whether flush() is ours.
+        // The buffer that collects was opened before it was known whether flush() is ours.
         ob_get_clean();
         Output::open();
         $entry = realpath($arguments[1]);
@@ -74,12 +75,12 @@ final class Main
         $connection = self::$connection ?? throw new \LogicException('not in a worker of Keepwarm');
         self::$loading = false;
         self::$worker = new Worker($connection, $handler, self::base());
-        Temporary::sweep();
+        Log::quietly(Temporary::sweep(...));
         self::$worker->settle();
         $connection->sayHello(['adapter', 'php/' . self::VERSION, 'kind', 'php', 'language', 'PHP ' . \PHP_VERSION]);
         $status = self::$worker->serveForever();
         self::$worker = null;
-        Temporary::end();
+        Log::quietly(Temporary::end(...));
         return $status;
     }
 
@@ -103,7 +104,7 @@ final class Main
         }
         if (self::$loading) {
             $error = error_get_last();
-            if ($error === null || ($error['type'] & Worker::FATAL) === 0) {
+            if (!Worker::isFatal($error)) {
                 Log::write('keepwarm: ' . self::$entry . ' ended before it returned an application.' . self::hint());
             }
             Output::end();

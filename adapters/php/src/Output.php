@@ -7,16 +7,19 @@ namespace Keepwarm;
 /**
  * What the application prints.
  *
- * One output buffer lies below all others for the whole life of the worker. Outside of a request what reaches it is log; within
+ * Two output buffers lie below all others for the whole life of the worker. Outside of a request what reaches them is log; within
  * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces. PHP throws away what is in its
- * buffers when it runs out of memory; so nothing stays in this one, and what is held is held here.
+ * buffers when it runs out of memory; so nothing stays in these, and what is held is held here. The upper one is what goes when an
+ * application ends a buffer that it never began (`ob_get_clean()`), as it may where php.ini has `output_buffering`.
  */
 final class Output
 {
+    public const OURS = 2; // buffers
     private const LOG = 0;
     private const HOLD = 1;
     private const PASS = 2;
     private const PIECE = 32_768; // bytes of output that are sent without waiting for a flush()
+    private const NAME = self::class . '::take'; // as PHP lists our buffers
 
     private static int $mode = self::LOG;
     private static string $held = '';
@@ -28,11 +31,20 @@ final class Output
     /** How much is collected before it leaves: nothing where flush() is not ours. */
     private static int $piece = 1;
 
-    /** Puts the buffer in its place, at the start of the worker, and again when the application, or PHP, has taken it away. */
+    /** Ends the buffers that PHP begins by itself, where `output_buffering` or `zlib.output_compression` is on. */
+    public static function clear(): void
+    {
+        for ($level = self::level(); $level > 0 && @ob_get_flush() !== false; $level--) {
+        }
+    }
+
+    /** Puts the buffers in their places, at the start of the worker, and again when the application, or PHP, has taken them away. */
     public static function open(): void
     {
         self::$piece = Web::$complete ? self::PIECE : 1;
-        ob_start([self::class, 'take'], 1);
+        for ($level = self::level(); $level < self::OURS; $level++) {
+            ob_start([self::class, 'take'], 1);
+        }
     }
 
     /** PHP has taken every buffer away, as it does when memory runs out: what is still printed goes where the rest went. */
@@ -43,11 +55,11 @@ final class Output
         }
     }
 
-    /** The buffer's callback. `$phase` says what it is called for: something was printed, `ob_clean()`, `ob_flush()`, the buffer's end. */
+    /** The buffers' callback. `$phase` says what it is called for: something was printed, `ob_clean()`, `ob_flush()`, the buffer's end. */
     public static function take(string $output, int $phase): string
     {
-        if (($phase & (\PHP_OUTPUT_HANDLER_CLEAN | \PHP_OUTPUT_HANDLER_FINAL)) === \PHP_OUTPUT_HANDLER_CLEAN) {
-            self::$held = '';
+        if (($phase & \PHP_OUTPUT_HANDLER_CLEAN) !== 0 && (($phase & \PHP_OUTPUT_HANDLER_FINAL) === 0 || !Worker::isFatal(error_get_last()))) {
+            self::$held = ''; // of the application's own will: it is not memory that ran out
             return '';
         }
         self::$held .= $output;
@@ -101,7 +113,7 @@ final class Output
     public static function held(): string
     {
         self::$starter = null;
-        if (ob_get_length() !== 0 || self::level() > 1) {
+        if (ob_get_length() !== 0 || self::level() !== self::OURS) {
             self::settle();
         }
         $held = self::$held;
@@ -122,11 +134,11 @@ final class Output
         return self::$mode === self::PASS;
     }
 
-    /** Sends what has been printed as far as our buffer; what is in buffers of the application stays there. */
+    /** Sends what has been printed as far as our buffers; what is in buffers of the application stays there. */
     public static function flush(): void
     {
-        if (self::level() === 1) {
-            ob_flush();
+        if (self::level() <= self::OURS) {
+            @ob_flush();
         }
         if (self::$mode === self::PASS && Web::$connection?->gone && !ignore_user_abort()) {
             // As PHP ends a script that prints for nobody. (Not from the buffer's callback: PHP switches off one that throws.)
@@ -137,7 +149,7 @@ final class Output
     /** Everything printed goes where it belongs; from now on it is log. */
     public static function end(): void
     {
-        if (ob_get_length() !== 0 || self::$held !== '' || self::level() !== 1) {
+        if (ob_get_length() !== 0 || self::$held !== '' || self::level() !== self::OURS) {
             self::settle();
         }
         self::$mode = self::LOG;
@@ -159,21 +171,20 @@ final class Output
     private static function settle(): void
     {
         self::flatten();
-        if (self::level() === 0) {
-            self::open();
-        }
+        self::open();
     }
 
     /** Ends the application's buffers, innermost first, as the end of a script does, and empties ours. */
     private static function flatten(): void
     {
-        for ($level = self::level(); $level > 1; $level--) {
+        $buffers = ob_list_handlers();
+        for ($level = \count($buffers); $level > self::OURS || $level > 0 && $buffers[$level - 1] !== self::NAME; $level--) {
             if (@ob_get_flush() === false || self::level() === $level) {
                 self::stuck();
                 return;
             }
         }
-        if (self::level() === 1) {
+        if ($level > 0) {
             ob_flush();
         }
     }

@@ -14,7 +14,7 @@ final class Process
     public static function socket(): mixed
     {
         $number = (string) getenv('KEEPWARM_FD');
-        if (!ctype_digit($number)) {
+        if (preg_match('/^\d+$/D', $number) !== 1) {
             Log::write('keepwarm: this is the worker side; it is started by `keepwarm run`, which sets KEEPWARM_FD.');
             exit(1);
         }

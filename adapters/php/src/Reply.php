@@ -34,7 +34,9 @@ final class Reply
             $this->finishPrinted($body); // the application has printed before, and sent that
             return;
         }
-        $this->answer->whole($this->head($status, $flat) . $body);
+        $body = $this->head($status, $flat) . $body;
+        $this->closeSession();
+        $this->answer->whole($body);
     }
 
     /**
@@ -59,6 +61,7 @@ final class Reply
                 }
             }
         }
+        $this->closeSession();
         $this->answer->finish();
     }
 
@@ -80,6 +83,7 @@ final class Reply
         }
         $print();
         Output::end();
+        $this->closeSession();
         $this->answer->finish();
     }
 
@@ -87,14 +91,21 @@ final class Reply
     public function prints(): void
     {
         Output::startWith(function (): void {
-            $this->answer->head($this->printedStatus(), $this->printedFields());
+            $status = $this->printedStatus();
+            $this->answer->head($status, $this->printedFields($status));
             Output::pass($this->answer);
         });
     }
 
-    /** The end of an answer that was printed, with `$more` behind it. `$status`: instead of the application's. */
-    public function finishPrinted(string $more = '', ?int $status = null): void
+    /**
+     * The end of an answer that was printed, with `$more` behind it. `$status`: instead of the application's. `$last`: the application does no
+     * more for this request.
+     */
+    public function finishPrinted(string $more = '', ?int $status = null, bool $last = true): void
     {
+        if ($last) {
+            $this->closeSession();
+        }
         if ($this->answer->begun) {
             Output::end();
             if ($more !== '' && !$this->answer->over) {
@@ -104,8 +115,17 @@ final class Reply
             return;
         }
         $body = Output::held() . $more;
-        $this->answer->head($status ?? $this->printedStatus(), $this->printedFields());
+        $status ??= $this->printedStatus();
+        $this->answer->head($status, $this->printedFields($status));
         $this->answer->whole($body);
+    }
+
+    /** What the visitor's next request will read is written before this one has its answer: not every save handler locks. */
+    private function closeSession(): void
+    {
+        if ($this->sessions && isset($_SESSION) && session_status() === \PHP_SESSION_ACTIVE) {
+            session_write_close();
+        }
     }
 
     /**
@@ -139,7 +159,7 @@ final class Reply
     }
 
     /** @return list<string> */
-    private function printedFields(): array
+    private function printedFields(int $status): array
     {
         $flat = Web::takeHeaders();
         if ($this->sessions && isset($_SESSION)) {
@@ -149,6 +169,9 @@ final class Reply
             if (strcasecmp($flat[$at], 'content-type') === 0) {
                 return $flat;
             }
+        }
+        if ($status === 304) {
+            return $flat; // it speaks of what the client has, whose type that is (RFC 9110 §15.4.5)
         }
         $type = (string) \ini_get('default_mimetype');
         $charset = (string) \ini_get('default_charset');

@@ -103,11 +103,32 @@ final class Request
         $server['REQUEST_TIME'] = (int) $now;
         $this->server = $server;
         if ($this->query !== '') {
-            parse_str($this->query, $this->get);
+            $this->get = Forms::parsed($this->query);
         }
         if (isset($server['HTTP_COOKIE'])) {
             $this->cookies = self::cookiesOf($server['HTTP_COOKIE']);
         }
+    }
+
+    /**
+     * As $_REQUEST: what `request_order` names, each over those before it.
+     *
+     * @return array<array-key, mixed>
+     */
+    public function merged(): array
+    {
+        static $order = null;
+        if ($order === null) {
+            $letters = array_unique(str_split(strtoupper(\ini_get_all(null, false)['request_order'] ?? (string) \ini_get('variables_order'))));
+            $order = array_filter(array_map(static fn (string $letter): ?string => ['G' => 'get', 'P' => 'post', 'C' => 'cookies'][$letter] ?? null, $letters));
+        }
+        $all = [];
+        foreach ($order as $which) {
+            if ($this->$which !== []) {
+                $all = $all === [] ? $this->$which : array_replace_recursive($all, $this->$which);
+            }
+        }
+        return $all;
     }
 
     /** The values of a field, joined; '' when there is none. */
@@ -154,11 +175,14 @@ final class Request
     public function uri(): string
     {
         $host = $this->server['HTTP_HOST'] ?? '';
-        if ($host === '') {
+        if ($host === '' || $host[0] === ':') { // none, or an empty one with a port
             $host = $this->server['SERVER_NAME'];
             if ($this->server['SERVER_PORT'] !== (self::DEFAULT_PORTS[$this->scheme] ?? '')) {
                 $host .= ':' . $this->server['SERVER_PORT'];
             }
+        }
+        if (str_ends_with($host, '0')) {
+            $host = preg_replace('/:0+$/D', '', $host); // no port, for which some objects would throw
         }
         return "{$this->scheme}://$host" . ($this->rawPath === '*' ? '' : $this->server['REQUEST_URI']);
     }

@@ -22,12 +22,17 @@ final class Session
     ];
     /** @var array<string, string> name => value */
     private static array $settings = [];
+    /** PHP has sessions. */
+    private static bool $loaded = false;
+    /** That of the cookie whose id was taken. */
+    private static string $name = '';
     /** This request may have changed settings. */
     public static bool $touched = false;
 
     public static function settle(): void
     {
-        foreach (\extension_loaded('session') ? self::SETTINGS : [] as $name) {
+        self::$loaded = \extension_loaded('session');
+        foreach (self::$loaded ? self::SETTINGS : [] as $name) {
             self::$settings["session.$name"] = (string) \ini_get("session.$name");
         }
         self::$touched = false;
@@ -49,6 +54,7 @@ final class Session
 
     public static function begin(): void
     {
+        self::$name = self::$settings['session.name'] ?? '';
         if (self::$used) {
             self::adopt();
         }
@@ -57,8 +63,9 @@ final class Session
     /** Takes the id from the cookie of the session's name. */
     public static function adopt(): void
     {
+        self::$name = (string) \ini_get('session.name');
         if (self::$used && session_status() !== \PHP_SESSION_ACTIVE) {
-            $id = $_COOKIE[\ini_get('session.name')] ?? '';
+            $id = $_COOKIE[self::$name] ?? '';
             session_id(\is_string($id) && preg_match('/^[a-zA-Z0-9,-]{1,256}$/D', $id) === 1 ? $id : '');
         }
     }
@@ -76,7 +83,12 @@ final class Session
             return []; // none, or the id of a cookie whose session was not opened
         }
         $name = (string) \ini_get('session.name');
-        $limited = self::has($flat, 'cache-control') ? [] : self::limiter();
+        $limited = [];
+        foreach (array_chunk(self::limiter(), 2) as [$field, $value]) {
+            if (!self::has($flat, $field) && !isset(Web::$caching[strtolower($field)])) {
+                array_push($limited, $field, $value);
+            }
+        }
         if (!\ini_get('session.use_cookies') || ($_COOKIE[$name] ?? null) === $id || self::has($flat, 'set-cookie', "$name=")) {
             return $limited;
         }
@@ -105,18 +117,29 @@ final class Session
     /** The request is over: what it opened is closed and emptied. */
     public static function end(): void
     {
+        if (!self::$loaded) {
+            return;
+        }
         if (session_status() === \PHP_SESSION_ACTIVE) {
             session_write_close();
         }
         if (session_id() !== '' || isset($_SESSION)) {
             self::$used = self::$touched = true;
+            $name = (string) \ini_get('session.name');
+            if ($name !== self::$name) {
+                Log::once("session $name", "keepwarm: session_start() was told the name $name in its options. The session is that of the cookie " . self::$name . ': say its name with session_name() or ini_set().');
+            }
             session_id('');
             unset($GLOBALS['_SESSION']);
         }
     }
 
-    /** @return list<string> */
-    private static function limiter(): array
+    /**
+     * What PHP says about the caching of an answer with a session, in turn.
+     *
+     * @return list<string>
+     */
+    public static function limiter(): array
     {
         $age = (int) session_cache_expire() * 60;
         $date = static fn (int $time): string => gmdate('D, d M Y H:i:s \G\M\T', $time);

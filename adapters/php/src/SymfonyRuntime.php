@@ -4,9 +4,9 @@ declare(strict_types=1);
 
 namespace Keepwarm;
 
+use Keepwarm\Handlers\CallableHandler;
 use Symfony\Component\Console\Application;
 use Symfony\Component\Console\Command\Command;
-use Symfony\Component\HttpFoundation\Request as SymfonyRequest;
 use Symfony\Component\Runtime\Resolver\ClosureResolver;
 use Symfony\Component\Runtime\ResolverInterface;
 use Symfony\Component\Runtime\RunnerInterface;
@@ -20,12 +20,15 @@ class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
     /** Makes the application again, for one that threw. */
     private ?\Closure $again = null;
 
-    public function getResolver(callable $callable, ?\ReflectionFunction $reflector = null): ResolverInterface
+    /** `$callable` is what the entry returned, whatever that is. */
+    public function getResolver(mixed $callable, ?\ReflectionFunction $reflector = null): ResolverInterface
     {
+        if (!\is_callable($callable)) {
+            return new ClosureResolver(static fn (): mixed => $callable, static fn (): array => []);
+        }
         $closure = $callable(...);
         foreach (($reflector ?? new \ReflectionFunction($closure))->getParameters() as $parameter) {
-            $type = $parameter->getType();
-            if ($type instanceof \ReflectionNamedType && is_a($type->getName(), SymfonyRequest::class, true)) {
+            if (CallableHandler::takesRequest($parameter)) {
                 // It answers requests itself; each gets one of its own.
                 return new ClosureResolver(static fn (): \Closure => $closure, static fn (): array => []);
             }
@@ -38,7 +41,7 @@ class SymfonyRuntime extends \Symfony\Component\Runtime\SymfonyRuntime
         return $resolver;
     }
 
-    public function getRunner(?object $application): RunnerInterface
+    public function getRunner(mixed $application): RunnerInterface
     {
         $entry = Main::entry();
         if ($application instanceof Application || $application instanceof Command) {

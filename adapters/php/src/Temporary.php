@@ -42,6 +42,20 @@ final class Temporary
         return $name === false || !str_starts_with($name, self::$folder) ? null : $name;
     }
 
+    /**
+     * Removes files of this process.
+     *
+     * @param list<string> $paths some may be gone
+     */
+    public static function unlink(array $paths): void
+    {
+        Log::quietly(static function () use ($paths): void {
+            foreach ($paths as $path) {
+                @unlink($path);
+            }
+        });
+    }
+
     /** Removes the folders of workers that are gone. */
     public static function sweep(): void
     {

@@ -31,6 +31,11 @@ final class Watch
     /** @var array<string, string> what there was behind it */
     private array $now = [];
 
+    /** @param \Closure|null $application whose own static variables have no other name */
+    public function __construct(private readonly ?\Closure $application = null)
+    {
+    }
+
     public function settle(): void
     {
         $this->before = $this->everything();
@@ -110,7 +115,14 @@ final class Watch
         foreach ($GLOBALS as $name => $value) {
             if (!\in_array($name, self::SUPERGLOBALS, true) && !str_starts_with((string) $name, 'keepwarm')) {
                 $found["the global \$$name"] = \is_object($value) ? self::brief($value) . "\0" : self::seen($value); // the application itself may be one
+                if ($value instanceof \Closure) {
+                    $found += self::statics(new \ReflectionFunction($value), "the closure \$$name");
+                }
             }
+        }
+        if ($this->application !== null) {
+            $function = new \ReflectionFunction($this->application);
+            $found += self::statics($function, 'the application, ' . basename((string) $function->getFileName()) . ":{$function->getStartLine()}");
         }
         return $found + self::classes() + self::functions();
     }

@@ -19,6 +19,11 @@ final class Web
         'ob_get_level', 'ob_end_clean', 'ob_end_flush', 'ini_set', 'session_name', 'filter_input', 'filter_has_var', 'filter_input_array',
     ];
 
+    /** What `session_start()` says about caching, over what was said before, and the application over that. */
+    private const LIMITED = ['cache-control' => true, 'expires' => true, 'pragma' => true];
+    private const COOKIE_OPTIONS = ['expires', 'path', 'domain', 'secure', 'httponly', 'samesite'];
+    private const YEAR_10000 = 253_402_300_800;
+
     /** Whether all of FUNCTIONS are ours. */
     public static bool $complete = false;
     public static ?Answer $answer = null;
@@ -28,6 +33,8 @@ final class Web
     public static int|false $status = false;
     /** @var list<array{string, string}> name and value, in the order in which they were given */
     public static array $headers = [];
+    /** @var array<string, true> fields of LIMITED that were given or removed while a session was open */
+    public static array $caching = [];
     /** @var callable|null */
     public static mixed $callback = null;
     /** @var array<string, true> paths of this request's uploads */
@@ -57,7 +64,7 @@ final class Web
             trigger_error('Cannot modify header information - headers already sent', \E_USER_WARNING);
             return;
         }
-        $line = rtrim($line);
+        $line = rtrim(ltrim($line, ' '));
         if (strpbrk($line, "\r\n\0") !== false || str_contains($line, "\0")) {
             trigger_error('Header may not contain more than a single header, new line detected', \E_USER_WARNING);
             return;
@@ -76,9 +83,12 @@ final class Web
         }
         $name = rtrim(substr($line, 0, $colon));
         $value = ltrim(substr($line, $colon + 1));
-        if (strcasecmp($name, 'Content-Type') === 0 && strncasecmp($value, 'text/', 5) === 0 && stripos($value, 'charset=') === false) {
+        if (strcasecmp($name, 'Content-Type') === 0 && str_starts_with($value, 'text/') && !str_contains($value, 'charset=')) {
             $charset = (string) \ini_get('default_charset');
             $value .= $charset === '' ? '' : ";charset=$charset"; // as PHP says it
+        }
+        if (isset($_SESSION, self::LIMITED[strtolower($name)])) {
+            self::$caching[strtolower($name)] = true;
         }
         if ($replace) {
             self::remove($name);
@@ -113,10 +123,16 @@ final class Web
 
     public static function remove(?string $name): void
     {
-        self::$headers = $name === null ? [] : array_values(array_filter(
-            self::$headers,
-            static fn (array $pair): bool => strcasecmp($pair[0], $name) !== 0,
-        ));
+        if (isset($_SESSION)) {
+            self::$caching += $name === null ? self::LIMITED : array_intersect_key(self::LIMITED, [strtolower($name) => true]);
+        }
+        self::$headers = $name === null ? [] : self::without($name);
+    }
+
+    /** @return list<array{string, string}> */
+    private static function without(string $name): array
+    {
+        return array_values(array_filter(self::$headers, static fn (array $pair): bool => strcasecmp($pair[0], $name) !== 0));
     }
 
     public static function areSent(): bool
@@ -125,26 +141,47 @@ final class Web
     }
 
     /**
-     * `setcookie` and `setrawcookie`.
+     * `setcookie` and `setrawcookie`, with PHP's own words for what is wrong.
      *
-     * @param array<string, mixed> $options
+     * @param array<array-key, mixed> $options
      */
-    public static function cookie(string $name, string $value, array $options): bool
+    public static function cookie(string $function, string $name, string $value, array $options): bool
     {
-        if ($name === '' || strpbrk($name, "=,; \t\r\n\013\014") !== false) {
-            throw new \ValueError('setcookie(): Argument #1 ($name) cannot be empty or contain "=", ",", ";", " ", "\t", "\r", "\n", "\013", or "\014"');
+        $separators = '",", ";", " ", "\t", "\r", "\n", "\013", or "\014"';
+        if ($name === '') {
+            throw new \ValueError("$function(): Argument #1 (\$name) cannot be empty");
         }
-        $options = array_change_key_case($options);
-        foreach (['path', 'domain'] as $key) {
-            if (strpbrk((string) ($options[$key] ?? ''), ",; \t\r\n\013\014") !== false) {
-                throw new \ValueError("setcookie(): \"$key\" cannot contain \",\", \";\", \" \", \"\\t\", \"\\r\", \"\\n\", \"\\013\", or \"\\014\"");
+        if (strpbrk($name, "=,; \t\r\n\013\014") !== false) {
+            throw new \ValueError("$function(): Argument #1 (\$name) cannot contain \"=\", $separators");
+        }
+        $known = [];
+        foreach ($options as $key => $option) {
+            if (\is_int($key)) {
+                throw new \ValueError("$function(): option array cannot have numeric keys");
             }
+            if (!\in_array(strtolower($key), self::COOKIE_OPTIONS, true) && (\PHP_VERSION_ID < 80500 || strcasecmp($key, 'partitioned') !== 0)) {
+                throw new \ValueError("$function(): option \"$key\" is invalid");
+            }
+            $known[strtolower($key)] = $option;
+        }
+        foreach (['path', 'domain'] as $key) {
+            if (strpbrk((string) ($known[$key] ?? ''), ",; \t\r\n\013\014") !== false) {
+                throw new \ValueError("$function(): \"$key\" option cannot contain $separators");
+            }
+        }
+        if ((int) ($known['expires'] ?? 0) >= self::YEAR_10000) {
+            throw new \ValueError("$function(): \"expires\" option cannot have a year greater than 9999");
         }
         if (self::areSent()) {
             trigger_error('Cannot modify header information - headers already sent', \E_USER_WARNING);
             return false;
         }
-        self::$headers[] = ['Set-Cookie', self::cookieText($name, $value, $options)];
+        $text = self::cookieText($name, $value, $known);
+        if (strpbrk($text, "\r\n") !== false || str_contains($text, "\0")) {
+            trigger_error('Header may not contain more than a single header, new line detected', \E_USER_WARNING);
+            return false;
+        }
+        self::$headers[] = ['Set-Cookie', $text];
         return true;
     }
 
@@ -153,7 +190,7 @@ final class Web
     {
         if ($value === '') {
             // As PHP does: an empty value removes the cookie.
-            return "$name=deleted; expires=Thu, 01-Jan-1970 00:00:01 GMT; Max-Age=0" . self::attributes($options);
+            return "$name=deleted; expires=Thu, 01 Jan 1970 00:00:01 GMT; Max-Age=0" . self::attributes($options);
         }
         $text = "$name=$value";
         $expires = (int) ($options['expires'] ?? 0);
@@ -174,7 +211,8 @@ final class Web
         }
         $text .= ($options['secure'] ?? false) ? '; secure' : '';
         $text .= ($options['httponly'] ?? false) ? '; HttpOnly' : '';
-        return $text . (($options['samesite'] ?? '') !== '' ? "; SameSite={$options['samesite']}" : '');
+        $text .= ($options['samesite'] ?? '') !== '' ? "; SameSite={$options['samesite']}" : '';
+        return $text . (($options['partitioned'] ?? false) ? '; Partitioned' : '');
     }
 
     /**
@@ -189,6 +227,13 @@ final class Web
             self::$callback = null;
             $callback();
         }
+        if (isset($_SESSION)) {
+            foreach (array_chunk(Session::limiter(), 2) as [$name]) {
+                if (!isset(self::$caching[strtolower($name)])) {
+                    self::$headers = self::without($name); // said before the session was opened
+                }
+            }
+        }
         $headers = self::$headers;
         self::$headers = [];
         return $headers === [] ? [] : array_merge(...$headers);
@@ -198,7 +243,7 @@ final class Web
     public static function begin(): void
     {
         self::$status = false;
-        self::$headers = self::$uploads = [];
+        self::$headers = self::$uploads = self::$caching = [];
         self::$callback = self::$finish = null;
     }
 }

@@ -4,11 +4,13 @@ declare(strict_types=1);
 
 namespace Keepwarm;
 
+use Keepwarm\Handlers\CallableHandler;
+
 /** The loop of a worker: a read, the application, a write. */
 final class Worker
 {
     /** Errors after which PHP ends the script. */
-    public const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
+    private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
     private const SHUTDOWN_MEMORY = 16 << 20; // bytes that an application which ran out of memory gets for its end
 
     private readonly Answer $answer;
@@ -17,6 +19,9 @@ final class Worker
     private readonly ?Watch $watch;
     /** A request is in work. */
     private bool $busy = false;
+    private bool $delivered = false;
+    /** Destroyed at the very end. */
+    private ?object $last = null;
     /** Room for what has to be done when there is no memory left. */
     private ?string $reserve;
 
@@ -29,9 +34,15 @@ final class Worker
         $this->answer = new Answer($connection);
         $this->reply = new Reply($this->answer);
         $this->reset = new Reset();
-        $this->watch = \in_array(getenv('KEEPWARM_WATCH'), ['', '0', false], true) ? null : new Watch();
+        $this->watch = \in_array(getenv('KEEPWARM_WATCH'), ['', '0', false], true) ? null : new Watch($handler instanceof CallableHandler ? $handler->call : null);
         $this->reserve = str_repeat('.', 65_536);
         Web::$connection = $connection;
+    }
+
+    /** @param array{type: int, ...}|null $error as `error_get_last` gives it */
+    public static function isFatal(?array $error): bool
+    {
+        return $error !== null && ($error['type'] & self::FATAL) !== 0;
     }
 
     /** The application is loaded; what it has set up is what each request begins with. */
@@ -89,7 +100,7 @@ final class Worker
     {
         $this->reserve = null;
         $error = error_get_last();
-        $fatal = $error !== null && ($error['type'] & self::FATAL) !== 0;
+        $fatal = self::isFatal($error);
         if ($fatal) {
             $limit = Forms::bytes((string) \ini_get('memory_limit'));
             if ($limit > 0) {
@@ -97,9 +108,21 @@ final class Worker
             }
             Output::reopen();
         }
-        register_shutdown_function(function () use ($fatal): void {
+        $deliver = function () use ($fatal): void {
             $this->deliver($fatal);
-        });
+        };
+        register_shutdown_function($deliver);
+        // One that calls exit() is the last to be called. Objects are destroyed behind it all the same.
+        $this->last = new class ($deliver) {
+            public function __construct(private readonly \Closure $deliver)
+            {
+            }
+
+            public function __destruct()
+            {
+                ($this->deliver)();
+            }
+        };
     }
 
     /** Serves the whole REQUESTs at the front of a read, which nearly all reads are; gives how many bytes were used. */
@@ -173,10 +196,14 @@ final class Worker
             $_POST = $request->post;
             $_COOKIE = $request->cookies;
             $_FILES = $request->files;
-            $_REQUEST = $request->post === [] ? $request->get : $request->post + $request->get;
+            $_REQUEST = $request->merged();
             Session::begin();
-            Web::$finish = fn () => $this->reply->finishPrinted();
-            $this->handler->handle($request, $this->reply);
+            Web::$finish = fn () => $this->reply->finishPrinted(last: false);
+            try {
+                $this->handler->handle($request, $this->reply);
+            } catch (ContinueFirst) {
+                $this->again($request);
+            }
             if (!$this->answer->over) {
                 $this->answer->finish();
             }
@@ -194,7 +221,34 @@ final class Worker
         } catch (\Throwable $error) {
             Log::exception($error);
         }
-        $this->finished($request);
+        try {
+            $this->finished($request);
+        } catch (Lost | Fault $error) {
+            throw $error;
+        } catch (\Throwable $error) {
+            // A session handler that throws, or an error handler that makes an exception of our warning: what it kept from being put back is not known.
+            Log::exception($error);
+            $this->busy = false;
+            $connection->endStream();
+            $connection->askToDrain();
+        }
+    }
+
+    /** The application answered 100 (the convention of Unicorn): the client gets it, and the application is called without the expectation. */
+    private function again(Request $request): void
+    {
+        $request->body?->sendContinue();
+        unset($request->server['HTTP_EXPECT']);
+        Output::discard();
+        if (isset($_SESSION)) {
+            Session::end();
+        }
+        Web::$status = false;
+        Web::$headers = [];
+        Web::$callback = null;
+        $_SERVER = $request->server;
+        Session::begin();
+        $this->handler->handle($request, $this->reply);
     }
 
     /** The answer has left; what the request leaves behind is removed. */
@@ -207,9 +261,7 @@ final class Worker
         $this->watch?->look($request);
         Session::end();
         if (Web::$uploads !== []) {
-            foreach (array_keys(Web::$uploads) as $path) {
-                @unlink($path);
-            }
+            Temporary::unlink(array_keys(Web::$uploads));
             Web::$uploads = [];
         }
         Web::$answer = Web::$request = Web::$body = Web::$finish = Web::$callback = null;
@@ -253,9 +305,10 @@ final class Worker
     private function deliver(bool $fatal): void
     {
         $connection = $this->connection;
-        if ($connection->isForked()) {
+        if ($this->delivered || $connection->isForked()) {
             return;
         }
+        $this->delivered = true;
         $request = Web::$request;
         if ($this->busy && $request !== null) {
             $what = "$request->method $request->rawPath";
@@ -275,13 +328,13 @@ final class Worker
             if (\extension_loaded('session')) {
                 Session::end();
             }
-            foreach (array_keys(Web::$uploads) as $path) {
-                @unlink($path);
-            }
+            Temporary::unlink(array_keys(Web::$uploads));
+        } elseif ($this->busy) {
+            $this->answer->abort(Wire::APP_ERROR, 'an error before the application was called');
         }
         $connection->refuseWaiting();
         Output::end();
-        Temporary::end();
+        Log::quietly(Temporary::end(...));
         if (!$fatal && $this->busy) {
             $this->leave();
         }

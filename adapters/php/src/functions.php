@@ -51,19 +51,25 @@ function http_response_code(int $response_code = 0): int|bool
 
 function setcookie(string $name, string $value = '', $expires_or_options = 0, $path = '', $domain = '', $secure = false, $httponly = false): bool
 {
+    if (is_array($expires_or_options) && func_num_args() > 3) {
+        throw new ArgumentCountError('setcookie(): Expects exactly 3 arguments when argument #3 ($expires_or_options) is an array');
+    }
     $options = is_array($expires_or_options) ? $expires_or_options
         : ['expires' => (int) $expires_or_options, 'path' => $path, 'domain' => $domain, 'secure' => $secure, 'httponly' => $httponly];
-    return Web::cookie($name, rawurlencode($value), $options);
+    return Web::cookie('setcookie', $name, rawurlencode($value), $options);
 }
 
 function setrawcookie(string $name, string $value = '', $expires_or_options = 0, $path = '', $domain = '', $secure = false, $httponly = false): bool
 {
+    if (is_array($expires_or_options) && func_num_args() > 3) {
+        throw new ArgumentCountError('setrawcookie(): Expects exactly 3 arguments when argument #3 ($expires_or_options) is an array');
+    }
     if (strpbrk($value, ",; \t\r\n\013\014") !== false) {
         throw new ValueError('setrawcookie(): Argument #2 ($value) cannot contain ",", ";", " ", "\t", "\r", "\n", "\013", or "\014"');
     }
     $options = is_array($expires_or_options) ? $expires_or_options
         : ['expires' => (int) $expires_or_options, 'path' => $path, 'domain' => $domain, 'secure' => $secure, 'httponly' => $httponly];
-    return Web::cookie($name, $value, $options);
+    return Web::cookie('setrawcookie', $name, $value, $options);
 }
 
 function is_uploaded_file(string $filename): bool
@@ -102,16 +108,16 @@ function connection_aborted(): int
     return Keepwarm\client_gone() ? CONNECTION_ABORTED : CONNECTION_NORMAL;
 }
 
-// Keepwarm's own buffer lies below the application's and is none of them: a loop that ends every buffer must not end it.
+// Keepwarm's own buffers lie below the application's and are none of them: a loop that ends every buffer must not end these.
 
 function ob_get_level(): int
 {
-    return max(0, count(ob_list_handlers()) - 1);
+    return max(0, count(ob_list_handlers()) - Output::OURS);
 }
 
 function ob_end_clean(): bool
 {
-    if (count(ob_list_handlers()) < 2) {
+    if (count(ob_list_handlers()) <= Output::OURS) {
         trigger_error('ob_end_clean(): Failed to delete buffer. No buffer to delete', E_USER_NOTICE);
         return false;
     }
@@ -120,7 +126,7 @@ function ob_end_clean(): bool
 
 function ob_end_flush(): bool
 {
-    if (count(ob_list_handlers()) < 2) {
+    if (count(ob_list_handlers()) <= Output::OURS) {
         trigger_error('ob_end_flush(): Failed to delete and flush buffer. No buffer to delete or flush', E_USER_NOTICE);
         return false;
     }

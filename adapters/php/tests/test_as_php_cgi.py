@@ -109,6 +109,20 @@ class Same(unittest.TestCase):
         ):  # fmt: skip
             self.same(fields=[("cookie", text)])
 
+    def test_what_is_in_REQUEST(self):
+        form = [("content-type", FORM), ("cookie", "c=1; a=cookie; l[y]=3; l[z]=4")]
+        for order in ("GP", "PG", "GPC", "CGP", "P", "", None):
+            with self.subTest(order=order):
+                options = ["-n"] if order is None else ["-d", f"request_order={order}"]
+                kept = self.worker, self.command
+                self.worker, self.command = Worker("dump.php", *options), [CGI, "-n", *options, self.command[-1]]
+                try:
+                    self.same("POST", "g=1&a=get&l[x]=1&l[y]=2&n[]=1&0=g", form, "p=1&a=post&l[y]=5&l[w]=6&n[]=2&n[]=3&0=p")
+                    self.same("GET", "a=1&l=2", form)
+                finally:
+                    self.worker.stop()
+                    self.worker, self.command = kept
+
     def test_credentials(self):
         for text in ("Basic dXNlcjpwYTpzcw==", "Basic !!", "Basic dXNlcg==", "basic dXNlcjpw", "Bearer x", 'Digest username="a"', "Basic", "BASIC OnA="):
             self.same(fields=[("authorization", text)])
@@ -181,7 +195,7 @@ class Same(unittest.TestCase):
             "content-disposition:form-data;name=b", "Content-Disposition: form-data; name='c'; filename=g", "Content-Type: text/plain", "\r\n\r\n", "\r\n\r\n", "v", " ", "--", '"', ";",
             '; name="z"', '; filename="h"', "\0", ":", "a[b][]", "\\", "'", "\r\n--x\r\n", "\r\n--x\r\n", "\r\n--x--\r\n",
         ]  # fmt: skip
-        for number in range(int(os.environ.get("KEEPWARM_CASES", "60"))):
+        for number in range(int(os.environ.get("KEEPWARM_CASES", "40"))):
             with self.subTest(seed=seed, number=number):
                 self.form('--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n', *chance.choices(tokens, k=chance.randint(3, 40)))
 

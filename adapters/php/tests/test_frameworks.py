@@ -1,6 +1,7 @@
 """Symfony, PSR-15 with three implementations of PSR-7, Slim 3: from Debian's packages."""
 
 import hashlib
+import itertools
 import json
 import os
 import tempfile
@@ -64,6 +65,11 @@ class Symfony(unittest.TestCase):
         form, files = json.loads(self.get("/upload", method="POST", body=body, fields=fields(body)).body)
         self.assertEqual(form, {"a": "1"})
         self.assertEqual(files, [[name, True, hashlib.md5(text).hexdigest()] for name, text in (("one.txt", b"content"), ("more.txt", b"more"))])
+
+    def test_ranges_of_a_file(self):
+        for wanted, status, seen, length in (("0-0", 206, "bytes 0-0/512000", 1), ("-1", 206, "bytes 511999-511999/512000", 1), ("-600000", 416, "bytes */512000", 0)):
+            answer = self.get("/file", fields=[("range", f"bytes={wanted}")])
+            self.assertEqual((answer.status, answer.field("content-range"), len(answer.body)), (status, [seen], length), wanted)
 
     def test_streams_leave_as_they_come(self):
         answer = self.get("/stream")
@@ -141,6 +147,7 @@ class Symfony(unittest.TestCase):
 class Runtime(Symfony):
     """The same application as a project of composer's has it: its entry includes autoload_runtime.php."""
 
+    numbers = itertools.count()
     TEMPLATE = "/usr/share/php/Symfony/Component/Runtime/Internal/autoload_runtime.template"
 
     @classmethod
@@ -160,6 +167,29 @@ class Runtime(Symfony):
             with open(os.path.join(project.name, path), "w") as file:
                 file.write(text)
         super().setUpClass()
+
+    def of(self, returned, **more):
+        """A worker of an entry in the project that returns this."""
+        file = os.path.join(os.path.dirname(self.entry), f"entry{next(self.numbers)}.php")
+        with open(file, "w") as text:
+            text.write(f"<?php use Symfony\\Component\\HttpFoundation\\{{Request, Response}};\nrequire_once dirname(__DIR__).'/vendor/autoload_runtime.php';\nreturn {returned};\n")
+        return Worker(file, env={**self.env, **self.cache}, **more)
+
+    def test_a_closure_that_answers_requests_may_ask_for_the_context_too(self):
+        for parameters in ("Request $request, array $context", "array $context, Request $request"):
+            with self.of(f"function ({parameters}) {{ return new Response($request->getPathInfo().' in '.$context['APP_ENV']); }}") as worker:
+                self.assertEqual([worker.get(path).body for path in ("/a", "/b")], [b"/a in prod", b"/b in prod"])
+
+    def test_a_kernel_that_is_returned_as_it_is(self):
+        kernel = "new class implements Symfony\\Component\\HttpKernel\\HttpKernelInterface { public function handle(Request $request, int $type = 1, bool $catch = true): Response { return new Response('direct'); } }"
+        with self.of(kernel) as worker:
+            self.assertEqual(worker.get("/").body, b"direct")
+
+    def test_what_a_closure_gives_that_is_no_application_is_named(self):
+        for returned, named in (("function (array $context) { return 3; }", "int 3"), ("function (array $context) { return new ArrayObject(); }", "an object of ArrayObject")):
+            with self.of(returned, hello=False) as worker:
+                self.assertEqual(worker.process.wait(PATIENCE), 1)
+                self.assertRegex(worker.log(), f"entry\\d+.php returned {named}; expected is a closure")
 
     def test_a_runtime_of_somebody_else_is_named(self):
         env = {**self.env, **self.cache, "APP_RUNTIME": "Symfony\\Component\\Runtime\\SymfonyRuntime"}
@@ -192,6 +222,10 @@ class Psr15:
         self.assertEqual((server["SERVER_PROTOCOL"], server["SERVER_NAME"], server["SERVER_PORT"], server["QUERY_STRING"]), ("HTTP/1.1", "shop.example", "8080", "q[]=1&r=2"))
         self.assertEqual((server["SCRIPT_NAME"], server["REQUEST_URI"]), ("/psr15.php", "/a%20b?q[]=1&r=2"))
         self.assertEqual(set(server) & {"argv", "HTTPS", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"}, set())
+
+    def test_hosts_that_are_odd(self):
+        for host, seen in (("[::1]:8080", "[::1]:8080"), ("shop.example:", "shop.example"), ("shop.example:0", "shop.example"), ("SHOP.example:80", "shop.example"), ("", "shop.example"), (":", "shop.example"), (":81", "shop.example")):
+            self.assertEqual(self.about("/x", fields=[("host", host)], server=("shop.example", "80"))["uri"], f"http://{seen}/x", host)
 
     def test_https_and_the_asterisk(self):
         self.assertEqual(self.about(scheme="https")["server"]["HTTPS"], "on")

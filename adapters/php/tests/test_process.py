@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import struct
 import tempfile
 import unittest
@@ -39,6 +40,24 @@ class Process(unittest.TestCase):
 
     def test_it_is_woken_once_for_each_frame_and_not_by_the_reading_of_its_answer(self):
         self.assertLess(self.start().sleeps(20), 30)
+
+    def test_no_extension_and_no_ini_file_is_needed(self):
+        worker = self.start("plain.php", "-n")
+        for path in ("/", "/echo", "/flushing", "/array", "/cookie", "/upload"):
+            self.assertEqual(worker.get(path).reset, None, (path, worker.log()))
+        for signal_number in (signal.SIGINT, signal.SIGINT):
+            worker.process.send_signal(signal_number)
+        self.assertEqual(worker.post("/request", {"a[ ]": "1"}).status, 200)
+        self.assertEqual(worker.get("/body", method="POST", body=b"x").body, b"1 9dd4e461268c8034f5c8564e155c67a6")
+        self.assertEqual(worker.drain(), 0)
+        self.assertEqual(worker.log(), "")
+
+    def test_buffers_that_php_begins_by_itself(self):
+        for setting in ("output_buffering=4096", "output_buffering=On", "zlib.output_compression=1"):
+            worker = self.start("plain.php", "-d", setting)
+            for _ in range(2):
+                self.assertEqual(worker.get("/echo").body, b"printed and more", setting)
+                self.assertEqual(worker.get("/end-buffers").body, b"level 0", setting)
 
     def test_drain_ends_it_with_status_0(self):
         worker = self.start()
@@ -180,6 +199,15 @@ class Process(unittest.TestCase):
                 self.assertEqual(worker.drain(), 0)
                 self.assertIn(f"the application called exit() in GET {path}", worker.log())
 
+    def test_exit_in_a_shutdown_function_delivers_what_there_is(self):
+        for query in ("", "throw=1"):
+            with Worker("plain.php") as worker:
+                answer = worker.get("/exit-in-shutdown", query=query)
+                self.assertEqual((answer.status, answer.body, answer.field("x-exit")), (200, b"produced and more", ["1"]), query)
+                self.assertEqual(worker.get("/").reset[0], REFUSED)
+                self.assertEqual(worker.drain(), 0)
+                self.assertIn("the application called exit() in GET /exit-in-shutdown", worker.log())
+
     def test_fatal_errors(self):
         for path, status, body, reset in (
             ("/fatal", None, b"", 3), ("/fatal-printed", 500, b"printed before", None), ("/fatal-late", 200, b"begun", 3),
@@ -311,6 +339,15 @@ class Process(unittest.TestCase):
             worker.get("/who", query="visitor")
             worker.get("/")
         self.assertNotIn("leak:", worker.log())
+
+    def test_a_watched_worker_tells_one_visitor_from_the_next(self):
+        worker = self.start(env={"KEEPWARM_WATCH": "1"})
+        for visitor in "abcde":
+            worker.get("/keep-visitor", query=visitor)
+        worker.drain()
+        self.assertIn("leak: after GET /keep-visitor, State::$kept is an array of 1 with other contents than before; the next request finds it", worker.log())
+        self.assertRegex(worker.log(), r"leak: after GET /keep-visitor, static \$seen in the application, plain.php:\d+ is an array of 1 with other contents than before; the next")
+        self.assertIn("leak: after GET /keep-visitor, the global $text", worker.log())
 
     def test_a_watched_worker_reports_a_session_id_that_nobody_asked_for(self):
         worker = self.start(env={"KEEPWARM_WATCH": "1"})

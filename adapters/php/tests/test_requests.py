@@ -113,6 +113,29 @@ class Answers(Shared):
         self.assertEqual((answer.field("x-echo"), answer.field("set-cookie")), (["yes"], ["a=1", "b=2"]))
         self.assertEqual(self.get("/").field("x-echo"), [])
 
+    def test_cookies_that_are_none(self):
+        answer = self.get("/cookies-that-are-none")
+        some = '",", ";", " ", "\\t", "\\r", "\\n", "\\013", or "\\014"'
+        self.assertEqual(
+            json.loads(answer.body),
+            [
+                "setcookie(): Argument #1 ($name) cannot be empty", f'setcookie(): Argument #1 ($name) cannot contain "=", {some}',
+                f'setcookie(): "path" option cannot contain {some}', 'setcookie(): option "bogus" is invalid', "setcookie(): option array cannot have numeric keys",
+                'setcookie(): "expires" option cannot have a year greater than 9999',
+                "setcookie(): Expects exactly 3 arguments when argument #3 ($expires_or_options) is an array", False,
+            ],
+        )  # fmt: skip
+        self.assertEqual(answer.field("set-cookie"), [])
+
+    def test_a_304_has_no_type_of_its_own(self):
+        self.assertEqual((self.get("/unchanged").status, self.get("/unchanged").field("content-type")), (304, []))
+
+    def test_buffers_that_it_never_began(self):
+        answer = self.get("/clean-what-is-not-its-own")
+        self.assertEqual((answer.body, answer.field("content-type")), (b'["",0]', ["application/json"]))
+        self.assertEqual(self.get("/flush-what-is-not-its-own").body, b"one two three 0")
+        self.assertEqual(self.get("/").body, b"hello")
+
     def test_location_means_302(self):
         self.assertEqual(self.get("/redirect").status, 302)
 
@@ -121,7 +144,7 @@ class Answers(Shared):
         first, raw, gone = answer.field("set-cookie")
         self.assertRegex(first, r"^name=a%20value; expires=Wed, 18 May 2033 03:33:20 GMT; Max-Age=\d+; path=/; HttpOnly; SameSite=Lax$")
         self.assertEqual(raw, "raw=x%20y")
-        self.assertTrue(gone.startswith("gone=deleted; expires=Thu, 01-Jan-1970"))
+        self.assertTrue(gone.startswith("gone=deleted; expires=Thu, 01 Jan 1970"))
 
     def test_flush_sends_what_there_is(self):
         answer = self.get("/flushing")
@@ -272,6 +295,21 @@ class Bodies(Shared):
         self.worker.data(stream, b"abc", end=True)
         self.worker.answer(stream)
         self.assertEqual((answer.body, answer.wants), (b"abc", 1))
+
+    def test_an_application_that_answers_100_is_called_again_with_the_body(self):
+        for path, status, body in (("/unicorn", 200, b"abc"), ("/unicorn-printed", 202, b"/unicorn-printed")):
+            stream = self.worker.request(path, method="POST", length=3, flags=EXPECT)
+            answer = self.worker.take(stream, lambda answer: answer.wants)
+            self.worker.data(stream, b"abc", end=True)
+            self.worker.answer(stream)
+            self.assertEqual((answer.status, answer.body, answer.wants, answer.field("x-first")), (status, body, 1, []))
+        self.assertEqual(self.get("/unicorn").body, b"")
+
+    def test_who_answers_100_again_or_to_nobody_has_failed(self):
+        self.assertEqual(self.get("/unicorn-for-ever").reset[0], 3)
+        stream = self.worker.request("/unicorn-for-ever", method="POST", length=3, flags=EXPECT)
+        self.worker.data(stream, b"abc", end=True)
+        self.assertEqual(self.worker.answer(stream).reset[0], 3)
 
     def test_trailers_end_a_body(self):
         stream = self.worker.request("/body", method="POST", length=CHUNKED, flags=0)

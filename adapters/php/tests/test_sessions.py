@@ -1,10 +1,12 @@
 """PHP's own sessions: the id from the cookie, the cookie with the answer, nothing left for the next request."""
 
 import json
+import os
+import select
 import tempfile
 import unittest
 
-from tests.driver import Worker
+from tests.driver import Worker, is_over, pack
 
 
 class Sessions(unittest.TestCase):
@@ -61,6 +63,36 @@ class Sessions(unittest.TestCase):
         _, _, answer = self.visit()
         self.assertRegex(answer.field("set-cookie")[0], "^PHPSESSID=[^;]*; path=/$")
         self.assertEqual(answer.field("cache-control"), ["no-store, no-cache, must-revalidate"])
+
+    def test_what_is_said_about_caching_behind_session_start_counts(self):
+        never = ["no-store, no-cache, must-revalidate"]
+        for query, control, pragma in (("", never, ["no-cache"]), ("after=1", ["max-age=5"], ["no-cache"]), ("remove=1", never, [])):
+            answer = self.worker.get("/session-caching", query=query)
+            self.assertEqual((answer.field("cache-control"), answer.field("pragma"), answer.field("x-kept")), (control, pragma, ["1"]), query)
+
+    def test_a_name_in_the_options_of_session_start_is_named(self):
+        self.visit()
+        self.assertIn("session_start() was told the name OPTION in its options", self.worker.log_of(lambda: self.visit("/session-options")))
+
+    def test_a_session_is_written_before_its_visitor_has_the_answer(self):
+        here, go = os.path.join(self.folder.name, "here"), os.path.join(self.folder.name, "go")
+        os.mkfifo(here)
+        os.mkfifo(go)
+        for how in ("string", "array", "printed", "exit", "pieces", "flushed"):
+            with Worker("plain.php", env={"TEST_FIFO_OUT": here, "TEST_FIFO_IN": go}) as worker:
+                stream = worker.request("/session-written", query=f"how={how}")
+                with open(here) as line:
+                    line.readline()
+                worker.send(pack("PING", payload=b"12345678"))  # nobody reads it while the session is written
+                begun = select.select([worker.mine], [], [], 0)[0] != []
+                self.assertEqual(begun, how in ("pieces", "flushed", "exit"), how)
+                if how == "exit":
+                    self.assertEqual(worker.read().name, "DRAIN")
+                elif begun:
+                    self.assertFalse(is_over(worker.take(stream, lambda answer: answer.frames)), how)
+                with open(go, "w") as line:
+                    line.write("\n")
+                self.assertEqual(worker.answer(stream).body, b"x", how)
 
     def test_two_names_are_two_sessions(self):
         _, one, _ = self.visit()

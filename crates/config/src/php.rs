@@ -3,7 +3,8 @@
 /// Whether a PHP file gives an application that a long-lived worker can keep: it returns something at its top level, or includes Symfony's
 /// `autoload_runtime.php`, which has it return one. Any other file is a script, which answers by itself and ends.
 ///
-/// `return;` and the return of a plain constant (`return true;`, `return 1;`) end a script early; they are no application.
+/// `return;` and the return of a status (`return true;`, `return 1;`) end a script early; they are no application. What else is returned is, or is
+/// named when it turns out to be none.
 pub(crate) fn returns_app(text: &[u8]) -> bool {
     let mut scanner = Scanner { text, at: 0, blocks: Vec::new(), namespace: false, member: false };
     scanner.is_app()
@@ -133,14 +134,17 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether what stands behind a `return` can be an application.
+    /// Whether what stands behind a `return` is meant to be an application.
     fn returned_is_app(&self) -> bool {
         let rest = self.rest().trim_ascii_start();
-        let word: Vec<u8> =
-            rest.iter().take_while(|byte| is_word(**byte)).map(u8::to_ascii_lowercase).collect();
-        let constant = matches!(word.as_slice(), b"true" | b"false" | b"null")
-            || rest.first().is_some_and(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'"' | b'\''));
-        !(rest.is_empty() || rest.starts_with(b";") || rest.starts_with(b"?>") || constant)
+        let word: Vec<u8> = rest
+            .iter()
+            .skip_while(|byte| **byte == b'-')
+            .take_while(|byte| is_word(**byte))
+            .map(u8::to_ascii_lowercase)
+            .collect();
+        let status = matches!(word.as_slice(), b"true" | b"false" | b"null" | b"0" | b"1");
+        !(rest.is_empty() || rest.starts_with(b";") || rest.starts_with(b"?>") || status)
     }
 
     fn sign(&mut self, byte: u8) {
@@ -187,6 +191,8 @@ mod tests {
             "<?php #[Attribute] class A { function f() { return 1; } } return new A;",
             "<?php return static fn () => 1;",
             "<?php return require 'app.php';",
+            "<?php return 42;",
+            "<?php return 'no application';",
         ] {
             assert!(returns_app(text.as_bytes()), "{text}");
         }
@@ -201,6 +207,8 @@ mod tests {
             "<?php phpinfo(); return;",
             "<?php if (is_file('x')) { return false; } require 'y.php'; return true;",
             "<?php return ?>text",
+            "<?php if ($x) return -1; run();",
+            "<?php return NULL;",
             "<?php function app() { return new App; } app()->run();",
             "<?php // return $app;\n# return $app;\n/* return $app; */ run();",
             "<?php $x = 'return $app;'; $y = \"return \\\" $app;\"; run();",

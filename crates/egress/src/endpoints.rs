@@ -108,6 +108,13 @@ impl EndpointSet {
         self.balancer.pick(view, Ask { hash, tried, random })
     }
 
+    /// Whether this one is left out now, and others are not: then they go on without it.
+    pub(crate) fn do_without(&self, index: usize, now: Instant) -> bool {
+        let is_usable = |entry: &EndpointEntry| entry.state.view(now).usable;
+        let left_out = self.endpoints.get(index).is_some_and(|entry| !is_usable(entry));
+        left_out && self.endpoints.iter().any(|entry| entry.weight > 0 && is_usable(entry))
+    }
+
     /// Where an endpoint is among them.
     pub(crate) fn place_of(&self, state: &Arc<EndpointState>) -> Option<usize> {
         self.endpoints.iter().position(|entry| Arc::ptr_eq(&entry.state, state))

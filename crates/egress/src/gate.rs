@@ -58,7 +58,8 @@ impl Gate {
     /// Calls that are in work, and that wait.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let state = lock(&self.state);
-        (state.in_work as usize, state.waiting.len())
+        // Those who have given up are swept out when the next comes.
+        (state.in_work as usize, state.waiting.iter().filter(|waiting| !waiting.is_closed()).count())
     }
 
     /// A place at once, or `None`: it has to be waited for.

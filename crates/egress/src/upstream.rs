@@ -242,6 +242,11 @@ impl Upstream {
         }
     }
 
+    /// What has failed was one of its endpoints, and is left out: the others begin anew.
+    pub(crate) fn forgive(&self) {
+        lock(&self.breaker).as_mut().into_iter().for_each(Breaker::forgive);
+    }
+
     /// A call with the endpoint at `index` has ended so.
     pub(crate) fn note_outcome(&self, endpoints: &EndpointSet, index: usize, outcome: Outcome, now: Instant) {
         self.ejections.note(&self.name, endpoints, index, outcome, now);

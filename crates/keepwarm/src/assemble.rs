@@ -163,6 +163,18 @@ pub(crate) fn call_log(upstream: &keepwarm_config::Upstream) -> Result<Option<Ca
     open_log(log).map(|(sink, format)| Some(CallLog { sink, format }))
 }
 
+/// The same of calls through a forward proxy to hosts that are no upstream: as those of an upstream that says nothing of it, unless the listener keeps no log.
+///
+/// # Errors
+/// In words: standard output cannot be written to.
+pub(crate) fn proxy_call_log(listen: &Listen) -> Result<Option<CallLog>, String> {
+    if listen.access_log.is_none() {
+        return Ok(None);
+    }
+    let log = keepwarm_config::AccessLog { format: LogFormat::Json, file: None };
+    open_log(&log).map(|(sink, format)| Some(CallLog { sink, format }))
+}
+
 fn open_log(log: &keepwarm_config::AccessLog) -> Result<(Sink, Format), String> {
     let format = format(log.format);
     let output = log.file.clone().map_or(Output::Stdout, Output::File);

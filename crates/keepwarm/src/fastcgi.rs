@@ -79,7 +79,7 @@ fn endpoint(address: &Bind) -> Option<Endpoint> {
     }
 }
 
-fn program(app: &App) -> PathBuf {
+pub(crate) fn program(app: &App) -> PathBuf {
     interpreter(app, |_| "php-cgi".into())
 }
 

@@ -133,7 +133,7 @@ pub(crate) fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
 }
 
 /// That of an active or a local virtual environment; else `python3`.
-fn python_default(app: &App) -> PathBuf {
+pub(crate) fn python_default(app: &App) -> PathBuf {
     let active = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
     let local = Path::new(".venv/bin/python");
     match active {

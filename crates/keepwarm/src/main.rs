@@ -22,6 +22,7 @@ mod subjects;
 mod table;
 mod upstreams;
 mod users;
+mod version;
 mod view;
 mod watch;
 

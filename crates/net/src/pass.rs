@@ -46,9 +46,13 @@ pub fn answer_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8])
     head.fields.iter().filter(move |(name, _)| kept(name))
 }
 
-/// Passes a 1xx answer on.
-pub fn pass_informational(exchange: &mut Exchange<'_>, head: &ResponseHead) {
-    exchange.informational(head.status.as_u16(), answer_fields(head));
+/// Passes a 1xx answer on, with `more` fields.
+pub fn pass_informational<'a>(
+    exchange: &mut Exchange<'_>,
+    head: &'a ResponseHead,
+    more: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+) {
+    exchange.informational(head.status.as_u16(), answer_fields(head).chain(more));
 }
 
 /// What a tunnel ends at on the server's side.
@@ -117,13 +121,17 @@ pub enum TunnelEnd {
 }
 
 impl Tunnel {
-    /// Its server has switched (`101`) to a protocol that the client offered: the client is told.
+    /// Its server has switched (`101`) to a protocol that the client offered: the client is told, with `more` fields.
     ///
     /// # Errors
     /// A field that is no field.
-    pub fn switch(exchange: &mut Exchange<'_>, head: &ResponseHead) -> Result<Self, BadField> {
+    pub fn switch<'a>(
+        exchange: &mut Exchange<'_>,
+        head: &'a ResponseHead,
+        more: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<Self, BadField> {
         let mut fields = Fields::new();
-        answer_fields(head).for_each(|(name, value)| fields.push(name, value));
+        answer_fields(head).chain(more).for_each(|(name, value)| fields.push(name, value));
         let protocol = head.fields.first("upgrade").unwrap_or(b"websocket");
         exchange.begin_tunnel(protocol, &fields)?;
         Ok(Self::of(exchange))

@@ -308,7 +308,11 @@ impl<C: Codec> Pool<C> {
             None => Some(client),
             Some(shelf) => {
                 shelf.handle_answered(client.codec().keep_alive_timeout(), idle, now);
-                let claimed = || self.places.claims(|| Seeks::anywhere(endpoint), shelf.is_wanted(), now);
+                let seeks = || Seeks::anywhere(endpoint);
+                let claimed = || {
+                    self.places.claims(seeks, shelf.is_wanted(), now)
+                        || (shelf.wants_new() && self.places.waiting_for(seeks) > 0)
+                };
                 match quiet && settings.allows(&client, now) && !shelf.forgotten && !claimed() {
                     true => shelf.put(Idle { client, thread, since: now }, settings.idle),
                     false => Some(client),

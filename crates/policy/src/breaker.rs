@@ -229,6 +229,14 @@ impl Breaker {
         }
     }
 
+    /// What has failed is taken out of what this breaker is for: a row and a rate that were its doing say nothing of the rest.
+    pub fn forgive(&mut self) {
+        if let Phase::Closed { .. } = self.phase {
+            self.failures = 0;
+            self.window.clear();
+        }
+    }
+
     /// What it does with calls. An open one that has waited long enough counts as half-open, though nothing has asked yet.
     #[must_use]
     pub fn state(&self, now: Instant) -> State {

@@ -11,7 +11,8 @@
 //! | *stated*: `Keep-Alive: timeout=5` | T is 5 s |
 //! | *closed*: a FIN while it lay idle | T is at most that, and this server tells when it closes. It may have ended: then all its connections close, however long they were idle |
 //! | *closed* again, at another moment after about the same time | T is that |
-//! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET`] ago |
+//! | *quiet*: it lies idle for [`FLOOR`] or longer, and no FIN came | closes that came sooner were no time-out: the server ended, or closes after some answers |
+//! | *kept*: it lay idle for longer than an earlier close, and no FIN came | that close was no time-out, if it was the only one; or T is longer now, if the last one is [`FORGET`] ago, or less when it was seen a few times only |
 //! | *answered*: a request on a connection that had been idle | T is longer than that |
 //! | *lost*: a request on it died without a byte of an answer | T is at most that, and this server may close without telling (or something between drops connections); nothing, when others that had been idle for other times were closed in the same moment: then the server has ended |
 //!
@@ -21,7 +22,8 @@
 //!
 //! A request that **cannot be repeated** goes, while nothing is known, on a connection that was used within the last second ([`FRESH`]). A single close adds to that what was
 //! proven by answers (nine tenths of it); what was stated, or closed twice, is believed. After a loss nothing counts but what was answered since, for T may be anything below; under
-//! [`FLOOR`] nobody's time-out is, and what dies there has died of something else.
+//! [`FLOOR`] nobody's time-out is, and what dies there has died of something else. A server that closes there and loses a request does so after each answer: of it, too, only
+//! what was answered since counts.
 //!
 //! A request that **can be repeated** takes any connection while nothing is known. After a loss it finds the way back: now and then one tries a connection that has been idle for longer
 //! than what was lost. Some good ones in a row end the suspicion; one that is lost costs a second attempt, and doubles the time to the next try. So a server that was restarted is used as before within
@@ -42,6 +44,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const FLOOR: Duration = Duration::from_millis(100);
 /// A time-out that was seen twice counts this long against connections that live longer.
 const FORGET: Duration = Duration::from_secs(10 * 60);
+/// And no longer than this for each time it was seen: ends of the server may agree by chance.
+const FORGET_ONE: Duration = Duration::from_secs(15);
 /// Closes nearer to one another are one event, such as the end of the process.
 const ONE_EVENT: Duration = Duration::from_millis(100);
 /// From a loss to the first try beyond it, and the longest time between two tries.
@@ -65,6 +69,8 @@ pub struct KeepAlive {
     proven: Duration,
     /// There was a loss that no agreeing closes have explained: only what is proven counts.
     wary: bool,
+    /// It closes sooner than any time-out would, and a request was lost then: it does so after each answer, and does not say so. The longest idle time after which one was answered since.
+    at_once: Option<Duration>,
     /// Good tries or agreeing closes that would explain the last loss, and when that was.
     enough: u32,
     lost_at: Option<Instant>,
@@ -137,10 +143,19 @@ impl KeepAlive {
     /// A connection has been idle for this long, and the server has not closed it, as far as can be seen.
     pub fn handle_kept(&mut self, idle: Duration, now: Instant) {
         let outlived = |closed: &Closed| {
-            let stale = closed.times < 2 || now.saturating_duration_since(closed.at) >= FORGET;
+            let stale = closed.times < 2
+                || now.saturating_duration_since(closed.at) >= (FORGET_ONE * closed.times).min(FORGET);
             idle > more(closed.idle) && stale
         };
         self.closed = self.closed.filter(|closed| !outlived(closed));
+    }
+
+    /// A connection has been idle for this long, and lies there still, open as far as is known. (The oldest of those that are kept: any time will do.)
+    pub fn handle_quiet(&mut self, idle: Duration) {
+        if idle >= FLOOR {
+            self.closed = self.closed.filter(|closed| closed.idle >= FLOOR);
+            self.at_once = None;
+        }
     }
 
     /// A request goes out on a connection that was idle for this long.
@@ -155,6 +170,7 @@ impl KeepAlive {
     /// A request was answered on a connection that had been idle for this long.
     pub fn handle_success(&mut self, idle: Duration, now: Instant) {
         self.proven = self.proven.max(idle);
+        self.at_once = self.at_once.map(|proven| proven.max(idle));
         self.handle_kept(idle, now);
         if let Some(lost) = &mut self.lost
             && idle >= lost.idle
@@ -171,6 +187,9 @@ impl KeepAlive {
     pub fn handle_lost(&mut self, idle: Duration, now: Instant) {
         let ended = self.closed.is_some_and(|closed| is_end_of_server((closed.idle, closed.at), (idle, now)));
         if idle < FLOOR || ended {
+            if self.closed.is_some_and(|closed| closed.idle < FLOOR) {
+                self.at_once = Some(Duration::ZERO);
+            }
             return;
         }
         let lost = self.lost.unwrap_or(Lost {
@@ -227,6 +246,9 @@ impl KeepAlive {
         let proven = self.proven * 9 / 10;
         if self.wary {
             return Some(proven.max(FLOOR));
+        }
+        if let Some(proven) = self.at_once {
+            return Some(proven * 9 / 10);
         }
         let believed = self.stated.is_some() || self.closed.is_some_and(|closed| closed.times >= 2);
         (!believed).then(|| proven.max(FRESH))

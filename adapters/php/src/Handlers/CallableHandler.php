@@ -4,6 +4,7 @@ declare(strict_types=1);
 
 namespace Keepwarm\Handlers;
 
+use Keepwarm\Entry;
 use Keepwarm\EntryError;
 use Keepwarm\Handler;
 use Keepwarm\Psr7\Factory;
@@ -12,36 +13,88 @@ use Keepwarm\Request;
 
 /**
  * Any callable. The type of its parameter says what it is given: a PSR-7 `ServerRequestInterface`, a Symfony `Request`, or (without a
- * type) a `Keepwarm\Request`.
+ * type) a `Keepwarm\Request`. Beside it there may be `array $context`, as for a closure of Symfony Runtime.
  *
  * It returns a PSR-7 or Symfony response, `[status, fields, body]`, a string, or nothing when it prints its answer.
  */
 final class CallableHandler implements Handler
 {
-    private readonly \Closure $call;
+    public readonly \Closure $call;
     private readonly ?Factory $factory;
     private readonly bool $symfony;
+    /** Which argument is the request. */
+    private int $at = 0;
+    /** @var list<mixed> the arguments, without the request */
+    private readonly array $arguments;
 
     public function __construct(callable $callable)
     {
         $this->call = $callable(...);
         $function = new \ReflectionFunction($this->call);
-        $type = ($function->getParameters()[0] ?? null)?->getType();
-        $name = $type instanceof \ReflectionNamedType && !$type->isBuiltin() ? $type->getName() : '';
+        $parameters = $function->getParameters();
+        foreach ($parameters as $at => $parameter) {
+            if (self::takesRequest($parameter)) {
+                $this->at = $at;
+                break;
+            }
+        }
+        $name = isset($parameters[$this->at]) ? self::className($parameters[$this->at]) : '';
         $this->symfony = $name !== '' && is_a($name, 'Symfony\Component\HttpFoundation\Request', true);
+        $arguments = $this->others($parameters);
         $psr7 = $name !== '' && is_a('Psr\Http\Message\ServerRequestInterface', $name, true) && interface_exists('Psr\Http\Message\ServerRequestInterface');
         $this->factory = $psr7 || ($name !== '' && is_a($name, 'Psr\Http\Message\ServerRequestInterface', true)) ? Factory::detect() : null;
         $mine = $name === '' || is_a(Request::class, $name, true);
-        if ((!$mine && !$this->symfony && $this->factory === null) || $function->getNumberOfRequiredParameters() > 1) {
+        if ((!$mine && !$this->symfony && $this->factory === null) || $arguments === null) {
             $where = "The callable in {$function->getFileName()}:{$function->getStartLine()}";
             if ($name !== '' && !class_exists($name) && !interface_exists($name)) {
                 throw new EntryError("$where takes $name, and there is no such class: the entry has to load it (`require` of vendor/autoload.php), and it has to be installed.");
             }
             throw new EntryError(
-                "$where takes " . ($function->getNumberOfRequiredParameters() > 1 ? 'more than one argument' : $name)
+                "$where takes " . ($arguments === null ? 'more than one argument' : $name)
                 . '; it can be given one: a Psr\Http\Message\ServerRequestInterface, a Symfony\Component\HttpFoundation\Request, or a Keepwarm\Request.'
             );
         }
+        $this->arguments = $arguments;
+    }
+
+    /** Whether a parameter is for a request, by its type. */
+    public static function takesRequest(\ReflectionParameter $parameter): bool
+    {
+        $name = self::className($parameter);
+        return $name !== '' && (is_a($name, Request::class, true) || is_a($name, 'Symfony\Component\HttpFoundation\Request', true)
+            || is_a($name, 'Psr\Http\Message\ServerRequestInterface', true));
+    }
+
+    private static function className(\ReflectionParameter $parameter): string
+    {
+        $type = $parameter->getType();
+        return $type instanceof \ReflectionNamedType && !$type->isBuiltin() ? $type->getName() : '';
+    }
+
+    /**
+     * The arguments beside the request, which is null here. Null: one of them cannot be given.
+     *
+     * @param list<\ReflectionParameter> $parameters
+     * @return list<mixed>|null
+     */
+    private function others(array $parameters): ?array
+    {
+        $arguments = [null];
+        foreach ($parameters as $at => $parameter) {
+            if ($at === $this->at) {
+                $arguments[$at] = null;
+            } elseif ($parameter->isOptional()) {
+                if ($at > $this->at) {
+                    break; // it has its default, and so have those behind it
+                }
+                $arguments[$at] = $parameter->getDefaultValue();
+            } elseif (\in_array($parameter->getName(), ['context', 'argv'], true)) {
+                $arguments[$at] = $parameter->getName() === 'context' ? Entry::context() : [];
+            } else {
+                return null;
+            }
+        }
+        return $arguments;
     }
 
     public function handle(Request $request, Reply $reply): void
@@ -53,7 +106,9 @@ final class CallableHandler implements Handler
         } elseif ($this->factory !== null) {
             $given = $this->factory->request($request);
         }
-        $returned = ($this->call)($given);
+        $arguments = $this->arguments;
+        $arguments[$this->at] = $given;
+        $returned = ($this->call)(...$arguments);
         if ($returned === null || \is_string($returned)) {
             $reply->finishPrinted((string) $returned);
         } elseif (\is_array($returned)) {

@@ -10,6 +10,7 @@ use Keepwarm\Reply;
 use Keepwarm\Request;
 use Keepwarm\Web;
 use Symfony\Component\EventDispatcher\EventDispatcherInterface;
+use Symfony\Component\HttpFoundation\BinaryFileResponse;
 use Symfony\Component\HttpFoundation\Request as SymfonyRequest;
 use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpKernel\EventListener\StreamedResponseListener;
@@ -130,6 +131,11 @@ final class SymfonyHandler implements Handler
     /** Sends a Symfony response: whole when it is one, in pieces when it streams or is a file. */
     public static function send(Response $response, Reply $reply): void
     {
+        $content = $response->getContent();
+        if ($content === false && $response instanceof BinaryFileResponse && !$response->isSuccessful()) {
+            $response->headers->remove('Content-Length'); // of the file, none of which is sent: a 416
+            $content = '';
+        }
         $flat = [];
         foreach ($response->headers->allPreserveCaseWithoutCookies() as $name => $values) {
             foreach ($values as $value) {
@@ -141,7 +147,6 @@ final class SymfonyHandler implements Handler
             $flat[] = 'Set-Cookie';
             $flat[] = (string) $cookie;
         }
-        $content = $response->getContent();
         if ($content === false) {
             $reply->printed($response->getStatusCode(), $flat, static function () use ($response): void {
                 $response->sendContent();

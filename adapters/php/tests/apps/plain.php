@@ -20,7 +20,9 @@ function wait_for_line(): string
     return trim((string) fgets(fopen(getenv('TEST_FIFO_IN'), 'r')));
 }
 
+$text = '';
 $routes = [
+    '/keep-visitor' => fn () => 'kept',
     '/' => fn () => 'hello',
     '/server' => fn () => json_encode($_SERVER, JSON_PARTIAL_OUTPUT_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE),
     '/request' => fn (Request $r) => json_encode([
@@ -66,9 +68,23 @@ $routes = [
         while (ob_get_level() > 0) { ob_end_clean(); }
         echo 'level ' . ob_get_level();
     },
+    '/clean-what-is-not-its-own' => function () { echo 'junk'; $junk = ob_get_clean(); header('Content-Type: application/json'); echo json_encode([$junk, ob_get_level()]); },
+    '/flush-what-is-not-its-own' => function () { echo 'one '; ob_get_flush(); echo 'two '; flush(); @ob_end_flush(); ob_start(); echo 'three'; ob_end_flush(); return ' ' . ob_get_level(); },
     '/unremovable' => function () { ob_start(null, 0, 0); echo 'inside'; },
     '/unremovable-late' => function () { echo 'before '; ob_start(null, 0, 0); echo 'inside'; },
     '/status-line' => function () { header('Status: 403 Forbidden'); return json_encode([http_response_code(404), http_response_code()]); },
+    '/unchanged' => function () { http_response_code(304); },
+    '/cookies-that-are-none' => function () {
+        $said = [];
+        foreach ([['', 'x'], ['a=b', 'x'], ['a', 'x', ['path' => 'a;b']], ['a', 'x', ['bogus' => 1]], ['a', 'x', [1]], ['a', 'x', 253_402_300_800], ['a', 'x', [], '/'], ['a', 'x', ['samesite' => "x\r\nX-Evil: 1"]]] as $arguments) {
+            try {
+                $said[] = @setcookie(...$arguments);
+            } catch (Error $error) {
+                $said[] = $error->getMessage();
+            }
+        }
+        return json_encode($said);
+    },
     '/text' => function () { header('content-type: text/csv'); echo 'a;b'; },
     '/text-latin' => function () { header('Content-Type: text/csv; charset=latin-1'); echo 'a;b'; },
     '/image' => function () { header('Content-Type: image/png'); echo 'x'; },
@@ -122,6 +138,16 @@ $routes = [
         }
     },
     '/continue' => function (Request $r) { Keepwarm\send_continue(); return $r->body(); },
+    '/unicorn' => function (Request $r) {
+        if (isset($_SERVER['HTTP_EXPECT'])) {
+            header('X-First: 1');
+            echo 'of the first call';
+            return [100, [], ''];
+        }
+        return $r->body();
+    },
+    '/unicorn-printed' => function (Request $r) { http_response_code(isset($_SERVER['HTTP_EXPECT']) ? 100 : 202); echo $r->path; },
+    '/unicorn-for-ever' => fn () => [100, [], ''],
     '/hints' => function () { Keepwarm\early_hints(['</a.css>; rel=preload', '</b.js>; rel=preload']); return 'ok'; },
     '/hints-symfony' => function () {
         header('Link: </a.css>; rel=preload');
@@ -132,6 +158,13 @@ $routes = [
     '/endless' => function () { ignore_user_abort(true); for ($i = 0; !Keepwarm\client_gone(); $i++) { echo str_repeat('x', 10_000); flush(); } error_log('saw that it was gone'); },
     '/finish' => function () { echo 'first'; fastcgi_finish_request(); echo 'unseen'; error_log('after the answer'); },
     '/exit' => function () { header('X-Exit: 1'); echo 'before exit'; exit(3); },
+    '/exit-in-shutdown' => function () {
+        register_shutdown_function(function () { echo 'and more'; isset($_GET['throw']) && throw new Exception('in a shutdown function'); exit(2); });
+        register_shutdown_function(function () { echo 'never'; });
+        header('X-Exit: 1');
+        echo 'produced ';
+        exit;
+    },
     '/exit-late' => function () { echo 'begun '; flush(); echo 'and ended'; exit; },
     '/exit-status' => function () { http_response_code(418); exit('a teapot'); },
     '/fatal' => function () { eval('class Twice {} class Twice {}'); },
@@ -167,6 +200,32 @@ $routes = [
     },
     '/session-new-id' => function () { session_start(); session_regenerate_id(true); return session_id(); },
     '/session-other' => function () { session_name('OTHER'); session_start(); $_SESSION['o'] = ($_SESSION['o'] ?? 0) + 1; return session_id() . ' ' . $_SESSION['o']; },
+    '/session-options' => function () { session_start(['name' => 'OPTION']); return session_id(); },
+    '/session-caching' => function () {
+        header('Cache-Control: max-age=9');
+        header('X-Kept: 1');
+        session_start();
+        isset($_GET['after']) && header('Cache-Control: max-age=5');
+        isset($_GET['remove']) && header_remove('Pragma');
+        return 'x';
+    },
+    '/session-written' => function (Request $r) {
+        $write = function (): bool { wait_for_line(); return true; };
+        session_set_save_handler(fn () => true, fn () => true, fn () => '', $write, fn () => true, fn () => 0);
+        session_start();
+        $_SESSION['n'] = 1;
+        $how = $_GET['how'];
+        if ($how === 'exit') {
+            echo 'x';
+            exit;
+        }
+        $how === 'printed' && print('x');
+        if ($how === 'flushed') {
+            echo 'x';
+            flush();
+        }
+        return ['string' => 'x', 'array' => [200, [], 'x'], 'pieces' => [200, [], ['x']], 'printed' => null, 'flushed' => null][$how];
+    },
     '/session-none' => fn () => json_encode([session_id(), isset($_SESSION), session_status() === PHP_SESSION_NONE]),
     '/place' => fn () => json_encode(array_slice([
         getcwd(), umask(), date_default_timezone_get(), setlocale(LC_ALL, '0'), ini_get('precision'), ini_get('memory_limit'), ob_get_level(),
@@ -224,6 +283,12 @@ $routes = [
 ];
 
 return function (Request $request) use ($routes) {
+    static $seen = [];
+    if ($request->path === '/keep-visitor') {
+        $seen = [$request->query];
+        State::$kept = ['visitor' => $request->query];
+        $GLOBALS['text'] = str_repeat('=', 50) . $request->query;
+    }
     $route = $routes[$request->path] ?? null;
     return $route === null ? [404, [], 'no such path'] : $route($request);
 };

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Call, ClientError, Endpoint, FailedAttempt};
+use keepwarm_net::{AcquireError, Call, ClientError, Endpoint, FailedAttempt, Gone};
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::retry::{Cause, Decision, Failure};
 use keepwarm_policy::stable_hash;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::refusal::Told;
 use super::talk::{End, Talk};
-use super::{Forward, Verdict};
+use super::{Forward, Verdict, while_here};
 use crate::HashKey;
 use crate::endpoints::{EndpointEntry, Visit};
 
@@ -54,8 +54,12 @@ impl Forward<'_, '_> {
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
         let visit = entry.state.enter(now);
         let ended = match self.connect(&entry.endpoint).await {
-            Ok(call) => self.talk(entry, index, visit, call).await,
-            Err(told) => {
+            Ok(Ok(call)) => self.talk(entry, index, visit, call).await,
+            Err(gone) => {
+                self.exchange.abort(gone.name());
+                Ended { outcome: Outcome::Unknown, failed: None }
+            }
+            Ok(Err(told)) => {
                 let failed = told.is_upstreams();
                 let mut visit = visit;
                 let outcome = if failed { Outcome::Failure } else { Outcome::Unknown };
@@ -68,10 +72,16 @@ impl Forward<'_, '_> {
         let entry = endpoints.endpoints.get(index).unwrap_or(entry);
         let now = Instant::now();
         self.ended = Some(now);
-        if let Some(pass) = pass {
-            self.upstream.give_back(pass, ended.outcome, now);
-        }
         self.upstream.note_outcome(&endpoints, index, ended.outcome, now);
+        // An endpoint that is left out for its failures bears them alone, or one that fails would have the breaker of all of them open as soon as its own.
+        let is_forgiven = ended.outcome == Outcome::Failure && endpoints.do_without(index, now);
+        if let Some(pass) = pass {
+            let outcome = if is_forgiven { Outcome::Unknown } else { ended.outcome };
+            self.upstream.give_back(pass, outcome, now);
+        }
+        if is_forgiven {
+            self.upstream.forgive();
+        }
         match ended.failed {
             None => Verdict::Over,
             Some(told) => self.follow(told, entry, index).await,
@@ -82,7 +92,8 @@ impl Forward<'_, '_> {
     async fn find_endpoints(&mut self) {
         let wait = self.settings.timeouts.connect.unwrap_or(FIRST_LOOK_UP);
         let wait = self.time_left().map_or(wait, |left| left.min(wait));
-        self.upstream.wait_for_endpoints(wait).await;
+        // One that has gone is met again where a connection is sought.
+        let _ = while_here(self.exchange, self.upstream.wait_for_endpoints(wait)).await;
         self.endpoints = self.upstream.endpoints();
     }
 
@@ -102,12 +113,12 @@ impl Forward<'_, '_> {
         }
     }
 
-    async fn connect(&mut self, endpoint: &Endpoint) -> Result<Call, Told> {
+    async fn connect(&mut self, endpoint: &Endpoint) -> Result<Result<Call, Told>, Gone> {
         let (calls, need) = (self.upstream.calls(), self.need());
         let switches = self.exchange.request().head.upgrade;
         if !switches && let Some(call) = calls.take(endpoint, need) {
             self.connected = Some(self.sought);
-            return Ok(call);
+            return Ok(Ok(call));
         }
         let connect = self.settings.timeouts.connect.unwrap_or(Duration::MAX);
         // Connecting and the handshake have that time each, and bound themselves.
@@ -120,7 +131,8 @@ impl Forward<'_, '_> {
                 false => calls.acquire(endpoint, need).await,
             }
         };
-        match tokio::time::timeout(limit, acquire).await {
+        let acquired = while_here(self.exchange, tokio::time::timeout(limit, acquire)).await?;
+        Ok(match acquired {
             Ok(Ok(call)) => Ok(call),
             Ok(Err(error)) => {
                 if !matches!(error, AcquireError::QueueFull | AcquireError::NoneFree(_)) {
@@ -131,7 +143,7 @@ impl Forward<'_, '_> {
             }
             Err(_) if limit < wait => Err(Told::whole(self.settings.timeouts.whole)),
             Err(_) => Err(Told::no_connection(limit)),
-        }
+        })
     }
 
     async fn talk(&mut self, entry: &EndpointEntry, index: usize, visit: Visit, call: Call) -> Ended {
@@ -206,8 +218,11 @@ impl Forward<'_, '_> {
                 self.retries += 1;
                 self.tried.push(index);
                 let wait = self.time_left().map_or(wait, |left| left.min(wait));
-                if !wait.is_zero() {
-                    tokio::time::sleep(wait).await;
+                if !wait.is_zero()
+                    && let Err(gone) = while_here(self.exchange, tokio::time::sleep(wait)).await
+                {
+                    self.exchange.abort(gone.name());
+                    return Verdict::Over;
                 }
                 Verdict::Again
             }
@@ -291,6 +306,9 @@ impl Told {
         let limit = seconds(limit);
         let (name, sentence) = match phase {
             Phase::Connect => ("connect_timeout", format!("made no connection within {limit}")),
+            Phase::FirstByte if heard => {
+                ("first_byte_timeout", format!("did not finish the head of its answer within {limit}"))
+            }
             Phase::FirstByte => ("first_byte_timeout", format!("did not begin to answer within {limit}")),
             Phase::Idle => ("idle_timeout", format!("moved no byte for {limit}")),
             Phase::Whole => ("timeout", format!("was not done within {limit}")),

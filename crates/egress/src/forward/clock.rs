@@ -17,7 +17,7 @@ pub(super) enum Turn {
     Client,
     /// The upstream's: to take the request.
     Sending,
-    /// To begin its answer.
+    /// To begin its answer: a word of it, or its whole head.
     FirstByte,
     /// To go on with it.
     Answering,
@@ -58,6 +58,7 @@ impl Talk<'_, '_, '_> {
         }
         match (call.unsent(), self.forward.body.is_given(), &self.expects) {
             (1.., _, _) => Turn::Sending,
+            (0, true, _) if self.begun => Turn::Answering,
             (0, true, _) | (0, false, Some(_)) => Turn::FirstByte,
             (0, false, None) => Turn::Client,
         }

@@ -80,7 +80,7 @@ impl Manner<'_> {
         let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
         let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
         let forwards = forwards.as_ref().map(|left| (max_forwards::NAME, left.as_bytes()));
-        let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, forwards, self.via.then_some(VIA)];
+        let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, forwards, self.names_us()];
         let fields = theirs.chain(request.extra_fields.iter()).chain(ours.into_iter().flatten());
         call.begin(CallHead {
             method: &head.method,
@@ -95,6 +95,11 @@ impl Manner<'_> {
         });
     }
 
+    /// What says that we have passed a message on.
+    pub(super) fn names_us(&self) -> Option<(&'static [u8], &'static [u8])> {
+        self.via.then_some(VIA)
+    }
+
     /// The fields of an answer as the client gets them; `location` in place of the one that came.
     pub(super) fn answer_fields<'h>(
         &self,
@@ -107,7 +112,7 @@ impl Manner<'_> {
             _ => (name, value),
         };
         let timing = timing.map(|timing| (SERVER_TIMING.as_bytes(), timing.value()));
-        answer_fields(head).map(rewritten).chain(self.via.then_some(VIA)).chain(timing)
+        answer_fields(head).map(rewritten).chain(self.names_us()).chain(timing)
     }
 
     /// Where a redirect leads that would lead past the door: to the door.

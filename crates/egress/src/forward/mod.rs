@@ -25,12 +25,13 @@ mod talk;
 
 pub(crate) use self::attempt::is_failure;
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{BodyError, CallRecord, CallTimes, Exchange, Need, UNSENT_ENOUGH, Wait};
+use keepwarm_net::{BodyError, CallRecord, CallTimes, Exchange, Gone, Need, UNSENT_ENOUGH, Wait};
 use keepwarm_policy::balance::Tried;
 use keepwarm_policy::retry::Decision;
 use tokio::time::Instant;
@@ -138,13 +139,13 @@ impl<'a, 'c> Forward<'a, 'c> {
         if let Some(place) = upstream.gate().try_enter() {
             return Some(place);
         }
-        match upstream.gate().enter(self.time_left()).await {
-            Ok(place) => Some(place),
-            Err(refused) => {
-                self.refuse_entrance(refused);
-                None
-            }
+        let waiting = upstream.gate().enter(self.time_left());
+        match while_here(self.exchange, waiting).await {
+            Ok(Ok(place)) => return Some(place),
+            Ok(Err(refused)) => self.refuse_entrance(refused),
+            Err(gone) => self.exchange.abort(gone.name()),
         }
+        None
     }
 
     /// What is left of the time for all of it.
@@ -224,4 +225,14 @@ impl<'a, 'c> Forward<'a, 'c> {
     fn has_room(&self) -> bool {
         self.exchange.unsent() < UNSENT_ENOUGH
     }
+}
+
+/// Waits, but not for a client that has gone: it is to hold no place in a queue, nor have a call made that nobody waits for.
+async fn while_here<T>(exchange: &mut Exchange<'_>, waiting: impl Future<Output = T>) -> Result<T, Gone> {
+    let mut waiting = pin!(waiting);
+    poll_fn(|cx| match waiting.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        Poll::Pending => exchange.poll_gone(cx).map(Err),
+    })
+    .await
 }

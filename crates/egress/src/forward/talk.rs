@@ -55,6 +55,8 @@ pub(super) struct Talk<'t, 'a, 'c> {
     pub(super) full: bool,
     /// Whose turn it is, as far as time goes.
     pub(super) turn: Turn,
+    /// The upstream has said something, if not yet its answer.
+    pub(super) begun: bool,
     /// Bytes have moved since the time was looked at.
     pub(super) moved: bool,
     tunnel: Option<Tunnel>,
@@ -108,6 +110,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             block: Vec::new(),
             full: false,
             turn: Turn::Unknown,
+            begun: false,
             moved: false,
             tunnel: None,
         }
@@ -241,7 +244,10 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             Poll::Ready(Err(error)) => return Step::End(End::Failed(error)),
             Poll::Ready(Ok(Answer::Informational(head))) => match head.status.as_u16() {
                 100 => self.handle_continue(),
-                _ => pass_informational(exchange, head),
+                _ => {
+                    self.begun = true;
+                    pass_informational(exchange, head, self.forward.manner.names_us());
+                }
             },
             Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
             Poll::Ready(Ok(Answer::Data(bytes))) => {
@@ -335,7 +341,8 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         }
         tell_mended(forward.upstream.name(), &self.visit, call.head().mended);
         let begun = match status {
-            101 => Tunnel::switch(forward.exchange, call.head()).map(|tunnel| self.tunnel = Some(tunnel)),
+            101 => Tunnel::switch(forward.exchange, call.head(), forward.manner.names_us())
+                .map(|tunnel| self.tunnel = Some(tunnel)),
             _ => pass_head(forward, call, &self.authority),
         };
         match begun {

@@ -49,11 +49,14 @@ async fn ask(
     let Probe::Http { path, statuses } = probe else { return Ok(()) };
     let authority = settings.host.as_deref().unwrap_or(&entry.authority).as_bytes();
     begin(&mut call, settings, authority, path.as_bytes());
-    let status = status(&mut call).await?;
-    if statuses.iter().any(|good| good.contains(&status)) {
-        return Ok(());
+    let status = head(&mut call).await?;
+    if !statuses.iter().any(|good| good.contains(&status)) {
+        return Err(CheckFailure {
+            name: "health_status",
+            sentence: format!("it answers {status} to {path}"),
+        });
     }
-    Err(CheckFailure { name: "health_status", sentence: format!("it answers {status} to {path}") })
+    end(&mut call).await
 }
 
 fn begin(call: &mut Call, settings: &UpstreamSettings, authority: &[u8], target: &[u8]) {
@@ -75,19 +78,34 @@ fn begin(call: &mut Call, settings: &UpstreamSettings, authority: &[u8], target:
     call.end(&Fields::new());
 }
 
-/// The status of the answer; what follows is of no interest.
-async fn status(call: &mut Call) -> Result<u16, CheckFailure> {
+/// The status of the answer.
+async fn head(call: &mut Call) -> Result<u16, CheckFailure> {
     poll_fn(|cx| {
         // What became of the request shows in the answer.
         let _ = call.poll_flush(cx);
         loop {
-            let failure = match std::task::ready!(call.poll_answer(cx)) {
+            match std::task::ready!(call.poll_answer(cx)) {
                 Ok(Answer::Head(head)) => return Poll::Ready(Ok(head.status.as_u16())),
-                Ok(Answer::End) => "its answer has no head".to_owned(),
-                Ok(_) => continue,
-                Err(error) => error.to_string(),
-            };
-            return Poll::Ready(Err(CheckFailure { name: "health_no_answer", sentence: failure }));
+                Ok(Answer::End) => {
+                    return Poll::Ready(Err(CheckFailure::bad("its answer has no head".to_owned())));
+                }
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(CheckFailure::bad(error.to_string()))),
+            }
+        }
+    })
+    .await
+}
+
+/// The rest of the answer is of no interest, but that it comes.
+async fn end(call: &mut Call) -> Result<(), CheckFailure> {
+    poll_fn(|cx| {
+        loop {
+            match std::task::ready!(call.poll_answer(cx)) {
+                Ok(Answer::End) => return Poll::Ready(Ok(())),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(CheckFailure::bad(error.to_string()))),
+            }
         }
     })
     .await
@@ -95,6 +113,10 @@ async fn status(call: &mut Call) -> Result<u16, CheckFailure> {
 
 impl CheckFailure {
     fn late(limit: Duration) -> Self {
-        Self { name: "health_timeout", sentence: format!("it does not answer within {limit:?}") }
+        Self { name: "health_timeout", sentence: format!("it does not answer, wholly, within {limit:?}") }
+    }
+
+    fn bad(sentence: String) -> Self {
+        Self { name: "health_no_answer", sentence }
     }
 }

@@ -28,9 +28,9 @@ use self::others::Others;
 pub use self::resolver::{Resolver, ResolverDriver};
 use self::rules::Asked;
 pub use self::rules::{AllowHost, Allowed, ProxyRules};
-use crate::Upstream;
 use crate::forward::{HostOf, Manner, VIA, forward};
 use crate::origin::Origin;
+use crate::{CallLog, Upstream};
 
 /// Connecting for a tunnel may take so long.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -49,25 +49,34 @@ struct Terms {
     rules: ProxyRules,
     /// By authority, without the port where that is the scheme's own.
     upstreams: Vec<(String, Arc<Upstream>)>,
-    others: Others,
+    others: Arc<Others>,
 }
 
 impl Proxy {
-    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own.
+    /// A proxy in front of `inner`. `upstreams`: by authority, without the port where that is the scheme's own. `log`: where calls to what is none of them are recorded.
     #[must_use]
     pub fn new(
         inner: Arc<dyn Handler>,
         resolver: Resolver,
         rules: ProxyRules,
         upstreams: Vec<(String, Arc<Upstream>)>,
+        log: Option<CallLog>,
     ) -> Self {
-        let terms = ArcSwap::from_pointee(Terms { rules, upstreams, others: Others::default() });
+        let others = Arc::<Others>::default();
+        others.set_log(log);
+        let terms = ArcSwap::from_pointee(Terms { rules, upstreams, others });
         Self { inner, resolver, terms }
     }
 
-    /// Other rules from the next call on. Connections to what is no upstream are made anew.
-    pub fn replace(&self, rules: ProxyRules, upstreams: Vec<(String, Arc<Upstream>)>) {
-        self.terms.store(Arc::new(Terms { rules, upstreams, others: Others::default() }));
+    /// What counts from the next call on. Under other rules connections to what is no upstream are made anew, as its addresses are to be checked.
+    pub fn replace(&self, rules: ProxyRules, upstreams: Vec<(String, Arc<Upstream>)>, log: Option<CallLog>) {
+        let before = self.terms.load();
+        let others = match before.rules.allow == rules.allow {
+            true => Arc::clone(&before.others),
+            false => Arc::default(),
+        };
+        others.set_log(log);
+        self.terms.store(Arc::new(Terms { rules, upstreams, others }));
     }
 
     /// A call for somebody else's host.

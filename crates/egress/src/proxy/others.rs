@@ -9,14 +9,21 @@ use tokio::time::Instant;
 
 use crate::endpoints::lock;
 use crate::origin::Origin;
-use crate::{Found, Upstream, UpstreamSettings};
+use crate::{CallLog, Found, Upstream, UpstreamSettings};
 
 /// Origins that are remembered. The longest unused makes room.
 const MOST: usize = 512;
 
 /// Origins, and the connections to them.
 #[derive(Debug, Default)]
-pub(super) struct Others(Mutex<HashMap<Origin, Other>>);
+pub(super) struct Others(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    origins: HashMap<Origin, Other>,
+    /// Where calls to them are recorded.
+    log: Option<CallLog>,
+}
 
 #[derive(Debug)]
 struct Other {
@@ -27,11 +34,18 @@ struct Other {
 }
 
 impl Others {
+    /// Records calls there from now on.
+    pub(super) fn set_log(&self, log: Option<CallLog>) {
+        let mut known = lock(&self.0);
+        known.origins.values().for_each(|other| other.upstream.set_log(log.clone()));
+        known.log = log;
+    }
+
     /// The origin, if its addresses are known and still count.
     pub(super) fn known(&self, origin: &Origin) -> Option<Arc<Upstream>> {
         let now = Instant::now();
-        let mut others = lock(&self.0);
-        let other = others.get_mut(origin).filter(|other| other.until > now)?;
+        let mut known = lock(&self.0);
+        let other = known.origins.get_mut(origin).filter(|other| other.until > now)?;
         other.used = now;
         Some(Arc::clone(&other.upstream))
     }
@@ -58,24 +72,26 @@ impl Others {
                 authority: authority.into(),
             })
             .collect();
-        let mut others = lock(&self.0);
-        let upstream = match others.get_mut(origin) {
+        let mut known = lock(&self.0);
+        let upstream = match known.origins.get_mut(origin) {
             Some(other) => {
                 (other.until, other.used) = (until, now);
                 Arc::clone(&other.upstream)
             }
             None => {
-                make_room(&mut others);
+                make_room(&mut known.origins);
                 let upstream =
                     Upstream::new("forward_proxy", UpstreamSettings::new(origin.scheme(), Vec::new()));
                 if origin.scheme() == Scheme::Https {
                     upstream.set_tls(Some(encrypted(origin.host())?));
                 }
-                others.insert(origin.clone(), Other { upstream: Arc::clone(&upstream), until, used: now });
+                upstream.set_log(known.log.clone());
+                let other = Other { upstream: Arc::clone(&upstream), until, used: now };
+                known.origins.insert(origin.clone(), other);
                 upstream
             }
         };
-        drop(others);
+        drop(known);
         upstream.publish(&found);
         Ok(upstream)
     }

@@ -43,6 +43,11 @@ impl RedisServer {
     /// It hangs: takes connections and questions, and answers nothing.
     pub(crate) fn hang(&self) {
         self.signal(Signal::STOP);
+        // Until then it may still answer.
+        let stat = format!("/proc/{}/stat", self.process.id());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) fn go_on(&self) {

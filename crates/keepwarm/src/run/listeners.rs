@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
 use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
-use keepwarm_egress::{Names, Resolver};
+use keepwarm_egress::{CallLog, Names, Resolver};
 use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
 
 use super::inherited::{Inherited, Owner};
@@ -101,7 +101,10 @@ impl Listeners {
                 let site = assemble::site(config, listen, parts)?;
                 let wanted = match &listen.forward_proxy {
                     None => Wanted::Site(site),
-                    Some(proxy) => Wanted::Proxy(site, self.calls(config, proxy, parts.upstreams)),
+                    Some(proxy) => {
+                        let log = assemble::proxy_call_log(listen)?;
+                        Wanted::Proxy(site, self.calls(config, proxy, parts.upstreams, log))
+                    }
                 };
                 self.serve(bind, &mut opened, wanted, Terms::of_listener(listen))?;
             }
@@ -118,7 +121,13 @@ impl Listeners {
         Ok(())
     }
 
-    fn calls(&mut self, config: &Config, proxy: &ForwardProxy, upstreams: &Upstreams) -> Calls {
+    fn calls(
+        &mut self,
+        config: &Config,
+        proxy: &ForwardProxy,
+        upstreams: &Upstreams,
+        log: Option<CallLog>,
+    ) -> Calls {
         let resolver = self.resolver.get_or_insert_with(|| {
             let (resolver, driver) = Resolver::new(Names::new(&[]));
             tokio::spawn(driver.run());
@@ -128,6 +137,7 @@ impl Listeners {
             resolver: resolver.clone(),
             rules: assemble::proxy_rules(proxy, Arc::clone(&self.own)),
             upstreams: assemble::by_authority(config, upstreams),
+            log,
         }
     }
 

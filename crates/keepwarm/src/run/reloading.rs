@@ -5,7 +5,7 @@ use keepwarm_config::Config;
 use super::server::{Server, set_apps};
 use crate::assemble::Parts;
 use crate::control::ReloadRequest;
-use crate::{assemble, watch};
+use crate::{assemble, version, watch};
 
 impl Server {
     /// Reads the configuration again and replaces the workers; on any error what ran goes on running.
@@ -49,7 +49,8 @@ impl Server {
         self.listeners.serve_new_doors(&config, &mut opened, &self.upstreams)?;
         let report = match self.supervisor.reload(specs).await {
             Ok(report) => report,
-            Err(failure) => {
+            Err(mut failure) => {
+                version::explain(&mut failure, &config).await;
                 self.prepare(&self.config);
                 self.listeners.end_new_doors(&self.config);
                 self.upstreams.keep_only(&self.config);

@@ -24,6 +24,7 @@ use crate::assemble::{self, DoorVariables, Parts};
 use crate::readiness::Readiness;
 use crate::service_manager::ServiceManager;
 use crate::upstreams::Upstreams;
+use crate::version;
 use crate::view::{Served, View};
 use crate::watch;
 
@@ -105,7 +106,7 @@ impl Server {
             self.admin.apply(self.config.admin.as_ref(), opened)?;
         }
         tokio::select! {
-            failures = self.supervisor.wait_first_boot() => self.go_on_without(failures, takeover)?,
+            failures = self.supervisor.wait_first_boot() => self.go_on_without(failures, takeover).await?,
             _ = signals.ends.next() => return Ok(false),
             () = old_is_gone(takeover) => return Err(Failure::Message(takeover::gone().to_string())),
         }
@@ -116,11 +117,14 @@ impl Server {
     }
 
     /// Some apps could not be started: the others serve, unless there is none, or the process that is to be replaced serves them all.
-    fn go_on_without(
+    async fn go_on_without(
         &self,
         mut failures: Vec<StartFailure>,
         takeover: Option<&Takeover>,
     ) -> Result<(), Failure> {
+        for failure in &mut failures {
+            version::explain(failure, &self.config).await;
+        }
         let serves = takeover.is_none() && failures.len() < self.config.apps.len();
         let last = if serves { None } else { failures.pop() };
         for failure in failures {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use keepwarm_config::{AccessLog, Bind, Limits, Listen, Upstream};
 use keepwarm_edge::{Edge, Site};
-use keepwarm_egress::{Door, Proxy, ProxyRules, Resolver};
+use keepwarm_egress::{CallLog, Door, Proxy, ProxyRules, Resolver};
 use keepwarm_net::Handler;
 
 /// Who answers on an address.
@@ -34,6 +34,8 @@ pub(super) struct Calls {
     pub(super) resolver: Resolver,
     pub(super) rules: ProxyRules,
     pub(super) upstreams: Vec<(String, Arc<keepwarm_egress::Upstream>)>,
+    /// Where calls to hosts that are no upstream are recorded.
+    pub(super) log: Option<CallLog>,
 }
 
 /// What the configuration wants of an address.
@@ -79,8 +81,8 @@ impl Way {
             Wanted::Site(site) => Self::Edge(Arc::new(Edge::new(site))),
             Wanted::Proxy(site, calls) => {
                 let edge = Arc::new(Edge::new(site));
-                let Calls { resolver, rules, upstreams } = calls;
-                let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams);
+                let Calls { resolver, rules, upstreams, log } = calls;
+                let proxy = Proxy::new(Arc::clone(&edge) as _, resolver, rules, upstreams, log);
                 Self::Proxy(Arc::new(proxy), edge)
             }
             Wanted::Door(upstream) => Self::Door(Arc::new(Door::new(upstream, terms.names.clone()))),
@@ -96,7 +98,7 @@ impl Way {
             }
             (Self::Proxy(proxy, edge), Wanted::Proxy(site, calls)) => {
                 edge.replace(site);
-                proxy.replace(calls.rules, calls.upstreams);
+                proxy.replace(calls.rules, calls.upstreams, calls.log);
                 Self::Proxy(Arc::clone(proxy), Arc::clone(edge))
             }
             (Self::Door(door), Wanted::Door(upstream)) => {

@@ -302,8 +302,9 @@ impl Http2Pool {
     pub(super) fn handle_call_end(&self, link: &Link) {
         link.end_call();
         let mut inner = self.lock();
-        let wanted = link.open() > 0 || inner.is_wanted(link);
         let seeks = || Seeks { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
+        // Those who have been told that there is room on it wait no more, but for a place of their own.
+        let wanted = link.open() > 0 || inner.is_wanted(link) || self.places.waiting_for(seeks) > 0;
         let claimed = !link.is_retired() && self.places.claims(seeks, wanted, Instant::now());
         inner.wake(link);
         drop(inner);

@@ -138,10 +138,16 @@ impl Places {
 
     /// Those who wait for a place for this.
     pub(crate) fn waiting(&self, seeks: &Seeks) -> usize {
+        self.waiting_for(|| seeks.clone())
+    }
+
+    /// The same, where most of the time nobody waits for anything.
+    pub(crate) fn waiting_for(&self, seeks: impl Fn() -> Seeks) -> usize {
         if !self.wanted.load(Relaxed) {
             return 0;
         }
-        self.lock().waiting.iter().filter(|it| !it.given && it.seeks == *seeks).count()
+        let seeks = seeks();
+        self.lock().waiting.iter().filter(|it| !it.given && it.seeks == seeks).count()
     }
 
     /// Whether a connection of this kind that has become idle is to be closed for somebody else. `wanted_there`: others of its kind wait for it. To be asked under the lock
@@ -154,10 +160,11 @@ impl Places {
         let mut waiting = state.waiting.iter().filter(|it| !it.given);
         // Threads that share too few connections to one endpoint take turns, too.
         let shares = |it: &Waiter| it.seeks != seeks && it.seeks.endpoint == seeks.endpoint;
-        if !wanted_there && waiting.clone().next().is_some_and(|first| !shares(first)) {
+        // Who seeks the same is given it, or another that has come back.
+        let Some(first) = waiting.find(|it| it.seeks != seeks) else { return false };
+        if !wanted_there && !shares(first) {
             return true;
         }
-        let Some(first) = waiting.find(|it| it.seeks != seeks) else { return false };
         let over = |since: Instant| now.saturating_duration_since(since) >= TURN;
         let claims = over(first.since) && state.turned.is_none_or(over);
         if claims {

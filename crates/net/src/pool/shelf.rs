@@ -109,6 +109,9 @@ impl<C> Shelf<C> {
     /// request, and else it shows when it is closed.
     pub(super) fn take(&mut self, thread: usize, need: Need, now: Instant) -> Option<Idle<C>> {
         let Self { idle, keep_alive, .. } = self;
+        if let Some(oldest) = idle.first() {
+            keep_alive.handle_quiet(now.saturating_duration_since(oldest.since));
+        }
         let local = idle.iter().rposition(|idle| idle.thread == thread);
         let mut at = local.into_iter().chain(idle.len().checked_sub(1));
         let at = at.find(|at| {
@@ -155,6 +158,11 @@ impl<C> Shelf<C> {
     /// Whether somebody waits who would take one that comes back.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiters.iter().any(|it| it.given.is_none() && it.need != Need::New)
+    }
+
+    /// Whether somebody waits who would not.
+    pub(super) fn wants_new(&self) -> bool {
+        self.waiters.iter().any(|it| it.given.is_none() && it.need == Need::New)
     }
 
     /// Adds somebody who waits. Whether it is to make a connection itself: only if what is being made for nobody does not suffice, and there is room.

@@ -202,6 +202,47 @@ async fn at_the_limit_a_request_waits_for_a_connection_to_come_back() {
     .await;
 }
 
+/// With places for two: who waits takes one of those that come back, and the other is kept.
+#[tokio::test]
+async fn a_connection_is_not_closed_for_who_has_been_given_another() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool(PoolSettings { max_in_all: 2, ..PoolSettings::default() });
+        let connections = serve(listener, HELLO);
+        let mut leases = Vec::new();
+        for _ in 0..2 {
+            leases.push(pool.acquire(&endpoint, Need::Any).await.unwrap());
+        }
+        for lease in &mut leases {
+            ask(lease).await.unwrap();
+        }
+        let third = tokio::task::spawn_local({
+            let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+            async move { pool.acquire(&endpoint, Need::Any).await.unwrap() }
+        });
+        until(|| pool.places.waiting(&Seeks::anywhere(&endpoint)) == 1).await;
+        leases.into_iter().for_each(Lease::finish);
+        let third = third.await.unwrap();
+        assert_eq!((pool.state(None).idle, connections.get()), (1, 2));
+        drop(third);
+        // One that wants a new one has the idle one closed, also when it came first.
+        let kept = pool.take(&endpoint, Need::Any).unwrap();
+        let other = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let anew = tokio::task::spawn_local({
+            let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+            async move { pool.acquire(&endpoint, Need::New).await.unwrap() }
+        });
+        until(|| pool.places.waiting(&Seeks::anywhere(&endpoint)) == 1).await;
+        let mut kept = kept;
+        ask(&mut kept).await.unwrap();
+        kept.finish();
+        assert_eq!(pool.state(None).idle, 0, "it is closed for it");
+        assert!(anew.await.unwrap().idle().is_none());
+        drop(other);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn more_idle_ones_than_are_kept_are_closed_the_oldest_first() {
     run(async {

@@ -64,6 +64,17 @@ fn shorter_times_count_for_one_that_is_open() {
 }
 
 #[test]
+fn what_is_forgiven_does_not_count() {
+    let mut bench = Bench::new(Settings::default());
+    assert_eq!(bench.fail(4), None);
+    bench.breaker.forgive();
+    assert_eq!(bench.fail(4), None);
+    assert!(bench.fail(1).is_some());
+    bench.breaker.forgive();
+    assert_eq!(bench.state(), State::Open, "it takes more");
+}
+
+#[test]
 fn a_low_success_rate_trips_it_once_enough_calls_were_seen() {
     let mut bench = Bench::new(Settings { consecutive: 0, ..Settings::default() });
     for call in 0..19 {

@@ -81,6 +81,18 @@ fn a_time_out_that_became_longer_is_believed_when_the_old_one_was_not_seen_for_a
     assert_eq!(keep.limit(), Some(48 * SECOND));
 }
 
+/// Each of its ends closes what is idle; that two of them came after about the same time is not believed for long, once a connection shows that it was no time-out.
+#[test]
+fn ends_of_the_server_that_agree_by_chance_are_forgotten_soon() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_close(millis(300), now);
+    keep.handle_close(millis(300), now + 2 * SECOND);
+    keep.handle_kept(20 * SECOND, now + 22 * SECOND);
+    assert_eq!(keep.limit(), Some(millis(240)));
+    keep.handle_kept(60 * SECOND, now + 62 * SECOND);
+    assert_eq!(keep.limit(), None);
+}
+
 #[test]
 fn a_close_that_comes_sooner_counts_at_once() {
     let (mut keep, mut now) = (KeepAlive::default(), Instant::now());
@@ -111,6 +123,38 @@ fn what_dies_at_once_teaches_nothing_of_idle_times() {
     keep.handle_lost(millis(99), now);
     assert_eq!(keep.limit(), None);
     assert!(keep.may_use(SECOND, false, now));
+}
+
+/// It does not say so, and a request that meets the close is lost: only answers show that a connection is kept at all.
+#[test]
+fn a_server_that_closes_shortly_after_each_answer_is_trusted_with_no_request_that_cannot_be_repeated() {
+    let (mut it, start) = (KeepAlive::default(), Instant::now());
+    it.handle_success(millis(900), start);
+    it.handle_close(millis(5), start + millis(1000));
+    // The closes of a busy pool come one upon the other, and are one event.
+    it.handle_close(millis(5), start + millis(1010));
+    assert!(it.may_use(millis(2), false, start + millis(1020)));
+    it.handle_lost(millis(2), start + millis(2000));
+    assert!(it.may_use(millis(2), true, start + millis(2000)));
+    assert!(!it.may_use(millis(2), false, start + millis(2000)));
+    it.handle_success(millis(3), start + millis(3000));
+    assert!(it.may_use(millis(2), false, start + millis(3000)));
+}
+
+/// Two reloads of a busy server close connections that were idle for a moment, and for about the same one. That is nobody's time-out, and not to cost the pool.
+#[test]
+fn closes_at_once_are_refuted_by_a_connection_that_lies_open() {
+    let (mut keep, now) = (KeepAlive::default(), Instant::now());
+    keep.handle_close(millis(2), now);
+    keep.handle_close(millis(2), now + SECOND);
+    keep.handle_quiet(millis(99));
+    assert!(!keep.may_use(millis(20), true, now + SECOND), "it may be what the server does");
+    keep.handle_quiet(FLOOR);
+    assert!(keep.may_use(millis(20), true, now + SECOND) && keep.may_use(millis(20), false, now + SECOND));
+    // A time-out that may be one is not given up for that.
+    keep.handle_close(5 * SECOND, now + 10 * SECOND);
+    keep.handle_quiet(20 * SECOND);
+    assert_eq!(keep.limit(), Some(4 * SECOND));
 }
 
 #[test]

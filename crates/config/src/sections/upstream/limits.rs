@@ -110,8 +110,8 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
         },
         Key {
             name: "first_byte",
-            brief: "Time from the end of the request to the first byte of its answer",
-            long: "Past it: 504. An answer of status 1xx counts.",
+            brief: "Time from the end of the request to the head of its answer",
+            long: "Past it: 504. The head must have come whole by then, so that one which comes drop by drop holds nobody; after an answer of status 1xx `idle` counts.",
             default: Preset::Value("\"60s\""),
             right: "first_byte = \"2s\"",
             wrong: "first_byte = \"2 s\"",

@@ -243,6 +243,8 @@ impl Failed {
     fn of(error: &RedisError) -> Self {
         let failure = if error.is_timeout() {
             StoreFailure::Timeout
+        } else if error.kind() == ErrorKind::AuthenticationFailed {
+            StoreFailure::Refused
         } else if error.is_io_error() || error.is_connection_dropped() || error.is_unrecoverable_error() {
             StoreFailure::Unreachable
         } else {

@@ -8,7 +8,7 @@ use super::peer::*;
 use super::*;
 use crate::pool::Seeks;
 use crate::thread_index;
-use crate::{Calls, Protocol};
+use crate::{AcquireError, Calls, Protocol};
 
 /// Answers once it is told to.
 fn gated(
@@ -87,6 +87,59 @@ async fn a_full_connection_gets_company_up_to_the_limit() {
             assert_eq!(answer.unwrap().body, b"hello");
         }
         assert_eq!((connections.get(), pool.count(&endpoint)), (3, (3, 0)));
+    })
+    .await;
+}
+
+/// Because of either limit: so many wait, each for so long.
+#[tokio::test]
+async fn who_waits_because_of_a_limit_is_in_the_queue() {
+    let limits = [(1, usize::MAX), (usize::MAX, 1)];
+    for (max, max_in_all) in limits {
+        run(async {
+            let (listener, endpoint) = listen().await;
+            let mut builder = Builder::new();
+            builder.max_concurrent_streams(1);
+            let gate = Rc::new(tokio::sync::Semaphore::new(0));
+            let _connections = serve(listener, builder, gated(&gate));
+            let pool = Http2Pool::new(PoolSettings { max, max_in_all, ..PoolSettings::default() });
+            pool.places.queue().set(1, BOUND);
+            let both = tokio::task::spawn_local({
+                let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+                async move { ask_all(&pool, &endpoint, 2).await }
+            });
+            until(|| pool.count(&endpoint) == (1, 1) && pool.places.queue().join().is_none()).await;
+            let refused = pool.acquire(&endpoint, Need::Any).await.unwrap_err();
+            assert!(matches!(refused, AcquireError::QueueFull), "{refused}");
+            pool.places.queue().set(2, Duration::from_millis(1));
+            let waited = pool.acquire(&endpoint, Need::Any).await.unwrap_err();
+            assert!(matches!(waited, AcquireError::NoneFree(_)), "{waited}");
+            gate.add_permits(2);
+            assert!(both.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        })
+        .await;
+    }
+}
+
+/// Whoever waits for room on it is on the way, and nobody else wants its place.
+#[tokio::test]
+async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let mut builder = Builder::new();
+        builder.max_concurrent_streams(2);
+        let gate = Rc::new(tokio::sync::Semaphore::new(0));
+        let connections = serve(listener, builder, gated(&gate));
+        let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
+        let all = tokio::task::spawn_local({
+            let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+            async move { ask_all(&pool, &endpoint, 20).await }
+        });
+        let seeks = Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+        until(|| pool.count(&endpoint) == (1, 2) && pool.places.waiting(&seeks) == 18).await;
+        gate.add_permits(20);
+        assert!(all.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        assert_eq!(connections.get(), 1);
     })
     .await;
 }

@@ -235,7 +235,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let status = head.status.as_u16();
         let begun = match status {
-            101 => Tunnel::switch(relay.exchange, head).map(|tunnel| self.tunnel = Some(tunnel)),
+            101 => Tunnel::switch(relay.exchange, head, None).map(|tunnel| self.tunnel = Some(tunnel)),
             _ => {
                 // A script that wants its client to go; a server's connection is its own business.
                 let close = C::BLOCKING && head.wants.close;
@@ -453,7 +453,7 @@ fn inform(exchange: &mut Exchange<'_>, head: &ResponseHead) {
             return;
         }
     }
-    pass_informational(exchange, head);
+    pass_informational(exchange, head, None);
 }
 
 /// Faults of syntax that were mended: counted, and told once per app.

@@ -1,0 +1,149 @@
+//! What an interpreter is with which an app could not be started: too old, of another language, or none at all. It is only asked then.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use keepwarm_config::{App, AppKind, Config, Program};
+use keepwarm_workers::supervisor::StartFailure;
+
+use crate::{fastcgi, language};
+
+/// How long an interpreter may take to say its version. This number is arbitrary: a hundred times what it takes.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What is read of its answer, and what is shown of that, in bytes. Both numbers are arbitrary.
+const READ: u64 = 4_096;
+const SHOWN: usize = 80;
+
+/// What an app's interpreter has to be.
+struct Wanted {
+    language: &'static str,
+    /// What it is asked with.
+    flag: &'static str,
+    /// What stands before its version.
+    mark: &'static str,
+    least: (u32, u32),
+    /// It has to speak FastCGI.
+    server: bool,
+}
+
+const PHP: Wanted = Wanted { language: "PHP", flag: "-v", mark: "PHP ", least: (8, 1), server: false };
+const RUBY: Wanted = Wanted { language: "Ruby", flag: "-v", mark: "ruby ", least: (3, 0), server: false };
+const PYTHON: Wanted =
+    Wanted { language: "Python", flag: "-V", mark: "Python ", least: (3, 9), server: false };
+/// Classic scripts want what they want: no version is too old for Keepwarm.
+const PHP_SERVER: Wanted = Wanted { language: "PHP", flag: "-v", mark: "PHP ", least: (0, 0), server: true };
+
+/// Adds to the failure of an app what is wrong with its interpreter, if it is that.
+pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
+    let app = config.app(&failure.app).cloned();
+    let asked = tokio::task::spawn_blocking(move || app.as_ref().and_then(complaint)).await;
+    if let Ok(Some(complaint)) = asked {
+        failure.reason = format!("{}; {complaint}", failure.reason);
+    }
+}
+
+/// What is wrong with the app's interpreter, if it is that. Not where workers run as another user: it might be that user's program, and we may be root.
+fn complaint(app: &App) -> Option<String> {
+    if app.run_as.is_some() || app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
+        return None;
+    }
+    let (wanted, program) = match app.kind {
+        Some(AppKind::Http) => return None,
+        Some(AppKind::FastCgi) => (PHP_SERVER, fastcgi::program(app)),
+        Some(AppKind::Php) => (PHP, language::interpreter(app, |_| "php".into())),
+        Some(AppKind::Rack) => (RUBY, language::interpreter(app, |_| "ruby".into())),
+        None | Some(AppKind::Wsgi | AppKind::Asgi) => {
+            (PYTHON, language::interpreter(app, language::python_default))
+        }
+    };
+    let said = ask(&mut command(&program, app), wanted.flag)?;
+    wanted.judge(&said).map(|verdict| format!("{} {verdict}", program.display()))
+}
+
+/// As the worker was started, but for the adapter.
+fn command(program: &Path, app: &App) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(&app.directory).envs(&app.env);
+    command
+}
+
+/// What a program prints when it is asked with `flag`. `None`: it cannot be started, or does not answer.
+fn ask(program: &mut Command, flag: &str) -> Option<String> {
+    let mut child =
+        program.arg(flag).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let out = child.stdout.take()?;
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let read = out.take(READ).read_to_end(&mut said);
+        // Nobody listens any more when it took too long.
+        let _ = sender.send(read.map(|_| said));
+    });
+    let said = receiver.recv_timeout(PATIENCE);
+    // It may have ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
+    Some(String::from_utf8_lossy(&said.ok()?.ok()?).into_owned())
+}
+
+impl Wanted {
+    /// What is wrong with a program that says this of itself.
+    fn judge(&self, said: &str) -> Option<String> {
+        let Self { language, flag, least: (major, minor), .. } = self;
+        let line = said.lines().next().unwrap_or_default().trim();
+        let Some((_, version)) = line.split_once(self.mark) else {
+            let shown: String = line.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+            let says = if shown.is_empty() { "nothing".to_owned() } else { format!("\"{shown}\"") };
+            return Some(format!("is no {language}: with {flag} it says {says}"));
+        };
+        let version: String =
+            version.chars().take_while(|byte| byte.is_ascii_digit() || *byte == '.').collect();
+        let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+        let found = (numbers.next()?, numbers.next().unwrap_or(0));
+        if found < self.least {
+            return Some(format!("is {language} {version}, and {major}.{minor} or later is needed"));
+        }
+        (self.server && line.contains("(cli)"))
+            .then(|| "is PHP's command line, which speaks no FastCGI: name a php-cgi or a php-fpm".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_interpreters_say_of_themselves() {
+        for (wanted, said, verdict) in [
+            (&PHP, "PHP 8.2.36 (cli) (built: Nov 18 2026 20:02:04) (NTS)\nCopyright", None),
+            (&PHP, "PHP 8.1.0RC1 (cli)", None),
+            (&PHP, "PHP 7.4.33 (cli) (built: x)", Some("is PHP 7.4.33, and 8.1 or later is needed")),
+            (&PHP, "PHP 8.0.30", Some("is PHP 8.0.30, and 8.1 or later is needed")),
+            (&PHP, "Python 3.11.7\n", Some("is no PHP: with -v it says \"Python 3.11.7\"")),
+            (&PHP, "", Some("is no PHP: with -v it says nothing")),
+            (&RUBY, "ruby 3.1.2p20 (2022-04-12 revision 4491bb740a) [x86_64-linux-gnu]", None),
+            (&RUBY, "jruby 9.4.5.0 (3.1.4) 2023-11-02", None),
+            (&RUBY, "ruby 2.7.8p225", Some("is Ruby 2.7.8, and 3.0 or later is needed")),
+            (&PYTHON, "Python 3.11.7", None),
+            (&PYTHON, "Python 3.8.10", Some("is Python 3.8.10, and 3.9 or later is needed")),
+            (&PHP_SERVER, "PHP 5.6.40 (cgi-fcgi)", None),
+            (&PHP_SERVER, "PHP 8.2.36 (fpm-fcgi) (built: x)", None),
+            (
+                &PHP_SERVER,
+                "PHP 8.2.36 (cli)",
+                Some("is PHP's command line, which speaks no FastCGI: name a php-cgi or a php-fpm"),
+            ),
+        ] {
+            assert_eq!(wanted.judge(said).as_deref(), verdict, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_asked_is_not_judged() {
+        assert_eq!(ask(&mut Command::new("/nonexistent"), "-v"), None);
+        assert_eq!(ask(&mut Command::new("/bin/false"), "-v").as_deref(), Some(""));
+    }
+}
