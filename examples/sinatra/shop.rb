@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "digest"
+require "digest/sha2" # "digest" alone loads it at its first use, which two threads must not do at once
 require "json"
 require "sinatra/base"
 

@@ -2,7 +2,7 @@
 
 # The test application for Rack: each path is one way in which an application answers, as in wsgi_app.py.
 
-require "digest"
+require "digest/sha2" # "digest" alone loads it at its first use, which two threads must not do at once
 require "json"
 
 SILENCE = 0.03

@@ -3,7 +3,7 @@
 # The application of the tests: a route for each thing to be tested. It loads no Rack, so that it is served by the rules of
 # Rack 3; `rack2.ru` runs it under Debian's Rack 2.
 
-require "digest"
+require "digest/sha2" # "digest" alone loads it at its first use, which two threads must not do at once
 require "json"
 require "stringio"
 
