@@ -47,14 +47,6 @@ final class Output
         }
     }
 
-    /** PHP has taken every buffer away, as it does when memory runs out: what is still printed goes where the rest went. */
-    public static function reopen(): void
-    {
-        if (self::level() === 0) {
-            self::open();
-        }
-    }
-
     /** The buffers' callback. `$phase` says what it is called for: something was printed, `ob_clean()`, `ob_flush()`, the buffer's end. */
     public static function take(string $output, int $phase): string
     {

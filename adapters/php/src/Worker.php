@@ -106,7 +106,7 @@ final class Worker
             if ($limit > 0) {
                 ini_alter('memory_limit', (string) max($limit, memory_get_usage(true) + self::SHUTDOWN_MEMORY));
             }
-            Output::reopen();
+            Output::open(); // PHP takes every buffer away when memory runs out: what is still printed goes where the rest went
         }
         $deliver = function () use ($fatal): void {
             $this->deliver($fatal);

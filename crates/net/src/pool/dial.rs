@@ -88,7 +88,7 @@ impl<C: Codec> Future for Seat<'_, C> {
         let (mut given, mut at_limit) = (Poll::Pending, false);
         if let Some(shelf) = inner.shelves.get_mut(this.endpoint) {
             given = shelf.poll_given(this.id, cx).map(|given| (given, shelf.meter));
-            at_limit = shelf.is_held_up(this.id, settings.max);
+            at_limit = given.is_pending() && this.dial.is_none() && shelf.is_held_up(this.id, settings.max);
         }
         drop(inner);
         match given {

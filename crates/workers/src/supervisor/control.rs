@@ -291,12 +291,12 @@ impl Control {
 
     fn answer_first(&mut self) {
         let First { over, failures, waiters } = &mut self.first;
-        *over |= self.stopping.is_some()
-            || !self.running.values().any(|running| match running.machine.phase() {
-                Phase::First => true,
-                Phase::Failed(_) => false,
-                _ => !running.machine.is_settled(),
-            });
+        let awaited = |running: &Running| match running.machine.phase() {
+            Phase::First => true,
+            Phase::Failed(_) => false,
+            _ => !running.machine.is_settled(),
+        };
+        *over = *over || self.stopping.is_some() || !self.running.values().any(awaited);
         if *over {
             for waiter in waiters.drain(..) {
                 // Somebody who does not wait any more.
