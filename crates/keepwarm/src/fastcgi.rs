@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use keepwarm_config::{App, AppKind, Bind, Program};
@@ -28,7 +28,7 @@ const LISTEN: &str = r#"exec "$@" -b "$KEEPWARM_SOCKET""#;
 /// # Errors
 /// The configuration of php-fpm could not be put in its place.
 pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
-    let program = program(app);
+    let program = interpreter(app);
     let mut command: Vec<OsString>;
     let mut env: Vec<(OsString, OsString)> = Vec::new();
     if is_fpm(&program) {
@@ -58,7 +58,7 @@ pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
 
 /// Whether one process is enough, because it has others for the requests: php-fpm.
 pub(crate) fn has_processes_of_its_own(app: &App) -> bool {
-    app.kind == Some(AppKind::FastCgi) && app.address.is_none() && is_fpm(&program(app))
+    app.kind == Some(AppKind::FastCgi) && app.address.is_none() && is_fpm(&interpreter(app))
 }
 
 /// How they are spoken to. `None`: the entry is no file of the file system, which was told before.
@@ -66,7 +66,7 @@ pub(crate) fn policy(app: &App, requests: usize) -> Option<ServerPolicy> {
     let Program::Entry(entry) = &app.program else { return None };
     let root = ScriptRoot::of_entry(&app.directory.join(entry)).ok()?;
     let address = app.address.as_ref().and_then(endpoint);
-    let concurrency = if address.is_some() || is_fpm(&program(app)) { requests } else { 1 };
+    let concurrency = if address.is_some() || is_fpm(&interpreter(app)) { requests } else { 1 };
     Some(ServerPolicy { protocol: Protocol::FastCgi(Arc::new(root)), concurrency, health: None, address })
 }
 
@@ -77,10 +77,6 @@ fn endpoint(address: &Bind) -> Option<Endpoint> {
         Bind::Unix(path) => Some(Endpoint::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone()))),
         Bind::Host { .. } => None,
     }
-}
-
-pub(crate) fn program(app: &App) -> PathBuf {
-    interpreter(app, |_| "php-cgi".into())
 }
 
 /// `php-fpm`, `php-fpm8.2`.

@@ -37,7 +37,7 @@ fn python(app: &App) -> io::Result<Start> {
     if let Some(command) = own_command(app) {
         return Ok(Start { command, env });
     }
-    let mut command = vec![interpreter(app, python_default).into_os_string()];
+    let mut command = vec![interpreter(app).into_os_string()];
     command.extend(app.options.iter().map(OsString::from));
     command.extend(["-m", "keepwarm"].map(OsString::from));
     if let Program::Entry(entry) = &app.program {
@@ -63,7 +63,7 @@ fn ruby(app: &App) -> io::Result<Start> {
     if let Some(command) = own_command(app) {
         return Ok(Start { command, env: Vec::new() });
     }
-    let mut command = vec![interpreter(app, |_| "ruby".into()).into_os_string()];
+    let mut command = vec![interpreter(app).into_os_string()];
     command.extend(app.options.iter().map(OsString::from));
     command.push(adapter::RUBY.folder()?.join("exe/keepwarm-worker").into_os_string());
     if let Program::Entry(entry) = &app.program {
@@ -94,7 +94,7 @@ fn php(app: &App) -> io::Result<Start> {
     if let Some(command) = own_command(app) {
         return Ok(Start { command, env });
     }
-    let mut command = vec![interpreter(app, |_| "php".into()).into_os_string()];
+    let mut command = vec![interpreter(app).into_os_string()];
     let functions = format!("disable_functions={PHP_FUNCTIONS}");
     command.extend(["-d", "opcache.enable_cli=1", "-d", functions.as_str()].map(OsString::from));
     command.extend(app.options.iter().map(OsString::from));
@@ -122,9 +122,9 @@ fn path_before(first: &Path, rest: Option<OsString>) -> OsString {
     path
 }
 
-/// As configured, else what the language's rules find.
-pub(crate) fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
-    let Some(interpreter) = &app.interpreter else { return default(app) };
+/// The program that an app of its kind is run by: as configured, else what the language's rules find.
+pub(crate) fn interpreter(app: &App) -> PathBuf {
+    let Some(interpreter) = &app.interpreter else { return default_interpreter(app) };
     // A path is relative to the configuration, as every other; a worker starts in the app's directory. A name is looked up in PATH.
     match interpreter.components().nth(1) {
         Some(_) => std::path::absolute(interpreter).unwrap_or_else(|_| interpreter.clone()),
@@ -132,8 +132,17 @@ pub(crate) fn interpreter(app: &App, default: fn(&App) -> PathBuf) -> PathBuf {
     }
 }
 
+fn default_interpreter(app: &App) -> PathBuf {
+    match app.kind {
+        Some(AppKind::Rack) => "ruby".into(),
+        Some(AppKind::Php) => "php".into(),
+        Some(AppKind::FastCgi) => "php-cgi".into(),
+        None | Some(AppKind::Wsgi | AppKind::Asgi | AppKind::Http) => python_default(app),
+    }
+}
+
 /// That of an active or a local virtual environment; else `python3`.
-pub(crate) fn python_default(app: &App) -> PathBuf {
+fn python_default(app: &App) -> PathBuf {
     let active = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
     let local = Path::new(".venv/bin/python");
     match active {

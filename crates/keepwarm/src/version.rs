@@ -9,7 +9,7 @@ use std::time::Duration;
 use keepwarm_config::{App, AppKind, Config, Program};
 use keepwarm_workers::supervisor::StartFailure;
 
-use crate::{fastcgi, language};
+use crate::language::interpreter;
 
 /// How long an interpreter may take to say its version. This number is arbitrary: a hundred times what it takes.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -50,15 +50,14 @@ fn complaint(app: &App) -> Option<String> {
     if app.run_as.is_some() || app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
         return None;
     }
-    let (wanted, program) = match app.kind {
+    let wanted = match app.kind {
         Some(AppKind::Http) => return None,
-        Some(AppKind::FastCgi) => (PHP_SERVER, fastcgi::program(app)),
-        Some(AppKind::Php) => (PHP, language::interpreter(app, |_| "php".into())),
-        Some(AppKind::Rack) => (RUBY, language::interpreter(app, |_| "ruby".into())),
-        None | Some(AppKind::Wsgi | AppKind::Asgi) => {
-            (PYTHON, language::interpreter(app, language::python_default))
-        }
+        Some(AppKind::FastCgi) => PHP_SERVER,
+        Some(AppKind::Php) => PHP,
+        Some(AppKind::Rack) => RUBY,
+        None | Some(AppKind::Wsgi | AppKind::Asgi) => PYTHON,
     };
+    let program = interpreter(app);
     let said = ask(&mut command(&program, app), wanted.flag)?;
     wanted.judge(&said).map(|verdict| format!("{} {verdict}", program.display()))
 }
