@@ -52,8 +52,8 @@ pub use listener::{
     serve, stop_listening,
 };
 pub use pass::{
-    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, offered_protocols, pass_informational,
-    request_target,
+    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, is_read_first, offered_protocols,
+    pass_informational, read_first, request_target,
 };
 pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};
 pub use record::{CallRecord, CallTimes, FailedAttempt};

@@ -1,16 +1,20 @@
 //! What passes between a client of ours and a server of ours, whoever stands between them: fields, informational answers, tunnels.
 
+use std::future::Future;
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_http1::{BadField, Fields, HopByHop, ResponseHead};
+use keepwarm_http1::{BadField, Fields, HopByHop, RequestBody, ResponseHead};
 
 use crate::client::{Client, Codec};
-use crate::{Exchange, Gone, Request, Wait};
+use crate::{BodyError, Exchange, Gone, Request, Wait};
 
 /// Bytes on their way to one side beyond which the other has to wait.
 pub const UNSENT_ENOUGH: usize = 128 * 1024;
+/// A declared body up to this is waited for, and for so long.
+const READ_FIRST: u64 = 16 * 1024;
+const READ_FIRST_WAIT: Duration = Duration::from_millis(2);
 
 /// The protocols that a client offers to switch to, as a list. None with a body: what follows it would be the other protocol's, or not.
 pub fn offered_protocols(exchange: &Exchange<'_>) -> Vec<u8> {
@@ -44,6 +48,20 @@ pub fn answer_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8])
     let says_protocol = head.status.as_u16() == 426;
     let kept = move |name: &[u8]| !hop_by_hop.removes(name) || (says_protocol && name == b"upgrade");
     head.fields.iter().filter(move |(name, _)| kept(name))
+}
+
+/// Whether a request's body is so small that it is waited for before anybody is called: then it leaves with the head, in one write, and can be sent again.
+pub fn is_read_first(request: &Request) -> bool {
+    let small = matches!(request.head.body, RequestBody::Length(length) if length <= READ_FIRST);
+    small && request.passing.buffer_request != Some(false)
+}
+
+/// Waits for all of such a body. A client that sends on only when it hears of the server is not held up: what has come by then is passed on, and the rest as it comes.
+///
+/// # Errors
+/// Those of `whole`.
+pub async fn read_first(whole: impl Future<Output = Result<(), BodyError>>) -> Result<(), BodyError> {
+    tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()))
 }
 
 /// Passes a 1xx answer on, with `more` fields.

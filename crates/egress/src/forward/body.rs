@@ -3,15 +3,12 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
-use keepwarm_net::{BodyError, BodyProgress, Call, Exchange, Spool, SpoolError, UNSENT_ENOUGH};
+use keepwarm_net::{
+    BodyError, BodyProgress, Call, Exchange, Spool, SpoolError, UNSENT_ENOUGH, is_read_first, read_first,
+};
 
-/// A declared body up to this is waited for before an endpoint is chosen: then it leaves with the head, in one write.
-const READ_FIRST: u64 = 16 * 1024;
-/// It is waited for so long. A client that sends on only when it hears of the upstream is not held up.
-const READ_FIRST_WAIT: Duration = Duration::from_millis(2);
 /// A body up to this is kept, so that it can be sent again. Bounds the memory of a call whose client is faster than its upstream, too.
 const KEPT: usize = 64 * 1024;
 /// A body that is read whole is kept up to this; beyond it, the rest is in a file, and can be sent once.
@@ -122,15 +119,14 @@ impl Body {
 
     /// Reads it, if it is small and comes with its head.
     pub(super) async fn collect(&mut self, exchange: &mut Exchange<'_>) -> Result<(), BodyError> {
-        let small = matches!(self.framing, RequestBody::Length(length) if length <= READ_FIRST);
-        if small && exchange.request().passing.buffer_request != Some(false) {
+        if is_read_first(exchange.request()) {
             let whole = async {
                 while !self.complete {
                     poll_fn(|cx| self.poll_read(cx, exchange)).await?;
                 }
                 Ok(())
             };
-            tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()))?;
+            read_first(whole).await?;
             if !self.complete {
                 exchange.pause_body();
             }

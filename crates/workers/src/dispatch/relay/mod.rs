@@ -30,6 +30,7 @@ use std::time::Duration;
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::{
     BodyError, Codec, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, Request, Spool, Times,
+    is_read_first, read_first,
 };
 use keepwarm_policy::Expectation;
 use tokio::time::Instant;
@@ -156,11 +157,6 @@ impl Servers {
     }
 }
 
-/// A declared body up to this is waited for before a worker is chosen: then it leaves with the head, and can be sent again.
-const READ_FIRST: u64 = 16 * 1024;
-/// It is waited for so long. A client that sends on only when it hears of the server is not held up.
-const READ_FIRST_WAIT: Duration = Duration::from_millis(2);
-
 /// Serves one request.
 pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>, aim: C::Aim) {
     exchange.request_mut().target = Some(Arc::clone(&app.name));
@@ -273,16 +269,15 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             return Ok(());
         }
         let (whole, request) = (self.reads_whole(), self.exchange.request());
-        let small = matches!(request.head.body, RequestBody::Length(length) if length <= READ_FIRST);
+        let first = is_read_first(request);
         if self.exchange.awaits_continue() && !C::BLOCKING {
             return Ok(());
         }
-        let streams = request.passing.buffer_request == Some(false);
         // Who works on one request at a time is not to wait for a client either.
         let alone = || self.app.policy().server.as_ref().is_some_and(|server| server.concurrency == 1);
-        if whole || (small && !streams && alone()) {
+        if whole || (first && alone()) {
             self.source = read_whole(self.app, self.exchange).await?;
-        } else if small && !streams {
+        } else if first {
             self.collect_small().await?;
         }
         self.since = Instant::now();
@@ -298,7 +293,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             }
             Ok(())
         };
-        tokio::time::timeout(READ_FIRST_WAIT, whole).await.unwrap_or(Ok(()))?;
+        read_first(whole).await?;
         match self.exchange.body_done() {
             true => self.source = Source::Frame(std::mem::take(&mut self.begun)),
             false => self.exchange.pause_body(),
