@@ -76,7 +76,7 @@ def echo_body(connection, _path, _method, _fields, body):
 
 def mark(connection, *_):
     marked.add(connection)
-    time.sleep(0.1)
+    time.sleep(0.1)  # so that requests which are sent together overlap
     text = str(len(marked)).encode()
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
 

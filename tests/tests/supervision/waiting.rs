@@ -56,6 +56,7 @@ fn a_client_that_leaves_the_queue_is_not_served() {
     wait_until("it is in work", LONG, || counts(&server).contains_key("busy"));
     let mut waiting = server.client();
     waiting.send("POST /count?id=gone HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    // Until it waits: nothing tells of that from outside.
     std::thread::sleep(Duration::from_millis(50));
     waiting.reset();
     assert_eq!(busy.response("GET").status, 200);
@@ -97,12 +98,14 @@ fn the_request_timeout_counts_the_apps_time_not_the_clients() {
     let server = wsgi(1, "request_timeout = \"300ms\"");
     let mut slow = server.client();
     slow.send("POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
+    // Longer than an application may take.
     std::thread::sleep(Duration::from_millis(500));
     slow.send("56789");
     assert_eq!(slow.response("POST").json()["length"], 10);
     let mut reader = server.client().patient(Duration::from_secs(10));
     rustix::net::sockopt::set_socket_recv_buffer_size(reader.stream(), 65_536).expect("SO_RCVBUF");
     reader.send(get("/big?bytes=8000000"));
+    // And so here.
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(reader.response("GET").body.len(), 8_000_000);
 }

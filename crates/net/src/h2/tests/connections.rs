@@ -24,6 +24,18 @@ fn gated(
     }
 }
 
+/// A server that takes so many at once, and answers as its gate lets them through; the connections that were made to it.
+fn serve_gated(
+    listener: TcpListener,
+    streams: u32,
+) -> (Rc<tokio::sync::Semaphore>, Rc<std::cell::Cell<usize>>) {
+    let mut builder = Builder::new();
+    builder.max_concurrent_streams(streams);
+    let gate = Rc::new(tokio::sync::Semaphore::new(0));
+    let connections = serve(listener, builder, gated(&gate));
+    (gate, connections)
+}
+
 type Gated = std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
 /// Asks that many at once.
@@ -72,10 +84,7 @@ async fn many_calls_share_one_connection() {
 async fn a_full_connection_gets_company_up_to_the_limit() {
     run(async {
         let (listener, endpoint) = listen().await;
-        let mut builder = Builder::new();
-        builder.max_concurrent_streams(2);
-        let gate = Rc::new(tokio::sync::Semaphore::new(0));
-        let connections = serve(listener, builder, gated(&gate));
+        let (gate, connections) = serve_gated(listener, 2);
         let pool = Http2Pool::new(PoolSettings { max: 3, ..PoolSettings::default() });
         let (counting, waiting) = (Arc::clone(&pool), Rc::clone(&gate));
         let at = endpoint.clone();
@@ -98,10 +107,7 @@ async fn who_waits_because_of_a_limit_is_in_the_queue() {
     for (max, max_in_all) in limits {
         run(async {
             let (listener, endpoint) = listen().await;
-            let mut builder = Builder::new();
-            builder.max_concurrent_streams(1);
-            let gate = Rc::new(tokio::sync::Semaphore::new(0));
-            let _connections = serve(listener, builder, gated(&gate));
+            let (gate, _connections) = serve_gated(listener, 1);
             let pool = Http2Pool::new(PoolSettings { max, max_in_all, ..PoolSettings::default() });
             pool.places.queue().set(1, BOUND);
             let both = tokio::task::spawn_local({
@@ -126,10 +132,7 @@ async fn who_waits_because_of_a_limit_is_in_the_queue() {
 async fn a_connection_is_not_closed_for_those_who_wait_for_it() {
     run(async {
         let (listener, endpoint) = listen().await;
-        let mut builder = Builder::new();
-        builder.max_concurrent_streams(2);
-        let gate = Rc::new(tokio::sync::Semaphore::new(0));
-        let connections = serve(listener, builder, gated(&gate));
+        let (gate, connections) = serve_gated(listener, 2);
         let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
         let all = tokio::task::spawn_local({
             let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
