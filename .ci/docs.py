@@ -64,6 +64,7 @@ def wrong_examples(page, text, binary):
             for served in ["public/assets", "var/files"]:
                 (pathlib.Path(folder) / served).mkdir(parents=True)
             (pathlib.Path(folder) / "public/index.php").write_text("<?php\n")
+            (pathlib.Path(folder) / "config.ru").touch()
             command = [binary, "run", "--config", file, "--dry-run"]
             result = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if result.returncode != 0:

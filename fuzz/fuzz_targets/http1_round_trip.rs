@@ -54,7 +54,9 @@ fn request(take: &mut Take<'_>) {
         RequestBody::Chunked => write_chunks(&mut wire, &chunks, &trailers),
     }
 
-    let mut decoder = RequestDecoder::new(Limits::default());
+    // What is encoded passes a target on as it came, raw bytes too.
+    let limits = Limits { raw_targets: true, ..Limits::default() };
+    let mut decoder = RequestDecoder::new(limits);
     let mut head = RequestHead::default();
     let mut read = Vec::new();
     let mut at = 0;

@@ -27,6 +27,7 @@ pub const SMALL: Limits = Limits {
     trailer_block: 64,
     trailer_fields: 2,
     chunk_extensions: 16,
+    raw_targets: false,
 };
 
 /// Everything the server's side said of the pieces, and of the end after them.

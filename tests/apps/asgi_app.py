@@ -207,6 +207,19 @@ async def big(scope, receive, send):
         await send({"type": "http.response.body", "body": b"0123456789abcdef" * (block // 16) + b"x" * (block % 16), "more_body": left > 0})
 
 
+async def trailers(scope, receive, send):
+    """A long body, a line for the log once it has been taken, and trailers."""
+    left = int(query(scope)["bytes"])
+    await body_of(receive)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"trailer", b"x-sum")], "trailers": True})
+    while left:
+        block = min(left, 65536)
+        left -= block
+        await send({"type": "http.response.body", "body": b"x" * block, "more_body": left > 0})
+    await send({"type": "http.response.trailers", "headers": [(b"x-sum", b"7")]})
+    print("trailers are sent", flush=True)
+
+
 async def in_two(scope, receive, send):
     """A length, and the body in two parts."""
     await body_of(receive)
@@ -298,6 +311,7 @@ ANSWERS = {
     "/sleep": sleep,
     "/lull": lull,
     "/big": big,
+    "/trailers": trailers,
     "/in-two": in_two,
     "/waits": waits_for_disconnect,
     "/fifteen": fixed(200, FIFTEEN, [b"pong"]),

@@ -46,4 +46,15 @@ async def gate(query, send):
     await who(query, send)
 
 
-ANSWERS = {"/who": who, "/hang": hang, "/block": block, "/gate": gate}
+async def late(query, send):
+    """Sends more than anybody holds for a client that does not read, says when it has to wait, and hangs once it has been taken."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(400):
+        part = asyncio.ensure_future(send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True}))
+        if not (await asyncio.wait([part], timeout=0.5))[0]:
+            print("it waits for its client", flush=True)
+        await part
+    await deeper()
+
+
+ANSWERS = {"/who": who, "/hang": hang, "/block": block, "/gate": gate, "/late": late}

@@ -66,6 +66,11 @@ LIES = {
     "pong": lambda s: frame(PONG, 0, b"x"),
     "half-frame": lambda s: response(s)[:-3],
 }
+# What is no progress, however often it comes.
+ENDLESS = {
+    "nothing": lambda s: frame(DATA, s),
+    "hints": lambda s: frame(INFORM, s, struct.pack(">H", 103) + block(b"link", b"</a.css>; rel=preload")),
+}
 # The application's errors, not the wire's: 502, and the worker lives.
 APP_ERRORS = {
     "crlf-value": (b"x-a", b"b\r\nset-cookie: stolen=1"),
@@ -121,6 +126,11 @@ def answer(wire, stream, payload):
         sys.exit()
     elif first == "lie" and name == "hang":
         time.sleep(60)
+    elif first == "lie" and name in ENDLESS:
+        wire.sendall(response(stream, flags=0) if name == "nothing" else b"")
+        while True:
+            wire.sendall(ENDLESS[name](stream))
+            time.sleep(0.05)
     elif first == "lie" and name == "die":
         os.kill(os.getpid(), 9)
     elif first == "lie" and name == "after-head":

@@ -9,8 +9,14 @@ pub fn keepwarm() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| match std::env::var_os("KEEPWARM_BIN") {
         Some(path) => PathBuf::from(path),
-        None => build(),
+        None => build("keepwarm", &[]),
     })
+}
+
+/// The same program with faults on request: one crate compiled once more, with the feature `fault-injection`, beside the other. All it depends on is what the other depends on.
+pub fn keepwarm_faulty() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build("keepwarm-faulty", &["--features", "fault-injection"]))
 }
 
 /// The Python of the examples' virtual environment, or the one on PATH when there is none. `KEEPWARM_PYTHON` names another.
@@ -41,13 +47,14 @@ pub fn examples() -> PathBuf {
 }
 
 /// Builds the binary beside this test (`target/PROFILE/deps/suite-hash` -> `target/PROFILE/keepwarm`), so that a test never meets a stale one.
-fn build() -> PathBuf {
+fn build(name: &str, features: &[&str]) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     let profile = test.parent().and_then(Path::parent).expect("target/PROFILE/deps/TEST");
     let target = profile.parent().expect("target/PROFILE");
     let mut cargo = Command::new(option_env!("CARGO").unwrap_or("cargo"));
     cargo
-        .args(["build", "--quiet", "--locked", "-p", "keepwarm"])
+        .args(["build", "--quiet", "--locked", "-p", "keepwarm", "--bin", name])
+        .args(features)
         .current_dir(root())
         .env("CARGO_TARGET_DIR", target);
     if profile.ends_with("release") {
@@ -55,5 +62,5 @@ fn build() -> PathBuf {
     }
     let status = cargo.status().expect("cargo starts");
     assert!(status.success(), "cargo build -p keepwarm failed");
-    profile.join("keepwarm")
+    profile.join(name)
 }

@@ -19,7 +19,7 @@ mod server;
 pub mod tools;
 pub mod websocket;
 
-pub use binary::{apps, examples, keepwarm, python, root};
+pub use binary::{apps, examples, keepwarm, keepwarm_faulty, python, root};
 pub use client::{BOUND, Client, Failure, get};
 pub use response::{Framing, Response};
 pub use server::{ASGI, FASTCGI, PHP, RACK, Server, WSGI};

@@ -282,6 +282,11 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A test that rewrites a module must never meet the compiled one of before.
         command.env("PYTHONDONTWRITEBYTECODE", "1");
+        // These tests run as root, and what their apps write belongs to it.
+        const USER: &str = "KEEPWARM_SERVER__USER";
+        if !command.get_envs().any(|(name, _)| name == USER) {
+            command.env(USER, "root");
+        }
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let pid = child.id();
         let output = Arc::new(Output::default());

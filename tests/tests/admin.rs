@@ -104,6 +104,10 @@ fn a_page_of_another_origin_is_refused() {
         assert_eq!(response.status, 403, "{origin}");
     }
     assert_eq!(admin::get(local(), "/status", &format!("Origin: http://{address}\r\n")).status, 200);
+    for (site, status) in [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)] {
+        let response = admin::get(local(), "/status", &format!("Sec-Fetch-Site: {site}\r\n"));
+        assert_eq!(response.status, status, "{site}");
+    }
 }
 
 #[test]

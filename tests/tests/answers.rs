@@ -223,6 +223,36 @@ fn every_request_is_in_the_access_log_once() {
 }
 
 #[test]
+fn a_head_that_breaks_off_is_in_the_access_log() {
+    let server = Server::start(&WSGI.replacen("bind =", "access_log = \"json\"\nbind =", 1)).warm("/pong");
+    for begin in ["G", "GET /list HTTP/1.1\r\nHost: a\r\nX-Half: "] {
+        for kept in [false, true] {
+            let mark = server.mark();
+            let mut client = server.client();
+            if kept {
+                client.expect_kept("/pong");
+            }
+            client.send(begin);
+            client.half_close();
+            client.expect_eof();
+            let line = server.wait_for_log_after(mark, "head_incomplete", Duration::from_secs(20));
+            assert!(line.contains("127.0.0.1") && !line.contains("\"status\""), "{line}");
+            assert!(!line.contains("/pong"), "{line}");
+        }
+    }
+    // A client that says nothing, or ends between two requests, has sent none.
+    let mark = server.mark();
+    let mut client = server.client();
+    client.expect_kept("/pong");
+    client.half_close();
+    client.expect_eof();
+    server.ask(get("/list?last"));
+    server.wait_for_log_after(mark, "last", Duration::from_secs(20));
+    let after: String = server.log().lines().skip(mark).collect();
+    assert!(!after.contains("head_incomplete"), "{after}");
+}
+
+#[test]
 fn a_client_cannot_forge_a_line_of_the_log() {
     let server = Server::start(&WSGI.replacen("bind =", "access_log = \"text\"\nbind =", 1)).warm("/pong");
     let mark = server.mark();

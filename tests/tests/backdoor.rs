@@ -2,10 +2,11 @@
 
 use std::io::{BufReader, Read, Write};
 use std::net::Shutdown;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok, read_head};
 use keepwarm_tests::{Client, Server};
+use rustix::process::Signal;
 
 /// A door to this origin; the configuration may go on in the section.
 fn door(origin: &Origin, more: &str) -> Server {
@@ -344,6 +345,32 @@ fn a_route_leads_to_an_upstream_with_the_clients_host() {
     assert_eq!(away.field("location"), Some("http://elsewhere/"));
 }
 
+/// A server behind may make variables of names (`http-rules` §4), and is told that the request was passed on (RFC 9110 §7.6.3).
+#[test]
+fn a_route_passes_safe_names_and_names_itself_unless_it_is_told_otherwise() {
+    let origin = Origin::fixed("found");
+    let server = Server::start(&format!(
+        "[upstream.search]\nurl = \"http://{}\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
+         [[listen.main.route]]\npath = \"/as-it-is/*\"\nupstream = \"search\"\nany_header_names = true\nvia = false\n\
+         [[listen.main.route]]\nupstream = \"search\"\n",
+        origin.address()
+    ));
+    let ask = |path: &str, version: &str| {
+        let head = format!(
+            "GET {path} HTTP/{version}\r\nHost: a\r\nX_User: 1\r\nProxy: evil\r\nVia: 1.1 other\r\n\r\n"
+        );
+        assert_eq!(server.ask(head).text(), "found");
+        let seen = origin.last();
+        assert_eq!(seen.field("proxy"), None);
+        let head = seen.head.to_ascii_lowercase();
+        let via: Vec<_> = head.lines().filter_map(|line| line.strip_prefix("via: ")).collect();
+        (seen.field("x_user").map(str::to_owned), via.join(", "))
+    };
+    assert_eq!(ask("/", "1.1"), (None, "1.1 other, 1.1 keepwarm".to_owned()));
+    assert_eq!(ask("/", "1.0"), (None, "1.1 other, 1.0 keepwarm".to_owned()));
+    assert_eq!(ask("/as-it-is/", "1.1"), (Some("1".to_owned()), "1.1 other".to_owned()));
+}
+
 #[test]
 fn a_redirect_to_the_upstream_itself_leads_back_to_the_door() {
     let origin = Origin::start(|request, stream| {
@@ -412,12 +439,20 @@ fn a_door_is_not_for_pages_of_other_sites() {
         ("Host: rebound.example\r\n", "foreign_host"),
         ("Host: localhost\r\nOrigin: https://evil.example\r\n", "foreign_origin"),
         ("Host: localhost\r\nOrigin: null\r\n", "foreign_origin"),
+        // What a page loads as an image or a script has no `Origin`.
+        ("Host: localhost\r\nSec-Fetch-Site: cross-site\r\n", "foreign_origin"),
+        ("Host: localhost\r\nSec-Fetch-Site: same-site\r\n", "foreign_origin"),
     ] {
         let answer = server.ask(format!("GET / HTTP/1.1\r\n{fields}Accept: application/json\r\n\r\n"));
         assert_eq!(answer.status, 403, "{fields}");
         assert_eq!(answer.json()["reason"], reason);
     }
     assert_eq!(origin.connections(), 0);
+    for site in ["same-origin", "none"] {
+        let answer =
+            server.ask(format!("GET / HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: {site}\r\n\r\n"));
+        assert_eq!(answer.status, 200, "{site}");
+    }
     assert_eq!(server.ask("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").status, 405);
 }
 
@@ -437,4 +472,17 @@ fn a_door_may_be_a_unix_socket() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"), "{answer}");
+}
+
+#[test]
+fn an_idle_connection_to_a_door_does_not_hold_up_a_stop() {
+    let origin = Origin::fixed("hello");
+    let server = door(&origin, "");
+    let mut client = server.client();
+    assert_eq!(client.ask(get("/")).status, 200);
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    client.patient(Duration::from_secs(60)).expect_eof();
+    assert!(server.wait_for_exit(Duration::from_secs(60)).success());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
 }

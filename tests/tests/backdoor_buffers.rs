@@ -54,6 +54,24 @@ fn a_body_is_in_before_the_upstream_is_called() {
     assert_eq!((origin.last().body.as_slice(), origin.last().trailers.len()), (b"abc".as_slice(), 1));
 }
 
+/// See the test of the same sizes for apps (`slow_clients`).
+#[test]
+fn a_chunked_body_that_just_fits_in_memory_is_read_to_its_end() {
+    let origin = Origin::fixed("ok");
+    let server = route(&[&origin], "buffer_request = true");
+    let mut client = server.client();
+    for size in [MIB / 4 - 1, MIB / 4, MIB / 4 + 1] {
+        for trailers in ["", "Digest: of-no-use\r\n"] {
+            client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
+            client.send(format!("{size:x}\r\n"));
+            client.send(body(size));
+            client.send(format!("\r\n0\r\n{trailers}\r\n"));
+            assert_eq!(client.response("POST").text(), "ok");
+            assert!(origin.last().body == body(size));
+        }
+    }
+}
+
 /// The default is to stream.
 #[test]
 fn a_body_is_passed_on_as_it_comes_unless_that_is_asked_for() {

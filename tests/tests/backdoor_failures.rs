@@ -384,6 +384,24 @@ fn bytes_after_an_answer_are_nobodys_and_the_answer_is_not_passed_on() {
     }
 }
 
+/// An empty line too many after the last chunk, as some servers send it, moves no boundary: it is dropped, with its connection.
+#[test]
+fn an_empty_line_after_the_last_chunk_is_dropped() {
+    let origin = Origin::raw(|_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while read_head(&mut reader).is_some() {
+            let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n";
+            let _ = stream.write_all(chunked.as_bytes());
+        }
+    });
+    let server = door(&[origin.address()], "");
+    let mut client = server.client();
+    for asked in 1..=3 {
+        assert_eq!(client.ask(get("/")).text(), "ok");
+        assert_eq!(origin.connections(), asked, "a connection is not used again");
+    }
+}
+
 /// The body of an answer that has none is a mistake of many servers, and moves no boundary: it is dropped, with its connection.
 #[test]
 fn a_body_where_there_can_be_none_is_dropped() {
@@ -525,6 +543,57 @@ fn endpoints_that_fail_do_not_have_the_others_refused() {
     let answers: Vec<String> = (0..20).map(|_| server.ask(get("/")).text()).collect();
     let expected = [["one"; 5], ["two"; 5], ["well"; 5], ["well"; 5]].concat();
     assert_eq!(answers, expected);
+}
+
+#[test]
+fn a_request_that_runs_in_a_circle_is_stopped() {
+    let origin = Origin::fixed("well");
+    let server = door(&[origin.address()], "");
+    let passed = |times: usize| {
+        let via = "Via: 1.1 keepwarm, 1.1 another\r\n".repeat(times);
+        format!("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n{via}\r\n")
+    };
+    assert_eq!(server.ask(passed(15)).text(), "well");
+    let answer = server.ask(passed(16));
+    assert_eq!((answer.status, reason(&answer).as_str()), (508, "loop"));
+    assert_eq!(origin.requests().len(), 1);
+}
+
+/// Each hop adds its `Via`: the circle ends after a few, where it took all places of the upstream.
+#[test]
+fn a_route_that_leads_back_to_its_own_listener_ends_in_a_508() {
+    let address = nobody();
+    let server = Server::start(&format!(
+        "[server]\nthreads = 1\n[listen.main]\nbind = \"{address}\"\n[[listen.main.route]]\nupstream = \"circle\"\n\
+         [upstream.circle]\nurl = \"http://{address}\"\n"
+    ));
+    let answer = server.ask(get("/"));
+    assert_eq!((answer.status, reason(&answer).as_str()), (508, "loop"), "{}", answer.text());
+}
+
+/// A second attempt is a call in work like any other: where the limit is reached it is not made, and it waits for nobody.
+#[test]
+fn a_second_attempt_counts_among_the_calls_in_flight() {
+    for (in_flight, attempts) in [(1, 1), (2, 2)] {
+        let slow = || {
+            Origin::start(|_, stream| {
+                std::thread::sleep(Duration::from_millis(600));
+                ok(stream, b"slow");
+                After::Keep
+            })
+        };
+        let (one, two) = (slow(), slow());
+        let server = door(
+            &[one.address(), two.address()],
+            &format!(
+                "hedge = {{ after = \"50ms\", budget = \"100%\" }}\nlimits = {{ in_flight = {in_flight} }}\n"
+            ),
+        );
+        assert_eq!(server.ask(get("/")).text(), "slow");
+        assert_eq!(one.requests().len() + two.requests().len(), attempts, "with {in_flight} in flight");
+        // The place is given back.
+        assert_eq!(server.ask(get("/")).text(), "slow");
+    }
 }
 
 /// Quick to fail is not quicker: as long as the other attempt runs, that one is waited for.

@@ -114,33 +114,59 @@ fn a_door_that_is_removed_is_closed_and_a_failed_reload_changes_nothing() {
     assert_eq!(origin.connections(), 1, "the pool is kept");
 }
 
+/// An app that calls the door once it is told to, while it answers a request.
+fn calling(origin: &Origin, door: &str) -> String {
+    format!(
+        "[upstream.search]\nurl = \"http://{}\"\nbind = \"{door}\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
+         [[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"caller:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n",
+        origin.address()
+    )
+}
+
+fn caller(origin: &Origin) -> Server {
+    let server = Server::spawn(&calling(origin, "127.0.0.2:0"), |command| {
+        let folder = command.get_current_dir().expect("a folder").to_owned();
+        std::fs::write(folder.join("caller.py"), CALLER).expect("written");
+    });
+    server.listening()
+}
+
+const CALLER: &str = "import os, time, urllib.request
+door = os.environ['KEEPWARM_UPSTREAM_SEARCH']
+def application(environ, start_response):
+    print('begun', flush=True)
+    while not os.path.exists('ending'):
+        time.sleep(0.02)
+    body = urllib.request.urlopen(door + '/call', timeout=10).read()
+    start_response('200 OK', [('Content-Type', 'text/plain')])
+    return [body]
+";
+
+#[test]
+fn a_door_that_moves_stays_until_the_workers_that_knew_it_have_ended() {
+    let origin = Origin::fixed("from the service");
+    let server = caller(&origin);
+    let line = server.wait_for_log("upstream search on http://127.0.0.2:", Duration::from_secs(10));
+    let door: std::net::SocketAddr = line.rsplit("http://").next().unwrap().trim().parse().unwrap();
+    let mut client = server.client().patient(Duration::from_secs(30));
+    client.send(get("/"));
+    server.wait_for_log("begun", Duration::from_secs(20));
+    reload(&server, &calling(&origin, "127.0.0.3:0"));
+    // Whether its generation is over is looked at whenever something happens.
+    reload(&server, &calling(&origin, "127.0.0.3:0"));
+    std::fs::write(server.folder().join("ending"), "").unwrap();
+    assert_eq!(client.response("GET").text(), "from the service");
+    origin.wait_until("the door is closed", |_| std::net::TcpStream::connect(door).is_err());
+    assert_eq!(server.ask(get("/")).text(), "from the service");
+}
+
 #[test]
 fn what_workers_have_still_to_do_at_the_end_may_call_doors() {
     let origin = Origin::start(|_, stream| {
         ok(stream, b"from the service");
         After::Keep
     });
-    let server = Server::spawn(
-        &format!(
-            "[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.2:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
-             [[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"caller:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n",
-            origin.address()
-        ),
-        |command| {
-            let folder = command.get_current_dir().expect("a folder").to_owned();
-            let caller = "import os, time, urllib.request\n\
-                 door = os.environ['KEEPWARM_UPSTREAM_SEARCH']\n\
-                 def application(environ, start_response):\n    \
-                     print('begun', flush=True)\n    \
-                     while not os.path.exists('ending'):\n        \
-                         time.sleep(0.02)\n    \
-                     body = urllib.request.urlopen(door + '/call', timeout=10).read()\n    \
-                     start_response('200 OK', [('Content-Type', 'text/plain')])\n    \
-                     return [body]\n";
-            std::fs::write(folder.join("caller.py"), caller).expect("written");
-        },
-    )
-    .listening();
+    let server = caller(&origin);
     let mut client = server.client().patient(Duration::from_secs(30));
     client.send(get("/"));
     server.wait_for_log("begun", Duration::from_secs(20));

@@ -110,6 +110,28 @@ fn a_dry_run_checks_and_starts_nothing() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
+/// It does not run the app, and says so.
+#[test]
+fn a_dry_run_misses_what_an_app_is_started_from() {
+    let folder = Folder::new("dry-apps");
+    folder.write("there.py", "");
+    for (target, missing) in [
+        (&["gone.py:app"][..], Some("gone.py")),
+        (&["public/index.php"], Some("public/index.php")),
+        (&["config.ru"], Some("config.ru")),
+        (&["--", "./no-such-program", "-x"], Some("no-such-program")),
+        (&["--", "no-such-program"], Some("no-such-program")),
+        (&["there.py:app"], None),
+        (&["a.module:app"], None),
+        (&["--", "sh"], None),
+    ] {
+        let output = run(&[&["run", "--dry-run"], target].concat(), &folder.0);
+        let text = said(&output);
+        assert_eq!(output.status.success(), missing.is_none(), "{target:?}: {text}");
+        assert!(text.contains(missing.unwrap_or("not checked: whether the apps load")), "{target:?}: {text}");
+    }
+}
+
 #[test]
 fn a_dry_run_looks_into_certificates() {
     let folder = Folder::new("dry-certificates");
@@ -121,6 +143,24 @@ fn a_dry_run_looks_into_certificates() {
     );
     let output = run(&["run", "--config", "keepwarm.toml", "--dry-run"], &folder.0);
     assert!(!output.status.success() && said(&output).contains("ca.pem"), "{}", said(&output));
+}
+
+#[test]
+fn a_dry_run_looks_at_log_files_and_makes_none() {
+    let folder = Folder::new("dry-logs");
+    let config = |file: &str| {
+        format!(
+            "[listen.main]\nbind = \"127.0.0.1:0\"\naccess_log = {{ file = \"{file}\" }}\n[[listen.main.route]]\nrespond = {{ status = 200, body = \"x\" }}\n"
+        )
+    };
+    folder.write("keepwarm.toml", &config("."));
+    let output = run(&["run", "--config", "keepwarm.toml", "--dry-run"], &folder.0);
+    let text = said(&output);
+    assert!(!output.status.success() && text.contains("listen.main.access_log"), "{text}");
+    folder.write("keepwarm.toml", &config("access.log"));
+    let output = run(&["run", "--config", "keepwarm.toml", "--dry-run"], &folder.0);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(!folder.0.join("access.log").exists());
 }
 
 #[test]
@@ -192,4 +232,42 @@ fn watch_recycles_on_a_change() {
     keepwarm_tests::process::wait_until("the mended code serves", BOUND, || {
         server.ask(get("/")).text() == "mended"
     });
+}
+
+/// `eprintln!` panics there, which ended the process by SIGABRT.
+#[test]
+fn an_error_that_nobody_reads_ends_the_run_as_any_other() {
+    let folder = Folder::new("unread");
+    folder.write("keepwarm.toml", "[server]\nthreads = 'many'\nlog = 5\n[nonsense]\n");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let status = Command::new(keepwarm()).arg("run").current_dir(&folder.0).stderr(writer).status();
+    assert_eq!(status.expect("it starts").code(), Some(2));
+}
+
+#[test]
+fn a_file_that_is_not_used_is_named() {
+    let folder = Folder::new("unused");
+    folder.write("keepwarm.toml", "");
+    folder.write("app.py", "def application(environ, start_response): ...\n");
+    let unused = "keepwarm.toml is here and not used";
+    let output = run(&["run", "app.py", "--dry-run"], &folder.0);
+    assert!(said(&output).contains(unused), "{}", said(&output));
+    let output = run(&["run", "--dry-run"], &folder.0);
+    assert!(!said(&output).contains(unused), "{}", said(&output));
+}
+
+/// What is installed in an environment that has been moved or removed is missed, and nothing says where it was looked for.
+#[test]
+fn an_environment_that_is_gone_and_the_interpreter_in_its_place_are_named() {
+    let folder = Folder::new("environment");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(keepwarm());
+        command.args(arguments).current_dir(&folder.0).env("VIRTUAL_ENV", "/nonexistent/venv");
+        said(&tools::run(&mut command, BOUND))
+    };
+    let text = run(&["run", "nothing:app", "--bind", "127.0.0.1:0", "--workers", "1"]);
+    assert!(text.contains("VIRTUAL_ENV=/nonexistent/venv is not used: it has no bin/python"), "{text}");
+    let failure = text.lines().find(|line| line.contains("could not be started")).unwrap_or_default();
+    assert!(failure.contains("its interpreter is /") && failure.contains("python3, because"), "{text}");
 }

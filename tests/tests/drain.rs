@@ -1,13 +1,15 @@
 //! The end of a server, and of a worker that is replaced: what goes on and on is told goodbye in time, what is short is finished.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Client, Server, get, load, websocket};
 use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(60);
+/// A signal that comes after it is a second one.
+const A_SECOND: Duration = Duration::from_millis(1050);
 
 fn config(server: &str, app: &str) -> String {
     format!(
@@ -121,10 +123,11 @@ fn a_reload_tells_the_old_workers_websockets_and_streams_goodbye_by_the_drain_ti
 
 #[test]
 fn listeners_serve_on_for_the_drain_delay() {
-    let server = Server::start(&config("drain_delay = \"10m\"", "")).warm("/");
+    let server = Server::start(&config("drain_delay = \"10m\"\nshutdown_grace = \"11m\"", "")).warm("/");
     let mark = server.mark();
     server.signal(Signal::TERM);
     server.wait_for_log_after(mark, "stopping", LONG);
+    std::thread::sleep(A_SECOND); // The signal that ends the test is another one.
     // New connections are taken, and kept: nobody is sent away before the load balancer has noticed.
     let mut client = server.client().patient(LONG);
     assert!(!client.expect_kept("/pong").says_close());
@@ -136,13 +139,44 @@ fn listeners_serve_on_for_the_drain_delay() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let server = Server::start(&config("drain_delay = \"10m\"", "")).warm("/");
+    let server = Server::start(&config("drain_delay = \"10m\"\nshutdown_grace = \"11m\"", "")).warm("/");
     let mark = server.mark();
     server.signal(Signal::TERM);
     server.wait_for_log_after(mark, "stopping", LONG);
+    std::thread::sleep(A_SECOND); // Sooner it would be the same signal.
     server.signal(Signal::TERM);
     assert!(server.wait_for_exit(LONG).success());
     server.wait_for_log_after(mark, "stopping at once", LONG);
+}
+
+#[test]
+fn idle_connections_hold_up_a_stop_for_drain_idle_and_no_longer() {
+    let server = Server::start(&config("shutdown_grace = \"50s\"\ndrain_idle = \"1s\"", "")).warm("/");
+    let [mut idle, mut late, mut silent] = [(); 3].map(|()| server.client());
+    idle.expect_kept("/pong");
+    late.expect_kept("/pong");
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    // No request meets a closing socket: it is the last one of its connection.
+    while !late.expect_kept("/pong").says_close() {}
+    late.expect_eof();
+    idle.expect_eof();
+    silent.expect_eof();
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(server.wait_for_exit(LONG).success());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn the_grace_covers_the_whole_stop() {
+    let times = "drain_delay = \"1s\"\nshutdown_grace = \"3s\"";
+    let server = Server::start(&config(times, "drain_timeout = \"10m\"")).warm("/");
+    let mut stream = streaming(&server);
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    stream.read_to_end();
+    assert!(server.wait_for_exit(LONG).success());
+    assert!(begun.elapsed() < Duration::from_millis(4500), "{:?}", begun.elapsed());
 }
 
 #[test]

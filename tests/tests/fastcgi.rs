@@ -266,3 +266,26 @@ fn a_reload_changes_between_a_php_fpm_that_runs_already_and_one_of_ours_without_
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+/// PHP takes each record of parameters apart by itself, and closes the connection over one that ends inside a parameter.
+#[test]
+fn a_head_above_64_kib_reaches_the_script() {
+    let limits = "[server.limits]\nheader_block = \"4MiB\"\nheader_fields = 65_536\n";
+    for interpreter in both() {
+        let server = start_config(&format!("{}{limits}", config(&interpreter, 1)));
+        let mut client = server.client().patient(LONG);
+        let large: String = (0..3).map(|n| format!("X-L{n}: {}\r\n", "x".repeat(40_000))).collect();
+        let many = "X-Many: 1\r\n".repeat(15_000);
+        let seen = client
+            .ask(format!("GET /?do=server HTTP/1.1\r\nHost: a\r\nConnection: x-none\r\n{large}{many}\r\n"))
+            .json();
+        for (name, length) in [("HTTP_X_L0", 40_000), ("HTTP_X_L2", 40_000), ("HTTP_X_MANY", 3 * 15_000 - 2)]
+        {
+            assert_eq!(seen[name].as_str().map(str::len), Some(length), "{interpreter}: {name}");
+        }
+        let refused =
+            client.ask(format!("GET /?do=server HTTP/1.1\r\nHost: a\r\nX-L: {}\r\n\r\n", "x".repeat(70_000)));
+        assert_eq!(refused.status, 431, "{interpreter}");
+        client.expect_kept("/?do=pong");
+    }
+}

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keepwarm_tests::load::{self, Load, Outcome};
 use keepwarm_tests::process::{self, alive, descendants, wait_until};
@@ -84,6 +84,21 @@ fn a_request_reaches_node_as_it_was_sent_and_with_who_sent_it() {
     for gone in ["x_alias", "proxy", "x-private", "keep-alive"] {
         assert!(all(gone).is_empty(), "{gone}: {fields:?}");
     }
+    assert_eq!(all("via"), ["1.1 keepwarm"]);
+}
+
+/// RFC 9110 §7.6.2.
+#[test]
+fn an_options_goes_no_further_than_it_may() {
+    let server = node(1, "", "");
+    let options = |left: &str| {
+        ask(&server, format!("OPTIONS /echo HTTP/1.1\r\nHost: a\r\nMax-Forwards: {left}\r\n\r\n"))
+    };
+    assert_eq!(options("3").json()["method"].as_str(), Some("OPTIONS"));
+    assert!(options("3").text().contains("\"max-forwards\",\"2\""));
+    let ours = options("0");
+    assert_eq!((ours.status, ours.text().as_str()), (200, ""));
+    assert!(ours.field("allow").is_some_and(|allow| allow.contains("OPTIONS")));
 }
 
 #[test]
@@ -487,6 +502,38 @@ fn a_process_that_hangs_or_leaves_is_replaced() {
             response.status == 200 && response.text() != before
         });
     }
+}
+
+/// The front page hangs, and is what a server without a health path is asked for when a request has timed out. The other pages are served all the time.
+#[test]
+fn a_page_that_hangs_does_not_take_its_server_away() {
+    let script = "import http.server, os, time\n\
+        class H(http.server.BaseHTTPRequestHandler):\n\
+        \x20   def do_GET(self):\n\
+        \x20       open('asked', 'a').write(self.path + '\\n')\n\
+        \x20       while self.path == '/' and os.path.exists('flag'): time.sleep(0.1)\n\
+        \x20       body = str(os.getpid()).encode()\n\
+        \x20       self.send_response(200)\n\
+        \x20       self.send_header('Content-Length', str(len(body)))\n\
+        \x20       self.end_headers()\n\
+        \x20       self.wfile.write(body)\n\
+        http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), H).serve_forever()\n";
+    let command = format!("[\"@PYTHON@\", \"-c\", {script:?}]");
+    let server = Server::start(&config(&command, 1, "request_timeout = \"1s\"\ndirectory = \"@DIR@\""));
+    let before = ask(&server, get("/pid")).text();
+    std::fs::write(server.folder().join("flag"), "").expect("a file");
+    assert_eq!(ask(&server, get("/")).status, 504);
+    // Longer than it has for its answer, and than the distance of questions to one that has nothing to do.
+    let until = Instant::now() + Duration::from_secs(8);
+    while Instant::now() < until {
+        let response = ask(&server, get("/pid"));
+        assert_eq!((response.status, response.text()), (200, before.clone()), "{}", server.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let asked = std::fs::read_to_string(server.folder().join("asked")).expect("a file");
+    let front = asked.lines().filter(|line| *line == "/").count();
+    // At the start, by the client, and once in suspicion.
+    assert!(front <= 4, "the front page is no health check of an idle server: {front}");
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The h1 rows of `http-rules` §8, with values small enough for a test.
 
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::{ASGI, BOUND, Client, Failure, Server, WSGI, get, websocket};
+use keepwarm_tests::{ASGI, BOUND, Client, Failure, Server, WSGI, admin, get, websocket};
 
 const FIXED: &str = r#"
 [listen.main]
@@ -63,7 +65,8 @@ fn the_default_limits_of_the_head_stand() {
         (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "b".repeat(32_768)), 431),
         (format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(128)), 431),
         (format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(10_000)), 431),
-        (format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(9000)), 414),
+        // Longer than any method that is served, wherever the line may end.
+        (format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(9000)), 501),
     ] {
         let mut client = server.client();
         let _ = client.try_send(request.as_bytes());
@@ -373,15 +376,165 @@ fn a_client_address_has_so_many_connections() {
 
 #[test]
 fn at_the_limit_of_connections_the_longest_idle_goes_first() {
-    let server = Server::start(&format!("{FIXED}\n[server.limits]\nconnections = 4\n"));
-    let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+    // By any of the threads, whichever has it.
+    for threads in [1, 3] {
+        let server = Server::start(&full(threads, 4));
+        let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+        for client in &mut clients {
+            client.expect_kept("/");
+            std::thread::sleep(Duration::from_millis(5)); // They are told apart by when they were last used.
+        }
+        let mut fifth = server.client();
+        fifth.expect_kept("/");
+        closed_silently(&mut clients[0]);
+        for client in &mut clients[1..] {
+            client.expect_kept("/");
+        }
+        let metrics = admin::metrics(&server);
+        assert_eq!(metrics["keepwarm_connections_evicted_total{listener=\"main\"}"], 1.0);
+        assert!(metrics["keepwarm_connection_limit_waits_total{listener=\"main\"}"] >= 1.0);
+    }
+}
+
+#[test]
+fn more_clients_than_connections_lose_no_request() {
+    const LIMIT: usize = 20;
+    let server = Server::start(&full(2, LIMIT));
+    let asked = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..LIMIT + 10 {
+            scope.spawn(|| {
+                for _ in 0..8 {
+                    let mut client = server.client();
+                    // Each keeps its connection for as long as it may.
+                    for _ in 0..100 {
+                        client.send(get("/"));
+                        let response = client.response("GET");
+                        assert_eq!(response.status, 200, "{client}");
+                        asked.fetch_add(1, Ordering::Relaxed);
+                        if response.says_close() {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(asked.into_inner() > 30, "somebody was served");
+    let log = server.log();
+    assert_eq!(log.matches("connection limit reached").count(), 1, "{log}");
+    assert!(log.contains("limit=20") && log.contains("server.limits.connections"), "{log}");
+    let metrics = admin::metrics(&server);
+    assert!(metrics["keepwarm_connection_limit_waits_total{listener=\"main\"}"] >= 10.0);
+}
+
+#[test]
+fn connections_that_are_never_idle_take_turns_at_the_limit() {
+    let server = Server::start(&full(2, 2));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let busy = || {
+            while !stop.load(Ordering::Relaxed) {
+                let mut client = server.client();
+                while !stop.load(Ordering::Relaxed) {
+                    if client.ask(get("/")).says_close() {
+                        break;
+                    }
+                }
+            }
+        };
+        (0..2).for_each(|_| drop(scope.spawn(busy)));
+        // Waits in the kernel with its request, until one of the others is told to close.
+        for _ in 0..2 {
+            let mut client = server.client().patient(BOUND);
+            assert_eq!(client.ask(get("/")).status, 200);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn connections_wait_while_none_can_end() {
+    let server = Server::start(&full(2, 2).replace("workers = 1", "workers = 2")).warm("/slow/pong");
+    let mut busy: Vec<Client> = (0..2).map(|_| server.client()).collect();
+    for client in &mut busy {
+        client.send(get("/slow/sleep?ms=1500"));
+    }
+    std::thread::sleep(Duration::from_millis(100)); // Both are accepted before the third comes.
+    let mut third = server.client().patient(BOUND);
+    third.send(get("/"));
+    for client in &mut busy {
+        assert_eq!(client.response("GET").status, 200, "{client}");
+    }
+    drop(busy);
+    assert_eq!(third.response("GET").status, 200, "{third}");
+}
+
+#[test]
+fn a_small_limit_on_open_files_leaves_room_for_most_connections() {
+    let server = with_files(FIXED, 256);
+    let mut clients: Vec<Client> = (0..150).map(|_| server.client()).collect();
     for client in &mut clients {
         client.expect_kept("/");
     }
-    let mut fifth = server.client();
-    fifth.expect_kept("/");
-    closed_silently(&mut clients[0]);
-    clients[3].expect_kept("/");
+    clients.iter_mut().for_each(|client| drop(client.expect_kept("/")));
+}
+
+#[test]
+fn without_descriptors_new_connections_wait_until_idle_ones_are_closed() {
+    let server = with_files(&format!("[server]\nthreads = 2\n{FIXED}"), 48);
+    let mut clients: Vec<Client> = (0..60).map(|_| server.client().patient(BOUND)).collect();
+    for client in &mut clients {
+        client.send(get("/"));
+    }
+    for client in &mut clients {
+        assert_eq!(client.response("GET").status, 200, "{client}");
+    }
+    let log = server.log();
+    assert!(log.contains("cannot accept connections, they wait"), "{log}");
+}
+
+/// May open so many files.
+fn with_files(config: &str, files: u32) -> Server {
+    Server::start_as(config, |folder| {
+        let script = folder.join("limited");
+        // Both limits: the soft one is raised.
+        let text = format!(
+            "#!/bin/sh\nulimit -n {files} && exec '{}' \"$@\"\n",
+            keepwarm_tests::keepwarm().display()
+        );
+        std::fs::write(&script, text).expect("the script is written");
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it is executable");
+        script
+    })
+}
+
+#[test]
+fn a_reload_changes_the_limit_of_connections() {
+    let server = Server::start(&full(1, 2));
+    // Their bodies never come: neither is idle, nor does either end by itself.
+    let mut two: Vec<Client> = (0..2).map(|_| server.client()).collect();
+    two.iter_mut().for_each(|client| {
+        client.send("POST /slow/digest HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n");
+    });
+    let mut third = server.client().patient(BOUND);
+    third.send(get("/"));
+    server.wait_for_log("connection limit reached", BOUND);
+    server.configure(&full(1, 3));
+    let mark = server.mark();
+    server.signal(rustix::process::Signal::HUP);
+    server.wait_for_log_after(mark, "reloaded in", BOUND);
+    assert_eq!(third.response("GET").status, 200);
+}
+
+/// So many threads, so many connections; `/slow` is the test application, all else a fixed response.
+fn full(threads: usize, connections: usize) -> String {
+    let app = WSGI.split_once("[app.app]").expect("it has an app").1;
+    format!(
+        "[server]\nthreads = {threads}\nlimits = {{ connections = {connections} }}\n[admin]\nbind = \"127.0.0.1:0\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
+         [[listen.main.route]]\npath = \"/slow/*\"\nstrip_prefix = true\napp = \"app\"\n\
+         [[listen.main.route]]\nrespond = {{ status = 200, body = \"pong\" }}\n[app.app]{app}"
+    )
 }
 
 #[test]

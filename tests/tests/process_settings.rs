@@ -35,7 +35,8 @@ def application(environ, start_response):
         body = json.dumps({
             "uid": os.getresuid(), "gid": os.getresgid(), "groups": sorted(os.getgroups()), "mask": mask, "directory": os.getcwd(),
             "limits": limits, "home": os.environ.get("HOME"), "user": os.environ.get("USER"), "a": os.environ.get("A"), "b": os.environ.get("B"),
-            "flags": sys.flags.dev_mode, "executable": sys.executable, "watch": os.environ.get("KEEPWARM_WATCH"), "pid": os.getpid(),
+            "flags": sys.flags.dev_mode, "executable": sys.executable, "watch": os.environ.get("KEEPWARM_WATCH"), "pid": os.getpid(), "ours": sorted(name for name in os.environ if name.startswith("KEEPWARM_")),
+            "ignored": next(line for line in open("/proc/self/status") if line.startswith("SigIgn")).split()[1],
         }).encode()
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
@@ -107,7 +108,11 @@ fn a_group_of_its_own_and_numbers() {
 
 #[test]
 fn the_servers_user_is_that_of_workers_without_one() {
-    let server = start("user = \"nobody\"\ngroup = \"daemon\"", "");
+    let server = Server::start_with(&config("user = \"nobody\"\ngroup = \"daemon\"", ""), |command| {
+        prepare(command);
+        command.env_remove("KEEPWARM_SERVER__USER");
+    })
+    .warm("/");
     assert_eq!(about(&server)["uid"][0], id("passwd", "nobody"));
     assert_eq!(about(&server)["gid"][0], id("group", "daemon"));
     // Keepwarm itself stays who it is: it can reload to another.
@@ -115,6 +120,68 @@ fn the_servers_user_is_that_of_workers_without_one() {
     server.signal(Signal::HUP);
     wait_until("another user", LONG, || about(&server)["uid"][0] == id("passwd", "daemon"));
     assert_eq!(about(&server)["gid"][0], id("group", "daemon"), "and its own group, not that of the server");
+}
+
+/// Started as root with nobody configured; the app's folder is as `adjust` leaves it.
+#[track_caller]
+fn unconfigured(app: &str, adjust: impl FnOnce(&Path)) -> Server {
+    let server = Server::start_with(&config("", app), |command| {
+        prepare(command);
+        // Everybody's interpreter, whichever root has.
+        command.env_remove("KEEPWARM_SERVER__USER").env_remove("VIRTUAL_ENV").env("PATH", "/usr/bin:/bin");
+        adjust(&command.get_current_dir().expect("a folder").join("app"));
+    });
+    server.warm("/")
+}
+
+#[test]
+fn where_nobody_is_configured_the_workers_of_root_are_nobody() {
+    let server = unconfigured("", |_| {});
+    assert_eq!(about(&server)["uid"][0], id("passwd", "nobody"));
+    assert_eq!(about(&server)["home"], "/nonexistent");
+    let line = server.wait_for_log("workers run as this user", LONG);
+    assert!(line.contains("user=nobody"), "{line}");
+}
+
+#[test]
+fn where_nobody_is_configured_an_app_that_belongs_to_a_user_runs_as_that_user() {
+    let server = unconfigured("", |app| {
+        let own =
+            |file: &Path| std::os::unix::fs::chown(file, Some(12345), Some(12345)).expect("another owner");
+        own(app);
+        own(&app.join("about.py"));
+        std::fs::create_dir(app.join("var")).expect("a folder");
+        own(&app.join("var"));
+    });
+    assert_eq!(about(&server)["uid"][0], 12345);
+}
+
+#[test]
+fn what_nobody_could_not_use_is_run_as_root_and_said() {
+    let closed =
+        |app: &Path| std::fs::set_permissions(app, std::fs::Permissions::from_mode(0o700)).expect("closed");
+    let var = |app: &Path| std::fs::create_dir(app.join("var")).expect("a folder");
+    let database = |app: &Path| std::fs::write(app.join("shop.sqlite3"), "").expect("a file");
+    type Case<'c> = (&'c str, &'c dyn Fn(&Path), &'c str);
+    let cases: [Case<'_>; 4] = [
+        ("", &closed, "cannot enter"),
+        ("", &var, "cannot write to"),
+        ("", &database, "cannot write to"),
+        ("env = { STATE = \"@DIR@/state/of/the/shop\" }", &|_| {}, "cannot write to"),
+    ];
+    for (keys, adjust, told) in cases {
+        let server = unconfigured(keys, |app| adjust(app));
+        assert_eq!(about(&server)["uid"][0], 0, "{told}");
+        let line = server.wait_for_log("workers run as root: no user is configured", LONG);
+        assert!(line.contains(told) && line.contains("set app.app.user"), "{line}");
+    }
+}
+
+#[test]
+fn root_that_is_configured_is_root_without_a_word() {
+    let server = unconfigured("user = \"root\"", |_| {});
+    assert_eq!(about(&server)["uid"][0], 0);
+    assert!(!server.log().contains("workers run as"), "{}", server.log());
 }
 
 #[test]
@@ -129,6 +196,56 @@ fn limits_bind_the_worker() {
         assert_eq!(limits["CORE"], serde_json::json!([0, 0]));
         assert_eq!(limits["CPU"], serde_json::json!([90, 90]));
     }
+}
+
+#[test]
+fn settings_in_the_environment_are_not_the_workers() {
+    let server = Server::start_with(&config("", "env = { B = \"1\" }"), |command| {
+        prepare(command);
+        command
+            .env("KEEPWARM_ADMIN__BIND", "127.0.0.1:0")
+            .env("KEEPWARM_ADMIN__TOKEN", "a-secret-of-the-operator")
+            .env("KEEPWARM_APP__APP__ENV__A", "from the environment")
+            .env("KEEPWARM_UPSTREAM_ELSEWHERE", "http://127.0.0.1:1");
+    })
+    .warm("/");
+    let about = about(&server);
+    assert_eq!(about["a"], "from the environment", "its own app's reach it as they are meant");
+    let names = ["KEEPWARM_APP", "KEEPWARM_INSTANCE", "KEEPWARM_UPSTREAM_ELSEWHERE", "KEEPWARM_WORKER"];
+    let ours: Vec<&str> = about["ours"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
+    let ours: Vec<&str> = ours.into_iter().filter(|name| *name != "KEEPWARM_ADAPTERS").collect();
+    assert_eq!(ours, names);
+}
+
+/// Keepwarm as a shell script starts it, with these commands before.
+fn started_by(script: &str) -> Server {
+    Server::start_as(&config("", ""), |folder| {
+        prepare(Command::new("true").current_dir(folder));
+        let file = folder.join("start");
+        let binary = keepwarm_tests::keepwarm().display();
+        tools::script(&file, &format!("#!/bin/sh\n{script}\nexec {binary} \"$@\"\n"));
+        file
+    })
+    .warm("/")
+}
+
+#[test]
+fn workers_have_the_soft_limit_of_files_that_keepwarm_was_started_with() {
+    let server = started_by("ulimit -S -n 300");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).expect("limits");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
+    let most = files.split_whitespace().nth(4).expect("the hard limit").parse::<u64>().expect("a number");
+    assert!(files.split_whitespace().nth(3) == Some(&most.to_string()), "Keepwarm takes all: {files}");
+    assert_eq!(about(&server)["limits"]["NOFILE"], serde_json::json!([300, most]));
+}
+
+#[test]
+fn signals_that_were_ignored_around_keepwarm_are_not_ignored_in_workers() {
+    let server = started_by("trap '' HUP INT QUIT USR1 USR2 TERM CHLD");
+    let about = about(&server);
+    let ignored = u64::from_str_radix(about["ignored"].as_str().expect("a mask"), 16).expect("a number");
+    let those = [1, 2, 3, 10, 12, 15, 17];
+    assert!(those.iter().all(|number| ignored >> (number - 1) & 1 == 0), "{ignored:x}");
 }
 
 #[test]

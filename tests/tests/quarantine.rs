@@ -1,6 +1,6 @@
 //! A route that kills workers is refused for a while; the others of the app are not.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::{Response, Server};
@@ -131,17 +131,47 @@ fn a_reload_brings_other_code_and_opens_it() {
 }
 
 #[test]
-fn time_outs_in_a_row_count_and_answers_between_them_clear() {
+fn time_outs_count_and_answers_of_other_pages_between_them_do_not_clear() {
     let server = start(2, "request_timeout = \"1500ms\"");
-    for _ in 0..2 {
-        assert_eq!(ask(&server, "POST", "/hang").status, 504);
-    }
-    assert_eq!(ask(&server, "POST", "/who").status, 200, "the same route");
     for _ in 0..3 {
         assert_eq!(ask(&server, "POST", "/hang").status, 504);
+        assert_eq!(ask(&server, "POST", "/who").status, 200, "the same route");
     }
     // The client has its answer before the worker is dead.
     wait_until("it is refused", LONG, || server.log().contains("the route kills workers"));
     refused(&server, "/hang?id=x");
-    assert_eq!(ask(&server, "GET", "/who").status, 200, "another method");
+    assert_eq!(ask(&server, "POST", "/who").status, 200, "the same route, another page");
+}
+
+/// The app has one route for everything, and gives up as it does by default.
+fn one_route(workers: u32) -> Server {
+    let config = config(workers, "")
+        .replace("[[listen.main.route]]\npath = \"/die\"\napp = \"app\"\n", "")
+        .replace("start_retries = 50\n", "");
+    assert_eq!(config.matches("route]]").count(), 1);
+    Server::start(&config).warm("/who")
+}
+
+#[test]
+fn one_deadly_page_between_good_ones_is_refused_and_takes_nothing_else_away() {
+    for workers in [1, 4] {
+        let server = one_route(workers);
+        let mut refusals = 0;
+        for round in 0..40 {
+            match ask(&server, "GET", "/die?id=x").status {
+                503 => refusals += 1,
+                status => assert_eq!(status, 502),
+            }
+            let begin = Instant::now();
+            for _ in 0..4 {
+                let response = ask(&server, "GET", "/who");
+                assert_eq!(response.status, 200, "{workers} workers, round {round}\n{}", server.log());
+            }
+            // A new worker, at the most, and that a busy machine starts it.
+            assert!(begin.elapsed() < Duration::from_secs(15), "{workers} workers: {:?}", begin.elapsed());
+        }
+        assert!(refusals > 20, "{workers} workers: {refusals} of 40 were refused");
+        let log = server.log();
+        assert!(!log.contains("given up"), "{log}");
+    }
 }

@@ -94,6 +94,8 @@ fn mediawiki(interpreter: &str) {
         let settings = site.join("LocalSettings.php");
         let mut text = fs::read_to_string(&settings).expect("installed");
         text.push_str("\n$wgServer = WebRequest::detectServer();\n$wgEnableUploads = true;\n");
+        // With php-apcu the installer keeps sessions in memory, which processes of php-cgi do not share.
+        text.push_str("$wgMainCacheType = CACHE_NONE;\n$wgSessionCacheType = CACHE_DB;\n");
         fs::write(settings, text).expect("written");
     });
     let browser = Browser::new(&server);

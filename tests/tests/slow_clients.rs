@@ -70,6 +70,21 @@ fn four_slow_uploads_and_four_slow_readers_on_four_workers() {
     }
 }
 
+/// The last bytes that fit are followed by framing alone, which needs no room: a reader that leaves it no room spins, and holds its thread for ever.
+#[test]
+fn a_chunked_body_that_just_fits_in_memory_is_read_to_its_end() {
+    let server = Server::start(&format!("{}\n[server]\nthreads = 1\n", WSGI)).warm("/pong");
+    let mut client = server.client();
+    for size in [65_534, 65_535, 65_536, 65_537] {
+        for trailers in ["", "Digest: of-no-use\r\n"] {
+            let body = "x".repeat(size);
+            client.send("POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+            client.send(format!("{size:x}\r\n{body}\r\n0\r\n{trailers}\r\n"));
+            assert_eq!(client.response("POST").json()["length"], size, "with trailers {trailers:?}");
+        }
+    }
+}
+
 #[test]
 fn slow_heads_hold_nothing() {
     let server = server();

@@ -183,6 +183,10 @@ fn names_that_alias_in_cgi_are_dropped() {
     assert_eq!(seen["HTTP_X_USER"], "good");
     assert!(!seen.to_string().contains("evil"), "{seen}");
     assert!(seen.get("CONTENT_LENGTH").is_none_or(|length| length == "" || length == "0"), "{seen}");
+    let seen = asgi()
+        .ask("GET /echo HTTP/1.1\r\nHost: a\r\nX_User: evil\r\nX.User: evil\r\nX-User: good\r\n\r\n")
+        .json();
+    assert!(seen.to_string().contains("good") && !seen.to_string().contains("evil"), "{seen}");
 }
 
 #[test]

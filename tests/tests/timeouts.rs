@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::{Client, Server, get};
+use keepwarm_tests::{Client, Failure, Server, get};
 
 const LONG: Duration = Duration::from_secs(90);
 
@@ -129,6 +129,24 @@ fn a_time_out_ends_only_the_request_in_a_worker_of_many() {
     server.wait_for_log("in deeper", LONG);
     assert_eq!(patient(&server, "/who"), 200);
     assert_eq!(server.workers(), before);
+}
+
+/// Its time stood still while it waited for its client, and never ran again.
+#[test]
+fn an_application_that_hangs_once_its_client_has_caught_up_is_timed_out() {
+    let server = start("hard_asgi_app", 1, "request_timeout = \"2s\"");
+    let mut slow = server.client().patient(LONG);
+    rustix::net::sockopt::set_socket_recv_buffer_size(slow.stream(), 65_536).expect("SO_RCVBUF");
+    slow.send(get("/late"));
+    server.wait_for_log("it waits for its client", LONG);
+    assert!(matches!(slow.try_response("GET"), Err(Failure::Cut(_) | Failure::Reset(_))), "{slow}");
+    server.wait_for_log("request timed out", LONG);
+    // The same for a request's body: there is no credit for what the client sends.
+    let mut upload = server.client().patient(LONG);
+    upload.send("POST /gate?shut HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\n");
+    wait_until("the app has the request", LONG, || server.folder().join("at-shut").exists());
+    upload.send(vec![b'x'; 1_000_000]);
+    assert_eq!(upload.response("POST").status, 504, "{upload}");
 }
 
 #[test]

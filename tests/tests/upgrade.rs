@@ -290,6 +290,95 @@ fn an_end_during_an_upgrade_ends_both() {
 }
 
 #[test]
+fn a_new_process_that_does_not_end_holds_up_no_signal() {
+    let service = Service::start("");
+    script(&service.binary, "#!/bin/sh\ntrap '' TERM\necho $$ > \"$0.pid\"\nwhile :; do sleep 1; done\n");
+    service.server.signal(Signal::USR2);
+    let file = service.binary.with_extension("pid");
+    let new = || std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    wait_until("the new process", LONG, || new().is_some());
+    let told = std::time::Instant::now();
+    service.server.signal(Signal::TERM);
+    service.wait_for_log("stopping");
+    assert!(told.elapsed() < Duration::from_secs(4), "{:?}", told.elapsed());
+    assert!(service.server.wait_for_exit(LONG).success());
+    wait_until("the new process has ended", LONG, || !alive(new().expect("it was there")));
+}
+
+#[test]
+fn a_reload_that_is_asked_for_during_an_upgrade_is_done_by_the_new_process() {
+    let service = Service::start("");
+    let old = service.server.pid();
+    // A request that is not whole keeps the old process until it has had the signal, however late that comes.
+    let mut held = service.server.client();
+    held.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+    process::signal(old, Signal::USR2);
+    service.wait_for_log("another process is started to take over");
+    process::signal(old, Signal::HUP);
+    wait_until("another process is the service", LONG, || service.pid().is_some_and(|pid| pid != old));
+    service.wait_for_log("reloaded in");
+    drop(held);
+    assert!(service.server.wait_for_exit(LONG).success());
+    service.end();
+}
+
+#[test]
+fn an_app_has_as_many_workers_after_an_upgrade_as_its_load_had_come_to_need() {
+    let config = config("").replace("workers = 2", "workers = { min = 1, max = 4, idle = \"10m\" }");
+    let service = Service::start_with(&config);
+    service.server.signal(Signal::TTIN);
+    wait_until("two workers", LONG, || service.server.workers().len() == 2);
+    let new = service.upgrade();
+    let workers =
+        || process::descendants(new).into_iter().filter(|&pid| process::command(pid).contains("-m keepwarm"));
+    assert_eq!(workers().count(), 2);
+    service.end();
+}
+
+#[test]
+fn a_door_that_moves_with_an_upgrade_stays_for_the_workers_of_before() {
+    let origin = keepwarm_tests::origin::Origin::fixed("from the service");
+    let config = |door: &str| {
+        config("")
+            .replace("wsgi_app", "caller")
+            .replace("directory = \"@APPS@\"\n", "")
+            .replace("workers = 2", "workers = 1")
+            + &format!("[upstream.search]\nurl = \"http://{}\"\nbind = \"{door}\"\n", origin.address())
+    };
+    let mut binary = PathBuf::new();
+    let server = Server::start_as(&config("127.0.0.2:0"), |folder| {
+        std::fs::write(folder.join("caller.py"), CALLER).expect("written");
+        binary = folder.join("keepwarm");
+        copy_binary(&binary);
+        binary.clone()
+    });
+    let service = Service { server, binary };
+    wait_until("the pid file", LONG, || service.pid() == Some(service.server.pid()));
+    let mut client = service.server.client().patient(LONG);
+    client.send(get("/"));
+    service.wait_for_log("begun");
+    service.server.configure(&config("127.0.0.3:0"));
+    service.upgrade();
+    std::fs::write(service.server.folder().join("ending"), "").expect("written");
+    assert_eq!(client.response("GET").text(), "from the service");
+    drop(client);
+    assert!(service.server.wait_for_exit(LONG).success());
+    service.end();
+}
+
+/// Calls the door once it is told to, while it answers a request.
+const CALLER: &str = "import os, time, urllib.request
+door = os.environ['KEEPWARM_UPSTREAM_SEARCH']
+def application(environ, start_response):
+    print('begun', flush=True)
+    while not os.path.exists('ending'):
+        time.sleep(0.02)
+    body = urllib.request.urlopen(door + '/call', timeout=10).read()
+    start_response('200 OK', [('Content-Type', 'text/plain')])
+    return [body]
+";
+
+#[test]
 fn a_second_keepwarm_on_the_same_address_is_told_who_is_there() {
     let server = Server::start(keepwarm_tests::WSGI);
     let address = server.address().to_string();

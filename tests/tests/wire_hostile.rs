@@ -201,6 +201,20 @@ fn a_worker_that_hangs_is_504_and_killed() {
 }
 
 #[test]
+fn frames_without_end_that_say_nothing_do_not_outlast_the_request_timeout() {
+    let server = Server::start(&liars(1, "1", "request_timeout = \"2s\"\nstart_retries = 50"));
+    all_ready(&server, 1);
+    let mut hinted = server.client().patient(Duration::from_secs(20));
+    hinted.send(post("/lie/hints"));
+    // Those that come in 10 s.
+    let last = (0..200).map(|_| hinted.response("POST").status).find(|status| *status != 103);
+    assert_eq!(last, Some(504), "{hinted}");
+    let mut begun = server.client().patient(Duration::from_secs(20));
+    begun.send(post("/lie/nothing"));
+    assert!(matches!(begun.try_response("POST"), Err(Failure::Cut(_) | Failure::Reset(_))), "{begun}");
+}
+
+#[test]
 fn a_worker_that_never_says_hello_ends_the_start() {
     for mode in ["mute", "garbage-first", "future", "no-streams"] {
         let more = "boot_timeout = \"400ms\"\nstart_retries = 1\nqueue_timeout = \"500ms\"";

@@ -151,6 +151,8 @@ fn settle_route(draft: RouteDraft, body: Option<u64>, known: &Known, cx: &mut Ch
         buffer_request: draft.buffer_request,
         buffer_response: draft.buffer_response,
         early_hints: draft.early_hints,
+        any_header_names: draft.any_header_names,
+        via: draft.via,
         headers: draft.headers,
         allow: draft.allow,
         deny: draft.deny,

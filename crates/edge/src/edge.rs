@@ -110,6 +110,10 @@ impl Site {
             judge(exchange.request_mut(), self.trusted_proxies());
         }
         let request = exchange.request();
+        if let Some((status, name, detail)) = request.misdirection() {
+            answer_error(exchange, status, name, detail, &[]);
+            return None;
+        }
         let host = host_of(request.head.authority());
         match find(self.routes(), host, request.path(), &request.head.method) {
             Found::Route(route) => self.follow(route, exchange),

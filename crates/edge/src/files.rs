@@ -7,6 +7,7 @@
 mod conditions;
 mod handed;
 mod ranges;
+mod scripts;
 mod send;
 #[cfg(test)]
 mod tests;
@@ -18,9 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::Method;
-use keepwarm_net::{
-    Exchange, Folder, Found, Handler, OpenFile, Refusal, answer_error, file_name, is_script_name,
-};
+use keepwarm_net::{Exchange, Folder, Found, Handler, OpenFile, Refusal, answer_error, file_name};
 
 pub use handed::SendFiles;
 
@@ -79,10 +78,14 @@ impl Files {
 
     async fn look(&self, exchange: &mut Exchange<'_>) -> Looked {
         let path = exchange.request().path();
-        let Some(mut name) = path.get(self.prefix.max(exchange.request().mount)..).and_then(file_name) else {
+        let rest = path.get(self.prefix.max(exchange.request().mount)..);
+        if rest.is_some_and(<[u8]>::is_empty) && self.prefix > 0 {
+            return Looked::NeedsSlash;
+        }
+        let Some(mut name) = rest.and_then(file_name) else {
             return Looked::Nothing;
         };
-        if is_script_name(&name) {
+        if scripts::holds_source(&name) {
             return Looked::Nothing;
         }
         let whole = name.is_empty() || name.ends_with(b"/");

@@ -34,7 +34,8 @@ pub enum PathPattern {
     Any,
     /// `/x`: this path alone.
     Exact(String),
-    /// `/assets/*`, held as `/assets/`: every path that begins so. `/assets` does not: it is another resource, which an `Exact` route can redirect.
+    /// `/assets/*`, held as `/assets/`: every path that begins so. `/assets` does not: it is another resource, which an `Exact` route can redirect;
+    /// it belongs to the route only where the prefix is stripped ([`Self::is_mount`]).
     Prefix(String),
 }
 
@@ -46,6 +47,15 @@ impl PathPattern {
             Self::Any => true,
             Self::Exact(exact) => path == exact.as_bytes(),
             Self::Prefix(prefix) => path.starts_with(prefix.as_bytes()),
+        }
+    }
+
+    /// Whether a normalised path is the prefix itself, without its slash: `/assets` of `/assets/*`.
+    #[must_use]
+    pub fn is_mount(&self, path: &[u8]) -> bool {
+        match self {
+            Self::Prefix(prefix) => prefix.strip_suffix('/').is_some_and(|mount| path == mount.as_bytes()),
+            Self::Any | Self::Exact(_) => false,
         }
     }
 

@@ -130,7 +130,7 @@ impl Route {
     /// Whether it takes requests for that host and path, whatever their method.
     pub(crate) fn covers(&self, host: &[u8], path: &[u8]) -> bool {
         (self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(host)))
-            && self.path.matches(path)
+            && (self.path.matches(path) || (self.strip_prefix && self.path.is_mount(path)))
     }
 
     pub(crate) fn takes_method(&self, method: &Method) -> bool {
@@ -245,6 +245,28 @@ mod tests {
             let name = method.clone();
             assert_eq!(found(&routes, host, path, method), expected, "{name} {host} {path}");
         }
+    }
+
+    /// An app that is mounted at a prefix has an address of its own there: its front page.
+    #[test]
+    fn a_stripped_prefix_itself_belongs_to_its_route() {
+        let mut mounted = route(201, "", PathPattern::Prefix("/api/rest/".to_owned()), &[]);
+        mounted.strip_prefix = true;
+        let whole = route(202, "", PathPattern::Prefix("/api/rest/".to_owned()), &[]);
+        for (path, mount, stays) in [
+            ("/api/rest", "201", "nothing"),
+            ("/api/rest/", "201", "202"),
+            ("/api/rest/x", "201", "202"),
+            ("/api/restful", "nothing", "nothing"),
+            ("/api", "nothing", "nothing"),
+            ("/", "nothing", "nothing"),
+        ] {
+            assert_eq!(found(std::slice::from_ref(&mounted), "", path, Method::GET), mount, "{path}");
+            assert_eq!(found(std::slice::from_ref(&whole), "", path, Method::GET), stays, "{path}");
+        }
+        let mut all = route(203, "", PathPattern::Any, &[]);
+        all.strip_prefix = true;
+        assert_eq!(found(&[all], "", "/", Method::GET), "203");
     }
 
     #[test]

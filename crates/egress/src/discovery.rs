@@ -26,7 +26,7 @@ use keepwarm_policy::Jitter;
 use keepwarm_policy::backoff::{self, Backoff};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 pub(crate) use names::Looked;
 pub use names::{LookupFailure, Names};
@@ -72,7 +72,7 @@ type Rank = (u32, u16, u8);
 
 impl Discovery {
     /// Finds endpoints, and publishes each set that differs from the one before. Never ends, unless everything is a literal address; drop it to end it.
-    pub async fn run(self, publish: impl Fn(&[Found])) {
+    pub async fn run(&self, publish: impl Fn(&[Found])) {
         self.status.restart(self.sources.len());
         let (sender, mut receiver) = mpsc::channel(16);
         let mut tasks = JoinSet::new();
@@ -80,7 +80,7 @@ impl Discovery {
         for (number, source) in self.sources.iter().enumerate() {
             parts.push(source.literal());
             if parts.last().is_some_and(Option::is_none) {
-                tasks.spawn(Watch::new(&self, number, sender.clone()).run());
+                tasks.spawn(Watch::new(self, number, sender.clone()).run());
             }
         }
         drop(sender);
@@ -98,12 +98,18 @@ impl Discovery {
                     published = Some(found);
                 }
             }
-            let update = match wait_for_all {
-                Some(until) => match timeout_at(until, receiver.recv()).await {
-                    Ok(update) => update,
-                    Err(_) => continue,
+            let until = wait_for_all.unwrap_or_else(|| Instant::now() + FIRST_SET);
+            let update = tokio::select! {
+                update = receiver.recv() => update,
+                Some(ended) = tasks.join_next() => match ended {
+                    Ok(()) => continue,
+                    // A source that nobody looks at any more would never change again: all begin anew (see the caller).
+                    Err(ended) => match ended.try_into_panic() {
+                        Ok(panic) => std::panic::resume_unwind(panic),
+                        Err(_aborted) => continue,
+                    },
                 },
-                None => receiver.recv().await,
+                () = sleep_until(until), if wait_for_all.is_some() => continue,
             };
             let Some((number, part)) = update else { return };
             if let Some(slot) = parts.get_mut(number) {

@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use keepwarm_http1::normalize_path;
-use keepwarm_net::{Exchange, Handler, Outcome, Refusal, Request, answer_error, answer_refusal, sentence};
+use keepwarm_net::{
+    ALLOW, Exchange, Handler, Outcome, Refusal, Request, answer_as_last, answer_error, answer_refusal,
+    sentence,
+};
 
-use crate::forward::{ALLOW, HostOf, Manner, answer_as_last, forward};
+use crate::forward::{HostOf, Manner, forward};
 use crate::{Upstream, guard};
 
 /// The handler of a local address that stands for an upstream: the app calls it in place of the service.
@@ -99,6 +102,10 @@ fn refused(exchange: &mut Exchange<'_>, names: Option<&[String]>) -> bool {
     if let Err(denied) = guard::check(request, names) {
         exchange.close_after();
         answer_error(exchange, 403, denied.reason(), denied.sentence(), &[]);
+        return true;
+    }
+    if let Some((status, name, detail)) = request.misdirection() {
+        answer_error(exchange, status, name, detail, &[]);
         return true;
     }
     if request.head.is_server_wide() {

@@ -22,6 +22,8 @@ pub struct EndpointSet {
     /// The endpoints, each once in a priority.
     pub endpoints: Vec<EndpointEntry>,
     balancer: Balancer,
+    /// No more than one of them gets calls.
+    is_single: bool,
 }
 
 /// An endpoint and its share.
@@ -54,7 +56,7 @@ pub struct Found {
 
 impl Default for EndpointSet {
     fn default() -> Self {
-        Self { endpoints: Vec::new(), balancer: Balancer::new(balance::Settings::default(), &[]) }
+        Self::balanced(Vec::new(), balance::Settings::default())
     }
 }
 
@@ -96,23 +98,38 @@ impl EndpointSet {
             identity: stable_hash(entry.state.name.as_bytes()),
         });
         let balancer = Balancer::new(settings, &members.collect::<Vec<_>>());
-        Self { endpoints, balancer }
+        let is_single = endpoints.iter().filter(|entry| entry.weight > 0).count() < 2;
+        Self { endpoints, balancer, is_single }
     }
 
-    /// The endpoint for a call.
-    pub(crate) fn pick(&self, hash: Option<u64>, tried: &Tried, now: Instant, random: u64) -> Option<Pick> {
+    /// The endpoint for a call. `silent`: where it was not answered at all, and goes again only when there is nobody else, well or not.
+    pub(crate) fn pick(
+        &self,
+        hash: Option<u64>,
+        tried: &Tried,
+        silent: &Tried,
+        now: Instant,
+        random: u64,
+    ) -> Option<Pick> {
         let view = |index: usize| match self.endpoints.get(index) {
-            Some(entry) => entry.state.view(now),
+            Some(entry) => {
+                let view = entry.state.view(now);
+                View { usable: view.usable && !silent.contains(index), ..view }
+            }
             None => View { usable: false, outstanding: 0, average: std::time::Duration::ZERO, warmth: 1000 },
         };
         self.balancer.pick(view, Ask { hash, tried, random })
     }
 
-    /// Whether this one is left out now, and others are not: then they go on without it.
-    pub(crate) fn do_without(&self, index: usize, now: Instant) -> bool {
-        let is_usable = |entry: &EndpointEntry| entry.state.view(now).usable;
-        let left_out = self.endpoints.get(index).is_some_and(|entry| !is_usable(entry));
-        left_out && self.endpoints.iter().any(|entry| entry.weight > 0 && is_usable(entry))
+    /// Whether another than this one can be called now: then what this one does says nothing of all of them.
+    pub(crate) fn has_another(&self, index: usize, now: Instant) -> bool {
+        let others = self.endpoints.iter().enumerate().filter(|(at, entry)| *at != index && entry.weight > 0);
+        others.into_iter().any(|(_, entry)| entry.state.view(now).usable)
+    }
+
+    /// A call is given to this one.
+    pub(crate) fn enter(&self, entry: &EndpointEntry, now: Instant) -> Visit {
+        entry.state.enter(self.is_single, now)
     }
 
     /// Where an endpoint is among them.
@@ -266,8 +283,8 @@ impl EndpointState {
         !self.told_mended.swap(true, Ordering::Relaxed)
     }
 
-    /// A call is given to it. `forced`: although its breaker may be open, since there is no other.
-    pub(crate) fn enter(self: &Arc<Self>, now: Instant) -> Visit {
+    /// A call is given to it, although its breaker may be open: then there is no other.
+    fn enter(self: &Arc<Self>, is_single: bool, now: Instant) -> Visit {
         let pass = match &mut *lock(&self.breaker) {
             Some(breaker) => breaker.try_pass(now.into_std()).ok(),
             None => None,
@@ -276,7 +293,7 @@ impl EndpointState {
             crate::told::breaker(&self.name, change);
         }
         self.load.handle_begin();
-        Visit { state: Arc::clone(self), pass: pass.map(|(pass, _)| pass) }
+        Visit { state: Arc::clone(self), pass: pass.map(|(pass, _)| pass), is_single }
     }
 }
 
@@ -296,6 +313,29 @@ pub(crate) struct Visit {
     state: Arc<EndpointState>,
     /// What its breaker gave; none when that is off, or refuses and the call went all the same.
     pass: Option<Pass>,
+    /// There is no other endpoint.
+    is_single: bool,
+}
+
+/// What a call says of an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Signs {
+    /// Whether it did its part.
+    pub(crate) outcome: Outcome,
+    /// Whether it is there at all: a response of any status is a sign of life, and so is a connection that it closes. Where there is nowhere else to go, nothing else counts
+    /// ([`keepwarm_policy::breaker`]).
+    pub(crate) alive: Outcome,
+}
+
+impl Signs {
+    /// Nothing is known.
+    pub(crate) const NONE: Self = Self { outcome: Outcome::Unknown, alive: Outcome::Unknown };
+    /// It could not be reached, or said nothing in time.
+    pub(crate) const SILENT: Self = Self { outcome: Outcome::Failure, alive: Outcome::Failure };
+    /// It has failed, and is there.
+    pub(crate) const FAILED: Self = Self { outcome: Outcome::Failure, alive: Outcome::Success };
+    /// It did its part.
+    pub(crate) const WELL: Self = Self { outcome: Outcome::Success, alive: Outcome::Success };
 }
 
 impl Visit {
@@ -305,12 +345,12 @@ impl Visit {
     }
 
     /// The head of an answer came, or the endpoint has failed.
-    pub(crate) fn note(&mut self, outcome: Outcome, took: std::time::Duration, now: Instant) {
-        let failed = outcome == Outcome::Failure;
-        if outcome != Outcome::Unknown {
+    pub(crate) fn note(&mut self, signs: Signs, took: std::time::Duration, now: Instant) {
+        let failed = signs.outcome == Outcome::Failure;
+        if signs.outcome != Outcome::Unknown {
             self.state.load.handle_answer(took, failed, now.into_std());
         }
-        self.give_back(outcome, now);
+        self.give_back(if self.is_single { signs.alive } else { signs.outcome }, now);
     }
 
     fn give_back(&mut self, outcome: Outcome, now: Instant) {

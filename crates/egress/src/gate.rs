@@ -202,4 +202,60 @@ mod tests {
         let _second = second.await.unwrap();
         assert_eq!(gate.counts(), (2, 0));
     }
+
+    /// Calls come, go, give up and are dropped in any order, while limits change: no place is lost, none is given twice, and nobody waits beside a free one.
+    #[tokio::test(start_paused = true)]
+    async fn in_any_order_no_place_is_lost_and_nobody_waits_beside_a_free_one() {
+        use std::pin::Pin;
+        type Waiter<'g> = Pin<Box<dyn Future<Output = Result<Entered<'g>, Refused>> + 'g>>;
+        for seed in 0..300_u64 {
+            let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            let mut draw = |below: usize| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                usize::try_from(state % below as u64).unwrap()
+            };
+            let gate = gate(2, 4);
+            let mut limit = 2;
+            let mut waiters: Vec<Waiter<'_>> = Vec::new();
+            let mut inside: Vec<Entered<'_>> = Vec::new();
+            for _ in 0..200 {
+                match draw(7) {
+                    0..3 => waiters.push(Box::pin(gate.enter(None))),
+                    3 if !waiters.is_empty() => drop(waiters.swap_remove(draw(waiters.len()))),
+                    4 if !inside.is_empty() => drop(inside.swap_remove(draw(inside.len()))),
+                    5 => {
+                        limit = 1 + u32::try_from(draw(4)).unwrap();
+                        gate.set_limits(limits(limit, 4));
+                    }
+                    6 => inside.extend(gate.try_enter()),
+                    _ => tokio::time::advance(Duration::from_millis(300)).await,
+                }
+                // Not all look at once: some have their place, and have not heard of it.
+                let (mut at, skipped) = (0, draw(4));
+                while at < waiters.len() {
+                    let polled = std::future::poll_fn(|cx| {
+                        let waiter = waiters[at].as_mut();
+                        std::task::Poll::Ready(if at == skipped { None } else { Some(waiter.poll(cx)) })
+                    });
+                    match polled.await {
+                        Some(std::task::Poll::Ready(entered)) => {
+                            inside.extend(entered.ok());
+                            drop(waiters.remove(at));
+                        }
+                        _ => at += 1,
+                    }
+                }
+                let (in_work, waiting) = gate.counts();
+                assert!(in_work >= inside.len() && in_work <= inside.len() + waiters.len(), "seed {seed}");
+                assert!(
+                    waiting == 0 || in_work >= limit as usize,
+                    "seed {seed}: {waiting} wait beside a free place"
+                );
+            }
+            drop((waiters, inside));
+            assert_eq!(gate.counts(), (0, 0), "seed {seed}");
+        }
+    }
 }

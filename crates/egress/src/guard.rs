@@ -36,7 +36,7 @@ impl Denied {
 pub(crate) fn check(request: &Request, names: Option<&[String]>) -> Result<(), Denied> {
     let fields = &request.head.fields;
     let authority = request.head.authority();
-    if fields.all("origin").any(|origin| !is_own_origin(origin, authority)) {
+    if request.is_cross_origin() || fields.all("origin").any(|origin| !is_own_origin(origin, authority)) {
         return Err(Denied::ForeignOrigin);
     }
     let Some(names) = names else { return Ok(()) };

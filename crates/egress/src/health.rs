@@ -14,11 +14,14 @@ mod check;
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use keepwarm_net::{Calls, Endpoint, PoolSettings};
+use keepwarm_net::{Calls, Endpoint, PoolSettings, restart_pause};
 use keepwarm_policy::health;
+use keepwarm_telemetry::panics::caught;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use self::attendant::Attendant;
@@ -56,6 +59,7 @@ pub async fn attend(upstream: Weak<Upstream>) {
     let mut attendants: HashMap<Endpoint, Task> = HashMap::new();
     let mut calls: Option<Arc<Calls>> = None;
     let mut is_first = true;
+    let ended = Arc::new(Notify::new());
     loop {
         news.borrow_and_update();
         let Some(known) = upstream.upgrade() else { return };
@@ -64,12 +68,13 @@ pub async fn attend(upstream: Weak<Upstream>) {
             let calls = calls.get_or_insert_with(|| Calls::new(PoolSettings::default(), settings.protocol));
             calls.set_settings(settings.check_pool());
             calls.set_tls(known.tls());
-            attendants.retain(|endpoint, _| set.has(endpoint));
+            // One that has panicked is made anew.
+            attendants.retain(|endpoint, task| set.has(endpoint) && !task.0.is_finished());
             for entry in &set.endpoints {
                 attendants.entry(entry.endpoint.clone()).or_insert_with(|| {
                     let calls = Arc::clone(calls);
                     let attendant = Attendant::new(&known, entry, calls, is_first);
-                    Task(tokio::task::spawn_local(attendant.run()))
+                    Task(tokio::task::spawn_local(run_surely(attendant, Arc::clone(&ended))))
                 });
             }
         } else {
@@ -78,9 +83,21 @@ pub async fn attend(upstream: Weak<Upstream>) {
         }
         is_first &= set.endpoints.is_empty();
         drop((known, set, settings));
-        if news.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() {
+                return;
+            },
+            () = ended.notified() => {}
         }
+    }
+}
+
+async fn run_surely(attendant: Attendant, ended: Arc<Notify>) {
+    let running = pin!(attendant.run());
+    if let Err(panic) = caught(running).await {
+        panic.report("health_check", None, None);
+        restart_pause().await;
+        ended.notify_one();
     }
 }
 

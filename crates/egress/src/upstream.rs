@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use keepwarm_net::{Calls, ClientTls, Endpoint};
-use keepwarm_policy::breaker::{self, Outcome, Pass, Refused};
-use keepwarm_policy::{Breaker, Hedge, RetryBudget, hedge};
+use keepwarm_policy::breaker::{self, Outcome};
+use keepwarm_policy::{Hedge, RetryBudget, hedge};
 use keepwarm_telemetry::upstreams;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::breaker::UpstreamBreaker;
 use crate::ejection::Ejections;
-use crate::endpoints::{lock, set_breaker};
+use crate::endpoints::lock;
 use crate::gate::Gate;
 use crate::seen::UpstreamSeen;
 use crate::{CallLog, DiscoveryStatus, EndpointSet, Found, RateLimiter, Source, UpstreamSettings};
@@ -26,7 +27,7 @@ pub struct Upstream {
     calls: Arc<Calls>,
     endpoints: ArcSwap<EndpointSet>,
     gate: Gate,
-    breaker: Mutex<Option<Breaker>>,
+    breaker: UpstreamBreaker,
     budget: Mutex<RetryBudget>,
     ejections: Ejections,
     hedge: Mutex<Option<Hedge>>,
@@ -42,8 +43,6 @@ impl Upstream {
     /// One without endpoints: discovery publishes them ([`Self::publish`]).
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, settings: UpstreamSettings) -> Arc<Self> {
-        let mut breaker = None;
-        set_breaker(&mut breaker, settings.breaker);
         let name: Arc<str> = name.into();
         let meters = Arc::clone(&name);
         let meter =
@@ -51,11 +50,11 @@ impl Upstream {
         let calls = Calls::metered(settings.pool, settings.protocol, Arc::new(meter));
         let gate = Gate::new(settings.limits, Arc::clone(calls.queue()));
         Arc::new(Self {
-            name,
             calls,
             endpoints: ArcSwap::default(),
             gate,
-            breaker: Mutex::new(breaker),
+            breaker: UpstreamBreaker::new(Arc::clone(&name), settings.breaker),
+            name,
             budget: Mutex::new(RetryBudget::new(settings.retry_budget)),
             ejections: Ejections::new(settings.outlier),
             hedge: Mutex::new(settings.hedge.map(Hedge::new)),
@@ -72,7 +71,7 @@ impl Upstream {
     pub fn set_settings(&self, settings: UpstreamSettings) {
         self.calls.set_settings(settings.pool);
         self.gate.set_limits(settings.limits);
-        set_breaker(&mut lock(&self.breaker), settings.breaker);
+        self.breaker.set_settings(settings.breaker);
         lock(&self.budget).set_settings(settings.retry_budget);
         self.ejections.set_settings(settings.outlier);
         set_hedge(&mut lock(&self.hedge), settings.hedge);
@@ -157,8 +156,7 @@ impl Upstream {
     /// What its breaker does with calls; closed without one.
     #[must_use]
     pub fn breaker(&self) -> breaker::State {
-        let now = Instant::now().into_std();
-        lock(&self.breaker).as_ref().map_or(breaker::State::Closed, |breaker| breaker.state(now))
+        self.breaker.state()
     }
 
     /// Discovery has found these. Endpoints that stay keep what is known of them; connections to those that are gone end with what they carry.
@@ -219,32 +217,9 @@ impl Upstream {
         &self.gate
     }
 
-    /// Whether its breaker lets a call through. `Ok(None)`: it has none.
-    pub(crate) fn try_pass(&self, now: Instant) -> Result<Option<Pass>, Refused> {
-        let mut slot = lock(&self.breaker);
-        let Some(breaker) = slot.as_mut() else { return Ok(None) };
-        let (pass, change) = breaker.try_pass(now.into_std())?;
-        drop(slot);
-        if let Some(change) = &change {
-            crate::told::breaker(&self.name, change);
-        }
-        Ok(Some(pass))
-    }
-
-    /// How a call that was let through has ended.
-    pub(crate) fn give_back(&self, pass: Pass, outcome: Outcome, now: Instant) {
-        let change = match lock(&self.breaker).as_mut() {
-            Some(breaker) => breaker.handle_result(pass, outcome, now.into_std(), crate::random()),
-            None => None,
-        };
-        if let Some(change) = &change {
-            crate::told::breaker(&self.name, change);
-        }
-    }
-
-    /// What has failed was one of its endpoints, and is left out: the others begin anew.
-    pub(crate) fn forgive(&self) {
-        lock(&self.breaker).as_mut().into_iter().for_each(Breaker::forgive);
+    /// What lets calls through, or has them wait.
+    pub(crate) fn entrance(&self) -> &UpstreamBreaker {
+        &self.breaker
     }
 
     /// A call with the endpoint at `index` has ended so.

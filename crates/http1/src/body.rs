@@ -29,23 +29,25 @@ impl Body {
         if length == 0 { Self::Done } else { Self::Length(length) }
     }
 
-    /// The next event of the body; trailers are left in `trailers`.
+    /// The next event of the body, with at most `room` bytes of data; trailers are left in `trailers`. Framing is read whatever the room: a caller that
+    /// is full still learns that the body has ended.
     pub(crate) fn decode(
         &mut self,
         input: &[u8],
+        room: usize,
         limits: &Limits,
         trailers: &mut Fields,
     ) -> Result<Decoded, FaultKind> {
         match self {
             Self::Done => Ok(Decoded { consumed: 0, event: Event::End }),
             Self::Length(left) => {
-                let taken = (input.len() as u64).min(*left);
+                let taken = (input.len().min(room) as u64).min(*left);
                 *self = Self::with_length(*left - taken);
                 // `taken` is at most the input's length, a usize.
                 Ok(data(0, taken as usize))
             }
-            Self::UntilClose => Ok(data(0, input.len())),
-            Self::Chunked(chunked) => match chunked.step(input, limits.chunk_extensions)? {
+            Self::UntilClose => Ok(data(0, input.len().min(room))),
+            Self::Chunked(chunked) => match chunked.step(input, room, limits.chunk_extensions)? {
                 Step::NeedMore { at } => Ok(Decoded { consumed: at, event: Event::NeedMore }),
                 Step::Data { start, end } => Ok(data(start, end)),
                 Step::LastChunk { at } => {

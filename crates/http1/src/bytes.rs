@@ -4,6 +4,8 @@ const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
 const REG_NAME: u8 = 4;
 const UNRESERVED: u8 = 8;
+/// Beside [`TARGET`], where [`crate::Limits::raw_targets`] lets them pass: 0x80-0xFF.
+const RAW: u8 = 16;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -24,10 +26,11 @@ pub(crate) fn lower_tchar(byte: u8) -> Option<u8> {
     }
 }
 
-/// What we let stand in a request target: RFC 3986's characters, the ones browsers send raw, and 0x80-0xFF. Not `#`, `<`, `>`,
+/// What we let stand in a request target: RFC 3986's characters, the ones of ASCII that browsers send raw, and `raw`, 0x80-0xFF. Not `#`, `<`, `>`,
 /// blanks or controls.
-pub(crate) fn is_target_byte(byte: u8) -> bool {
-    class(byte) & TARGET != 0
+pub(crate) fn is_target(bytes: &[u8], raw: bool) -> bool {
+    let classes = if raw { TARGET | RAW } else { TARGET };
+    bytes.iter().fold(true, |good, &byte| good & (class(byte) & classes != 0))
 }
 
 /// `reg-name` (RFC 3986 §3.2.2) less its percent-encoded bytes.
@@ -119,8 +122,11 @@ const fn classes() -> [u8; 256] {
         {
             table[i] |= TOKEN;
         }
-        if b > b' ' && b != 0x7f && !matches!(b, b'#' | b'<' | b'>') {
+        if b > b' ' && b < 0x7f && !matches!(b, b'#' | b'<' | b'>') {
             table[i] |= TARGET;
+        }
+        if b >= 0x80 {
+            table[i] |= RAW;
         }
         if alnum || matches!(b, b'-' | b'.' | b'_' | b'~') {
             table[i] |= UNRESERVED | REG_NAME;

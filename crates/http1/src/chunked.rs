@@ -51,11 +51,16 @@ impl Chunked {
         Self { state: State::Size, left: 0, digits: 0, extensions: 0 }
     }
 
-    /// Goes on to the next data, the last chunk, or the input's end.
-    pub(crate) fn step(&mut self, input: &[u8], extension_limit: usize) -> Result<Step, FaultKind> {
+    /// Goes on to the next data (at most `room` bytes of it), the last chunk, or the input's end.
+    pub(crate) fn step(
+        &mut self,
+        input: &[u8],
+        room: usize,
+        extension_limit: usize,
+    ) -> Result<Step, FaultKind> {
         for (at, &byte) in input.iter().enumerate() {
             match self.state {
-                State::Data => return Ok(self.take_data(at, input.len())),
+                State::Data => return Ok(self.take_data(at, input.len(), room)),
                 State::DataCr => self.state = expect(byte, b'\r', State::DataLf, FaultKind::BadChunkEnd)?,
                 State::DataLf => {
                     let extensions = self.extensions;
@@ -81,8 +86,8 @@ impl Chunked {
         Ok(Step::NeedMore { at: input.len() })
     }
 
-    fn take_data(&mut self, start: usize, len: usize) -> Step {
-        let here = (len - start) as u64;
+    fn take_data(&mut self, start: usize, len: usize, room: usize) -> Step {
+        let here = (len - start).min(room) as u64;
         let taken = here.min(self.left);
         self.left -= taken;
         if self.left == 0 {

@@ -81,6 +81,7 @@ macro_rules! kinds {
 
 kinds! {
     BadMethod 400 "bad_method" "sent a method that is not a token",
+    MethodTooLong 501 "method_too_long" "sent a method longer than any there is",
     TlsOnPlain 400 "tls_on_plain" "speaks TLS to a plain-text port",
     BadRequestLine 400 "bad_request_line" "sent a request line that is not `method target version`",
     Http09 400 "http_0_9" "sent a request line without a version (HTTP/0.9)",

@@ -5,6 +5,7 @@ use http::Method;
 use crate::fault::{Fault, FaultKind};
 use crate::fields::Fields;
 use crate::head::{Refusal, RequestBody, RequestHead, TargetForm, Version};
+use crate::limits::Limits;
 use crate::request::Listener;
 use crate::survey::Survey;
 use crate::target::{is_authority, parse_target};
@@ -22,6 +23,8 @@ pub struct Http2Head<'a, F> {
     pub fields: F,
     /// The most there may be, crumbs of cookies counted.
     pub most_fields: usize,
+    /// See [`crate::Limits::raw_targets`].
+    pub raw_target: bool,
     /// No body follows.
     pub ended: bool,
 }
@@ -43,7 +46,10 @@ impl RequestHead {
         &mut self,
         head: Http2Head<'_, impl Iterator<Item = (&'f [u8], &'f [u8])>>,
     ) -> Result<(), FaultKind> {
-        let Http2Head { method, authority, path, fields, most_fields, ended } = head;
+        let Http2Head { method, authority, path, fields, most_fields, raw_target, ended } = head;
+        if method.as_str().len() > Limits::METHOD {
+            return Err(FaultKind::MethodTooLong);
+        }
         fill_fields(&mut self.fields, authority, fields, most_fields)?;
         let survey = Survey::of(&self.fields, Version::Http11)?;
         match survey.hosts {
@@ -75,7 +81,7 @@ impl RequestHead {
         self.version = Version::Http11;
         self.target.clear();
         self.target.extend_from_slice(if *method == Method::CONNECT { &self.host } else { path });
-        (self.form, self.parts) = parse_target(method, &self.target)?;
+        (self.form, self.parts) = parse_target(method, &self.target, raw_target)?;
         match self.form {
             // RFC 9113 §8.3.1: `:path` is path and query.
             TargetForm::Absolute => Err(FaultKind::BadTarget),
@@ -140,6 +146,7 @@ mod tests {
             path: path.as_bytes(),
             fields: fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
             most_fields: 4,
+            raw_target: false,
             ended,
         })
         .map(|()| head)

@@ -1,14 +1,17 @@
 //! Which fields go no further than the next hop, or the head they stand in.
 
+use std::cmp::Ordering;
+use std::rc::Rc;
+
 use crate::bytes::members;
 use crate::fields::Fields;
 
 /// The fields of a message that end at this hop (RFC 9110 §7.6.1): the standard ones, and those its `Connection` names.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct HopByHop<'a> {
-    fields: &'a Fields,
-    /// `Connection` names anything but options that nearly every one has, and that are no fields or standard ones; without, only the standard ones are looked at.
-    names_some: bool,
+    /// What `Connection` names, in an order by which it is found: a head may have thousands of members, and of fields that are looked up. `None` where it names but
+    /// options that nearly every one has, and that are no fields or standard ones: then only the standard ones are looked at.
+    named: Option<Rc<[&'a [u8]]>>,
 }
 
 impl<'a> HopByHop<'a> {
@@ -16,19 +19,28 @@ impl<'a> HopByHop<'a> {
     #[must_use]
     pub fn of(fields: &'a Fields) -> Self {
         let names_some = fields.all("connection").any(|value| !is_usual(value));
-        Self { fields, names_some }
+        let named = names_some.then(|| {
+            let mut members: Vec<&[u8]> = fields.all("connection").flat_map(members).collect();
+            members.sort_unstable_by(|a, b| compare(a, b));
+            members.into()
+        });
+        Self { named }
     }
 
     /// Whether a field of that name is removed before the message goes on.
     #[must_use]
     pub fn removes(&self, lower_name: &[u8]) -> bool {
-        is_hop_by_hop(lower_name) || (self.names_some && self.is_named(lower_name))
+        is_hop_by_hop(lower_name) || self.named.as_ref().is_some_and(|named| names(named, lower_name))
     }
+}
 
-    fn is_named(&self, name: &[u8]) -> bool {
-        !is_protected(name)
-            && self.fields.all("connection").flat_map(members).any(|member| member.eq_ignore_ascii_case(name))
-    }
+fn names(named: &[&[u8]], name: &[u8]) -> bool {
+    !is_protected(name) && named.binary_search_by(|member| compare(member, name)).is_ok()
+}
+
+/// Without regard to case.
+fn compare(a: &[u8], b: &[u8]) -> Ordering {
+    a.iter().map(u8::to_ascii_lowercase).cmp(b.iter().map(u8::to_ascii_lowercase))
 }
 
 /// Whether all that a `Connection` says is removed without it, or no field's name.

@@ -58,7 +58,8 @@ pub struct Decoded {
 /// The parts of a message in the order they come: `Informational*`, `Head`, `Data*`, `Trailers?`, `End`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Nothing further can be said before more bytes come (not even with the rest of this input).
+    /// Nothing further can be said before more bytes come (not even with the rest of this input), or before there is room for what stands at its front
+    /// ([`RequestDecoder::decode_within`]).
     NeedMore,
     /// A 1xx answer (never 101) is in the head; the final answer is still to come. Client role only.
     Informational,

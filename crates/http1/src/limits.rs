@@ -15,12 +15,16 @@ pub struct Limits {
     pub trailer_fields: usize,
     /// Bytes of chunk extensions in one message; see [`Limits::CHUNK_EXTENSIONS`].
     pub chunk_extensions: usize,
+    /// Whether bytes from 0x80 may stand in a request target. RFC 9112 §3.2 has them encoded, and a request line with others answered 400.
+    pub raw_targets: bool,
 }
 
 impl Limits {
     /// Bytes. Bounds the memory of a connection whose first line never ends; answered 414. RFC 9112 §3 wants at least 8,000. nginx 8 KiB,
     /// Apache 8,190, Node 16 KiB for the whole head.
     pub const REQUEST_LINE: usize = 8 * 1024;
+    /// Bytes. RFC 9112 §3: a method longer than any that a server knows is answered 501. The longest that is registered has 17 (RFC 4437).
+    pub const METHOD: usize = 32;
     /// Bytes. Bounds the memory of one head: at most `REQUEST_LINE + HEADER_BLOCK + 4` are buffered by the driver, and as many copied; answered
     /// 431. nginx 4 × 8 KiB, HAProxy 16 KiB in all, Envoy 60 KiB.
     pub const HEADER_BLOCK: usize = 32 * 1024;
@@ -45,6 +49,7 @@ impl Default for Limits {
             trailer_block: Self::TRAILER_BLOCK,
             trailer_fields: Self::TRAILER_FIELDS,
             chunk_extensions: Self::CHUNK_EXTENSIONS,
+            raw_targets: false,
         }
     }
 }

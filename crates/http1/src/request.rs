@@ -96,7 +96,9 @@ impl RequestDecoder {
         let State::Body(mut body) = self.state else { return false };
         let (mut rest, mut trailers) = (input, Fields::new());
         loop {
-            let Ok(decoded) = body.decode(rest, &self.limits, &mut trailers) else { return false };
+            let Ok(decoded) = body.decode(rest, usize::MAX, &self.limits, &mut trailers) else {
+                return false;
+            };
             match decoded.event {
                 Event::End => return true,
                 Event::Data { .. } | Event::Trailers => {}
@@ -112,10 +114,25 @@ impl RequestDecoder {
     ///
     /// The client's fault, with the status to answer.
     pub fn decode(&mut self, input: &[u8], head: &mut RequestHead) -> Result<Decoded, Fault> {
+        self.decode_within(input, usize::MAX, head)
+    }
+
+    /// The next event, [`Event::Data`] of at most `room` bytes. The whole input is to be given all the same: chunk framing and trailers take none of the room, and
+    /// a decoder that could not see them would wait for ever.
+    ///
+    /// # Errors
+    ///
+    /// The client's fault, with the status to answer.
+    pub fn decode_within(
+        &mut self,
+        input: &[u8],
+        room: usize,
+        head: &mut RequestHead,
+    ) -> Result<Decoded, Fault> {
         let result = match &mut self.state {
             State::Failed(fault) => return Err(*fault),
             State::Head(partial) => partial.decode(input, &self.limits, self.listener, head),
-            State::Body(body) => body.decode(input, &self.limits, &mut self.trailers),
+            State::Body(body) => body.decode(input, room, &self.limits, &mut self.trailers),
         };
         match result {
             Ok(decoded) => {
@@ -215,11 +232,11 @@ impl PartialHead {
             return Ok(None);
         }
         if self.line.is_none() {
-            let Some((len, next)) = self.scan.first_line(input, limits.request_line, false)? else {
-                return Ok(None);
-            };
+            let first = self.scan.first_line(input, limits.request_line, false);
+            let Some((len, next)) = first.map_err(|fault| too_long(fault, input))? else { return Ok(None) };
             // At once, not when the head is whole: a client of HTTP/0.9 sends no more, and waits.
-            self.line = Some((parse_request_line(input.get(..len).unwrap_or_default())?, next));
+            self.line =
+                Some((parse_request_line(input.get(..len).unwrap_or_default(), limits.raw_targets)?, next));
         }
         let Some((_, block)) = &self.line else { return Ok(None) };
         let block = *block;
@@ -239,6 +256,15 @@ impl PartialHead {
 
     fn scan_is_fresh(&self) -> bool {
         self.line.is_none() && !self.scan.has_begun()
+    }
+}
+
+/// Of a request line above the limit, whether it is its method that is too long (RFC 9112 §3).
+fn too_long(fault: FaultKind, input: &[u8]) -> FaultKind {
+    let begin = input.get(..=Limits::METHOD).unwrap_or_default();
+    match fault {
+        FaultKind::RequestLineTooLong if crate::bytes::is_token(begin) => FaultKind::MethodTooLong,
+        fault => fault,
     }
 }
 

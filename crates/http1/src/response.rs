@@ -121,7 +121,7 @@ impl ResponseDecoder {
         let result = match &mut self.state {
             State::Failed(fault) => return Err(*fault),
             State::Head { .. } => self.decode_head(input, head),
-            State::Body(body) => body.decode(input, &self.limits, &mut self.trailers),
+            State::Body(body) => body.decode(input, usize::MAX, &self.limits, &mut self.trailers),
             State::Tunnel { ended: ended @ false } => {
                 *ended = true;
                 return Ok(Decoded { consumed: 0, event: Event::End });

@@ -6,9 +6,10 @@ use std::ops::Range;
 use http::Method;
 use memchr::memchr;
 
-use crate::bytes::{hex_value, is_reg_name, is_target_byte, is_token};
+use crate::bytes::{hex_value, is_reg_name, is_target, is_token};
 use crate::fault::FaultKind;
 use crate::head::{TargetForm, TargetParts, Version};
+use crate::limits::Limits;
 
 /// A request line taken apart; ranges are of the line.
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ pub(crate) struct RequestLine {
 }
 
 /// `method SP request-target SP HTTP-version`, exactly (RFC 9112 §3), without its line end.
-pub(crate) fn parse_request_line(line: &[u8]) -> Result<RequestLine, FaultKind> {
+pub(crate) fn parse_request_line(line: &[u8], raw_target: bool) -> Result<RequestLine, FaultKind> {
     if line.contains(&b'\r') {
         return Err(FaultKind::BareCr);
     }
@@ -30,6 +31,9 @@ pub(crate) fn parse_request_line(line: &[u8]) -> Result<RequestLine, FaultKind> 
     let (method, rest) = line.split_at(method_end);
     if !is_token(method) {
         return Err(FaultKind::BadMethod);
+    }
+    if method.len() > Limits::METHOD {
+        return Err(FaultKind::MethodTooLong);
     }
     let rest = rest.get(1..).unwrap_or_default();
     let target_len = memchr(b' ', rest).ok_or(if rest.is_empty() {
@@ -48,7 +52,7 @@ pub(crate) fn parse_request_line(line: &[u8]) -> Result<RequestLine, FaultKind> 
         other => other,
     })?;
     let method = Method::from_bytes(method).map_err(|_| FaultKind::BadMethod)?;
-    let (form, parts) = parse_target(&method, target)?;
+    let (form, parts) = parse_target(&method, target, raw_target)?;
     let start = method_end + 1;
     Ok(RequestLine { method, target: start..start + target_len, version, form, parts })
 }
@@ -70,8 +74,12 @@ pub(crate) fn parse_version(bytes: &[u8]) -> Result<Version, FaultKind> {
 }
 
 /// Tells the form of a target and its parts (RFC 9112 §3.2).
-pub(crate) fn parse_target(method: &Method, target: &[u8]) -> Result<(TargetForm, TargetParts), FaultKind> {
-    if !target.iter().fold(true, |good, &b| good & is_target_byte(b)) {
+pub(crate) fn parse_target(
+    method: &Method,
+    target: &[u8],
+    raw: bool,
+) -> Result<(TargetForm, TargetParts), FaultKind> {
+    if !is_target(target, raw) {
         return Err(FaultKind::BadTarget);
     }
     if *method == Method::CONNECT {

@@ -2,8 +2,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+mod cache;
+
+use self::cache::{is_ours, is_root, make};
 
 /// One language's adapter.
 pub(crate) struct Adapter {
@@ -53,8 +57,8 @@ impl Adapter {
             return Ok(installed);
         }
         let mut failure = io::Error::other("there is no folder for a cache");
-        for cache in cache_folders() {
-            match self.unpack(&cache) {
+        for candidate in cache::candidates() {
+            match candidate.secure().and_then(|cache| self.unpack(&cache)) {
                 Ok(folder) => return Ok(folder),
                 Err(error) => failure = error,
             }
@@ -62,30 +66,23 @@ impl Adapter {
         Err(failure)
     }
 
-    /// Writes the files, unless they are there; the folder's name tells which they are.
+    /// Writes the files, unless they are there; the folder's name tells which they are. `cache` is secure (see [`cache`]).
     fn unpack(&self, cache: &Path) -> io::Result<PathBuf> {
         let mut hasher = DefaultHasher::new();
         self.files.hash(&mut hasher);
         let (language, version) = (self.language, env!("CARGO_PKG_VERSION"));
         let folder = cache.join(format!("{language}-{version}-{:016x}", hasher.finish()));
-        let whole = self
-            .files
-            .iter()
-            .all(|(name, text)| std::fs::read(folder.join(name)).is_ok_and(|bytes| bytes == text.as_bytes()));
-        if whole && is_ours(&folder)? {
+        if self.is_whole(&folder) {
             return Ok(folder);
         }
         self.remove_left_drafts(cache);
         // Beside its place, then moved there: a second Keepwarm never sees half of it.
         let draft = cache.join(format!(".{language}-{}", std::process::id()));
-        let mut builder = std::fs::DirBuilder::new();
-        builder.recursive(true).mode(if is_root() { 0o755 } else { 0o700 });
-        builder.create(&draft)?;
+        make(&draft)?;
         for (name, text) in self.files {
             let file = draft.join(name);
-            if let Some(parent) = file.parent() {
-                builder.create(parent)?;
-            }
+            let above: Vec<&Path> = file.ancestors().skip(1).take_while(|above| *above != draft).collect();
+            above.into_iter().rev().try_for_each(make)?;
             std::fs::write(&file, text)?;
             if is_root() {
                 // Whatever the mask is: see above.
@@ -99,6 +96,18 @@ impl Adapter {
             std::fs::rename(&draft, &folder)?;
         }
         Ok(folder)
+    }
+
+    /// All files are there as they are to be, and nobody else could have put others beside them.
+    fn is_whole(&self, folder: &Path) -> bool {
+        let ours = |path: &Path| is_ours(path).unwrap_or(false);
+        ours(folder)
+            && self.files.iter().all(|(name, text)| {
+                let file = folder.join(name);
+                let above = file.ancestors().take_while(|above| *above != folder);
+                above.into_iter().all(ours)
+                    && std::fs::read(&file).is_ok_and(|bytes| bytes == text.as_bytes())
+            })
     }
 
     /// Removes what processes have left that were killed while they unpacked.
@@ -115,27 +124,6 @@ impl Adapter {
     }
 }
 
-/// Code from a folder that another user can write to is not run.
-fn is_ours(folder: &Path) -> io::Result<bool> {
-    let about = std::fs::metadata(folder)?;
-    Ok(about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0)
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-/// In the order in which they are tried.
-fn cache_folders() -> Vec<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let own = absolute("XDG_CACHE_HOME").map(|cache| cache.join("keepwarm"));
-    let system = is_root().then(|| PathBuf::from("/var/cache/keepwarm"));
-    let home = absolute("HOME").map(|home| home.join(".cache/keepwarm"));
-    let user = rustix::process::geteuid().as_raw();
-    let temporary = std::env::temp_dir().join(format!("keepwarm-{user}"));
-    own.into_iter().chain(system).chain(home).chain([temporary]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +131,7 @@ mod tests {
     #[test]
     fn the_adapter_is_unpacked_once_and_mended_when_damaged() {
         let cache = std::env::temp_dir().join(format!("keepwarm-adapter-test-{}", std::process::id()));
+        make(&cache).unwrap();
         let folder = PYTHON.unpack(&cache).unwrap();
         assert_eq!(PYTHON.unpack(&cache).unwrap(), folder);
         std::fs::write(folder.join("src/keepwarm/wire.py"), "damaged").unwrap();
@@ -154,6 +143,10 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(PYTHON.unpack(&cache).unwrap(), folder);
         assert!(!left.exists());
+        std::fs::set_permissions(folder.join("src"), std::fs::Permissions::from_mode(0o777)).unwrap();
+        std::fs::write(folder.join("src/json.py"), "somebody else's").unwrap();
+        assert_eq!(PYTHON.unpack(&cache).unwrap(), folder);
+        assert!(!folder.join("src/json.py").exists());
         std::fs::remove_dir_all(cache).unwrap();
     }
 }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -30,7 +31,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::exposition::Format;
 use self::guard::{Act, Guard};
 use crate::control::ReloadRequest;
-use crate::run::sockets::{Opened, Sockets};
+use crate::run::sockets::{Copies, Opened, Own, Sockets};
 use crate::status;
 use crate::view::View;
 
@@ -44,6 +45,12 @@ pub(crate) struct Admin {
     open: Arc<OpenConnections>,
     desk: Arc<Desk>,
     serving: BTreeMap<Bind, Serving>,
+}
+
+/// What `[admin]` needs to be served as a configuration says.
+pub(crate) struct PreparedAdmin {
+    opened: Opened,
+    copies: BTreeMap<Bind, Copies>,
 }
 
 struct Serving {
@@ -68,34 +75,26 @@ impl Admin {
         self.serving.contains_key(bind)
     }
 
-    /// Serves what the settings say, and no more; `opened` has the sockets of addresses that are new.
+    /// Makes what may fail, before anything is changed; `opened` has the sockets of addresses that are new.
     ///
     /// # Errors
     /// In words: the system gives no thread or no descriptor, or a socket cannot be made private.
-    pub(crate) fn apply(&mut self, settings: Option<&Settings>, mut opened: Opened) -> Result<(), String> {
-        let wanted = settings.map_or(&[][..], |settings| &settings.bind);
-        for (bind, serving) in self.serving.extract_if(.., |bind, _| !wanted.contains(bind)) {
-            serving.end(&bind);
+    pub(crate) fn prepare(
+        &mut self,
+        settings: Option<&Settings>,
+        opened: Opened,
+    ) -> Result<PreparedAdmin, String> {
+        let mut prepared = PreparedAdmin { opened, copies: BTreeMap::new() };
+        for bind in settings.iter().flat_map(|settings| &settings.bind) {
+            let Some(sockets) = prepared.opened.get(bind) else { continue };
+            let copies =
+                self.make_ready(bind, sockets).map_err(|error| format!("{bind} (admin): {error}"))?;
+            prepared.copies.insert(bind.clone(), copies);
         }
-        let guard =
-            |bind: &Bind| Guard::new(bind.clone(), settings.and_then(|settings| settings.token.clone()));
-        for bind in wanted {
-            if let Some(serving) = self.serving.get(bind) {
-                serving.door.guard.store(Arc::new(guard(bind)));
-            } else if let Some(sockets) = opened.take(bind) {
-                let door = Arc::new(Door {
-                    guard: ArcSwap::from_pointee(guard(bind)),
-                    desk: Arc::clone(&self.desk),
-                });
-                let serving =
-                    self.serve(bind, sockets, door).map_err(|error| format!("{bind} (admin): {error}"))?;
-                self.serving.insert(bind.clone(), serving);
-            }
-        }
-        Ok(())
+        Ok(prepared)
     }
 
-    fn serve(&mut self, bind: &Bind, sockets: Sockets, door: Arc<Door>) -> io::Result<Serving> {
+    fn make_ready(&mut self, bind: &Bind, sockets: &Sockets) -> io::Result<Copies> {
         if let (Bind::Unix(path), false) = (bind, sockets.inherited) {
             // Whoever reaches it may change things: the user and the group of this process.
             std::fs::set_permissions(path, Permissions::from_mode(0o660))?;
@@ -104,7 +103,35 @@ impl Admin {
             Some(plane) => plane,
             None => DataPlane::start_named("keepwarm-admin", 1)?,
         };
-        let plane = self.plane.insert(plane);
+        Copies::of(sockets, self.plane.insert(plane).remotes())
+    }
+
+    /// Serves what the settings say, and no more.
+    pub(crate) fn apply(&mut self, settings: Option<&Settings>, mut prepared: PreparedAdmin) {
+        let wanted = settings.map_or(&[][..], |settings| &settings.bind);
+        let gone: Vec<(Bind, Serving)> =
+            self.serving.extract_if(.., |bind, _| !wanted.contains(bind)).collect();
+        let guard =
+            |bind: &Bind| Guard::new(bind.clone(), settings.and_then(|settings| settings.token.clone()));
+        for bind in wanted {
+            if let Some(serving) = self.serving.get(bind) {
+                serving.door.guard.store(Arc::new(guard(bind)));
+            } else if let (Some(sockets), Some(copies)) =
+                (prepared.opened.take(bind), prepared.copies.remove(bind))
+            {
+                let door = Arc::new(Door {
+                    guard: ArcSwap::from_pointee(guard(bind)),
+                    desk: Arc::clone(&self.desk),
+                });
+                let serving = self.serve(sockets, copies, door);
+                self.serving.insert(bind.clone(), serving);
+            }
+        }
+        let kept: Vec<SocketAddr> = self.bounds().filter_map(|bound| bound.address).collect();
+        gone.iter().for_each(|(bind, serving)| serving.end(bind, &kept));
+    }
+
+    fn serve(&self, sockets: Sockets, copies: Copies, door: Arc<Door>) -> Serving {
         let context = Arc::new(ListenerContext {
             handler: Arc::clone(&door) as _,
             limits: ConnectionLimits { idle: Duration::from_secs(120), ..ConnectionLimits::default() },
@@ -112,17 +139,26 @@ impl Admin {
             open: Arc::clone(&self.open),
             meter: keepwarm_telemetry::meters::unlisted(),
         });
-        let mut stops = Vec::new();
-        for bound in &sockets.bounds {
-            for remote in plane.remotes() {
-                let socket = bound.try_clone()?;
-                let (stop, stopped) = keepwarm_net::stop_listening();
-                let context = Arc::clone(&context);
-                remote.spawn(move || keepwarm_net::serve(socket, context, stopped));
-                stops.push(stop);
-            }
+        Serving { stops: copies.serve(&context), sockets, door }
+    }
+
+    fn bounds(&self) -> impl Iterator<Item = &Bound> {
+        self.serving.values().flat_map(|serving| &serving.sockets.bounds)
+    }
+
+    /// Where it listens, and which of that the settings do not have any more.
+    pub(crate) fn own(&self, settings: Option<&Settings>) -> Own<'_> {
+        let mut own = Own::default();
+        for (bind, serving) in &self.serving {
+            let kept = settings.is_some_and(|settings| settings.bind.contains(bind));
+            own.add(&serving.sockets, "admin", kept);
         }
-        Ok(Serving { sockets, door, stops })
+        own
+    }
+
+    /// Where it listens.
+    pub(crate) fn used(&self) -> impl Iterator<Item = (SocketAddr, String)> {
+        self.bounds().filter_map(|bound| Some((bound.address?, "admin".to_owned())))
     }
 
     /// What another process needs to serve in place of this one, as the listeners' offers.
@@ -143,7 +179,7 @@ impl Admin {
         for (bind, serving) in std::mem::take(&mut self.serving) {
             match taken.contains(&bind.to_string()) {
                 true => serving.stops.iter().for_each(StopListening::hand_over),
-                false => serving.end(&bind),
+                false => serving.end(&bind, &[]),
             }
         }
     }
@@ -164,7 +200,7 @@ impl Admin {
 
     /// Ends it, with whatever is under way.
     pub(crate) fn stop(&mut self) {
-        std::mem::take(&mut self.serving).iter().for_each(|(bind, serving)| serving.end(bind));
+        std::mem::take(&mut self.serving).iter().for_each(|(bind, serving)| serving.end(bind, &[]));
         if let Some(plane) = self.plane.take() {
             plane.stop();
         }
@@ -178,8 +214,8 @@ impl Drop for Admin {
 }
 
 impl Serving {
-    fn end(&self, bind: &Bind) {
-        self.sockets.end(bind, &self.stops);
+    fn end(&self, bind: &Bind, kept: &[SocketAddr]) {
+        self.sockets.end(bind, &self.stops, kept);
     }
 }
 

@@ -1,5 +1,6 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
+mod logs;
 mod upstream;
 
 use std::ffi::OsString;
@@ -8,22 +9,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::{Action, App, AppKind, Config, Limits, Listen, LogFormat, LogLevel, Program, Workers};
+use keepwarm_config::{Account, Action, App, AppKind, Config, Limits, Listen, Program, Workers};
 use keepwarm_edge::{
-    AccessLog, Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond,
-    Route, SendFiles, Site, Target, TryFiles,
+    Cidr, Files, ForwardedFields, HostPattern, LocationPiece, PathPattern, Redirect, Respond, Route,
+    SendFiles, Site, Target, TryFiles,
 };
-use keepwarm_egress::{CallLog, RateLimited, UpstreamRoute};
+use keepwarm_egress::{RateLimited, UpstreamRoute};
 use keepwarm_net::{ConnectionLimits, EarlyHints, FieldEdits, Handler, Passing, WebSocketLimits};
-use keepwarm_telemetry::{Format, Output, Sink};
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links, Protocol, ServerPolicy};
 use keepwarm_workers::supervisor::{
     AppSpec, Contact, Credentials, Limit, ProcessSettings, Recycling, Scaling,
 };
 
+use crate::run_as::{self, Choice};
 use crate::upstreams::Upstreams;
 use crate::{fastcgi, language};
 
+pub(crate) use logs::{call_log, check_logs, proxy_call_log, start_logging};
 pub(crate) use upstream::{by_authority, protocol, proxy_rules, scheme, upstream};
 
 /// Variables that tell workers where doors are, and what they say.
@@ -43,8 +45,15 @@ pub(crate) fn specs(config: &Config, doors: &DoorVariables) -> io::Result<Vec<Ap
 /// # Errors
 /// Its adapter could not be put in its place.
 pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
+    let start = language::start(app)?;
+    let choice = run_as::choose(app, &start);
+    run_as::announce(app, &choice);
+    let user = match &choice {
+        Choice::Default(account) => Some(account),
+        Choice::Given | Choice::Root(_) => app.run_as.as_ref(),
+    };
     let mut env: Vec<(OsString, OsString)> = Vec::new();
-    if let Some(user) = &app.run_as {
+    if let Some(user) = user {
         let name = OsString::from(&user.name);
         env.push(("HOME".into(), user.home.clone().into()));
         env.extend([("USER".into(), name.clone()), ("LOGNAME".into(), name)]);
@@ -52,7 +61,6 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     // The app's own settings win.
     env.extend(doors.iter().map(|(name, url)| (name.into(), url.into())));
     env.extend(app.env.iter().map(|(name, value)| (name.into(), value.into())));
-    let start = language::start(app)?;
     env.extend(start.env);
     if !app.watch.is_empty() {
         env.push(("KEEPWARM_WATCH".into(), "1".into()));
@@ -62,7 +70,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
         command: start.command,
         directory: app.directory.clone(),
         env,
-        process: process(app),
+        process: process(app, user),
         contact: match server(app) {
             Some(_) => Contact::Server,
             None => Contact::Wire,
@@ -85,7 +93,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
 }
 
 /// What an app's workers are as processes.
-fn process(app: &App) -> ProcessSettings {
+fn process(app: &App, user: Option<&Account>) -> ProcessSettings {
     let limits = &app.limits;
     let limits = [
         (Limit::Files, limits.files),
@@ -95,13 +103,14 @@ fn process(app: &App) -> ProcessSettings {
         (Limit::Cpu, limits.cpu),
     ];
     ProcessSettings {
-        credentials: app.run_as.as_ref().map(|user| Credentials {
+        credentials: user.map(|user| Credentials {
             uid: user.uid,
             gid: user.gid,
             groups: user.groups.clone(),
         }),
         umask: app.umask,
         limits: limits.into_iter().filter_map(|(limit, value)| Some((limit, value?))).collect(),
+        soft_files: None,
     }
 }
 
@@ -119,82 +128,6 @@ pub(crate) fn title(app: &App) -> String {
         Program::Entry(entry) => entry.clone(),
         Program::Command(command) => command.join(" "),
     }
-}
-
-/// What writes the log.
-#[derive(Debug)]
-pub(crate) struct Logging;
-
-impl Logging {
-    /// Writes what is still to be written.
-    pub(crate) fn finish(self) {
-        keepwarm_telemetry::flush_all(Duration::from_secs(2));
-    }
-}
-
-/// Opens the log.
-pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
-    let log = &config.server.log;
-    let level = match log.level {
-        LogLevel::Error => tracing::Level::ERROR,
-        LogLevel::Warn => tracing::Level::WARN,
-        LogLevel::Info => tracing::Level::INFO,
-        LogLevel::Debug => tracing::Level::DEBUG,
-        LogLevel::Trace => tracing::Level::TRACE,
-    };
-    let output = log.file.clone().map_or(Output::Stderr, Output::File);
-    match keepwarm_telemetry::log::init(format(log.format), level, output) {
-        Ok(_) => Ok(Logging),
-        Err(error) => Err(format!("the log {} cannot be opened: {error}", file_name(log.file.as_deref()))),
-    }
-}
-
-fn access_log(listen: &Listen) -> Result<Option<AccessLog>, String> {
-    let Some(log) = &listen.access_log else { return Ok(None) };
-    open_log(log).map(|(sink, format)| Some(AccessLog { sink, format }))
-}
-
-/// Where calls of an upstream are recorded, and how.
-///
-/// # Errors
-/// In words: the file cannot be opened.
-pub(crate) fn call_log(upstream: &keepwarm_config::Upstream) -> Result<Option<CallLog>, String> {
-    let Some(log) = &upstream.access_log else { return Ok(None) };
-    open_log(log).map(|(sink, format)| Some(CallLog { sink, format }))
-}
-
-/// The same of calls through a forward proxy to hosts that are no upstream: as those of an upstream that says nothing of it, unless the listener keeps no log.
-///
-/// # Errors
-/// In words: standard output cannot be written to.
-pub(crate) fn proxy_call_log(listen: &Listen) -> Result<Option<CallLog>, String> {
-    if listen.access_log.is_none() {
-        return Ok(None);
-    }
-    let log = keepwarm_config::AccessLog { format: LogFormat::Json, file: None };
-    open_log(&log).map(|(sink, format)| Some(CallLog { sink, format }))
-}
-
-fn open_log(log: &keepwarm_config::AccessLog) -> Result<(Sink, Format), String> {
-    let format = format(log.format);
-    let output = log.file.clone().map_or(Output::Stdout, Output::File);
-    match Sink::open(output, format) {
-        Ok(sink) => Ok((sink, format)),
-        Err(error) => {
-            Err(format!("the access log {} cannot be opened: {error}", file_name(log.file.as_deref())))
-        }
-    }
-}
-
-fn format(format: LogFormat) -> Format {
-    match format {
-        LogFormat::Text => Format::Text,
-        LogFormat::Json => Format::Json,
-    }
-}
-
-fn file_name(file: Option<&Path>) -> String {
-    file.map_or_else(|| "on the terminal".to_owned(), |file| file.display().to_string())
 }
 
 /// How many an app begins with.
@@ -258,6 +191,11 @@ pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
     })
 }
 
+/// Sets what is not of one listener.
+pub(crate) fn set_process_limits(limits: &Limits) {
+    keepwarm_net::SPILL.set_limits(limits.spill, limits.spill_memory);
+}
+
 /// What clients may do on a listener's connections.
 pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
     const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
@@ -270,6 +208,7 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
             trailer_block: size(limits.trailer_block),
             trailer_fields: size(limits.trailer_fields),
             chunk_extensions: size(limits.chunk_extensions),
+            raw_targets: limits.raw_targets,
         },
         head_timeout: limits.head_timeout,
         body_rate: rate(limits.body_rate),
@@ -303,16 +242,15 @@ pub(crate) struct Parts<'p> {
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
 pub(crate) fn site(config: &Config, listen: &Listen, parts: Parts<'_>) -> Result<Site, String> {
-    let routes =
-        listen.routes.iter().map(|route| self::route(config, route, parts)).collect::<Result<_, _>>()?;
+    let routes = listen.routes.iter().map(|route| self::route(route, parts)).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
-    Ok(match access_log(listen)? {
+    Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
         None => site,
     })
 }
 
-fn route(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Route, String> {
+fn route(route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Route, String> {
     let rules = &route.headers;
     let edits = match rules.remove.is_empty() && rules.set.is_empty() {
         true => None,
@@ -340,16 +278,17 @@ fn route(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> R
                 keepwarm_config::EarlyHints::Always => EarlyHints::Always,
                 keepwarm_config::EarlyHints::Never => EarlyHints::Never,
             },
+            any_names: route.any_header_names,
+            via: route.via,
         },
-        ..Route::to(target(config, route, parts)?)
+        ..Route::to(target(route, parts)?)
     })
 }
 
-fn target(config: &Config, route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Target, String> {
+fn target(route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Target, String> {
     Ok(match &route.action {
         Action::App(name) => {
-            let app = config.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
-            let app = parts.links.set_app(name, policy(app));
+            let app = parts.links.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
             Target::App {
                 name: Arc::clone(&app.name),
                 handler: with_limit(with_files(Arc::new(AppHandler(app)), route), route, parts)?,

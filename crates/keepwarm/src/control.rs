@@ -10,6 +10,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 
+use keepwarm_net::restarted;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
@@ -67,15 +68,23 @@ pub(crate) fn listen(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let task = tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            // An abstract socket has no permissions: look who it is.
-            let user = stream.peer_cred().map(|peer| peer.uid());
-            if user.is_ok_and(|user| user == 0 || user == rustix::process::geteuid().as_raw()) {
-                tokio::spawn(serve(stream, reloads.clone(), Arc::clone(&view)));
-            }
-        }
+        restarted("control_socket", || accept(&listener, &reloads, &view)).await;
     });
     Ok(Door(task.abort_handle()))
+}
+
+async fn accept(
+    listener: &tokio::net::UnixListener,
+    reloads: &mpsc::UnboundedSender<ReloadRequest>,
+    view: &Arc<View>,
+) {
+    while let Ok((stream, _)) = listener.accept().await {
+        // An abstract socket has no permissions: look who it is.
+        let user = stream.peer_cred().map(|peer| peer.uid());
+        if user.is_ok_and(|user| user == 0 || user == rustix::process::geteuid().as_raw()) {
+            tokio::spawn(serve(stream, reloads.clone(), Arc::clone(view)));
+        }
+    }
 }
 
 async fn serve(

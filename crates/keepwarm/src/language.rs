@@ -141,9 +141,46 @@ fn default_interpreter(app: &App) -> PathBuf {
     }
 }
 
+/// What an app's program is run by, as a person looks for it: the file that a name stands for, and the environment that was meant and is gone.
+///
+/// `None`: the configuration names a command, or a server that runs already.
+pub(crate) fn describe_interpreter(app: &App) -> Option<String> {
+    if app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
+        return None;
+    }
+    let program = interpreter(app);
+    let path = app.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
+    let found = match program.components().nth(1) {
+        Some(_) => None,
+        // A name is looked up where the worker will.
+        None => path
+            .iter()
+            .flat_map(std::env::split_paths)
+            .map(|folder| folder.join(&program))
+            .find(|file| file.is_file()),
+    };
+    let shown = found.as_deref().unwrap_or(&program).display();
+    Some(match missing_environment(app) {
+        Some(folder) => format!("{shown}, because VIRTUAL_ENV={} has no bin/python", folder.display()),
+        None => shown.to_string(),
+    })
+}
+
+/// The virtual environment that is active by `VIRTUAL_ENV` and is not there, where the app would be run by it.
+pub(crate) fn missing_environment(app: &App) -> Option<PathBuf> {
+    let by_rule =
+        app.interpreter.is_none() && app.address.is_none() && matches!(app.program, Program::Entry(_));
+    let is_python = matches!(app.kind, None | Some(AppKind::Wsgi | AppKind::Asgi));
+    active_environment().filter(|folder| by_rule && is_python && !folder.join("bin/python").exists())
+}
+
+fn active_environment() -> Option<PathBuf> {
+    std::env::var_os("VIRTUAL_ENV").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
 /// That of an active or a local virtual environment; else `python3`.
 fn python_default(app: &App) -> PathBuf {
-    let active = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
+    let active = active_environment().map(|folder| folder.join("bin/python"));
     let local = Path::new(".venv/bin/python");
     match active {
         Some(active) if active.exists() => active,

@@ -1,18 +1,25 @@
 //! Keepwarm: the server in front of and behind an application.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
 mod adapter;
 mod admin;
 mod assemble;
 mod check;
 mod cli;
 mod control;
+mod dry_run;
 mod fastcgi;
+#[cfg(feature = "fault-injection")]
+mod faults;
+mod file_limit;
 mod find;
 mod language;
 mod rate_limits;
 mod readiness;
 mod reload;
 mod run;
+mod run_as;
 mod service_manager;
 mod sources;
 mod stack;
@@ -89,7 +96,12 @@ fn print(text: &str) -> ExitCode {
 
 /// Says what is wrong.
 pub(crate) fn complain(message: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "keepwarm: {}", message.trim_end());
+    print_error(&format!("keepwarm: {}", message.trim_end()));
+}
+
+/// Writes to standard error. `eprintln!` would panic where nobody reads it any more.
+pub(crate) fn print_error(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Whether standard error takes colours: a terminal, and no wish against them (`NO_COLOR`).

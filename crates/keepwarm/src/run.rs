@@ -2,12 +2,14 @@
 //!
 //! The main thread is the control thread: it runs the supervisor, signals and reloads. The data plane has threads of its own.
 
+mod connection_limit;
 mod drain;
 mod handover;
 mod inherited;
 mod listeners;
 mod occupant;
 mod pid_file;
+mod plan;
 mod reloading;
 mod server;
 mod signals;
@@ -15,6 +17,7 @@ pub(crate) mod sockets;
 mod starting;
 mod takeover;
 mod upgrade;
+mod watchdog;
 mod way;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +29,7 @@ use self::inherited::Inherited;
 use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::World;
-use crate::{cli, colours, complain, exit, upstreams};
+use crate::{assemble, cli, colours, complain, dry_run, exit, language, upstreams};
 
 /// The configuration file that is looked for.
 const DEFAULT_FILE: &str = "keepwarm.toml";
@@ -45,25 +48,39 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
         Ok(None) => (None, Inherited::from_service_manager()),
         Err(message) => (None, Err(message)),
     };
+    if takeover.is_none() && matches!(source, Source::CommandLine(_)) && Path::new(DEFAULT_FILE).exists() {
+        complain(&format!(
+            "{DEFAULT_FILE} is here and not used, because the command line names what to run; to use it, start `keepwarm run` alone"
+        ));
+    }
     let config = match source.load() {
         Ok((config, warnings)) => {
             warnings.iter().for_each(|warning| complain(&warning.to_string()));
             config
         }
         Err(report) => {
-            eprintln!("{}", report.coloured(colours()));
+            crate::print_error(&report.coloured(colours()).to_string());
             if let Some(takeover) = &takeover {
                 takeover.fail(&report.to_string());
             }
             return ExitCode::from(exit::USAGE);
         }
     };
+    if takeover.is_none() {
+        complain_of_environment(&config);
+    }
     if options.dry_run {
-        if let Err(message) = upstreams::check(&config) {
+        if let Err(message) = upstreams::check(&config).and_then(|()| assemble::check_logs(&config)) {
             complain(&message);
             return ExitCode::from(exit::USAGE);
         }
-        return crate::print(&format!("{}: the configuration is good", source.name()));
+        let faults = dry_run::faults(&config);
+        if !faults.is_empty() {
+            faults.iter().for_each(|fault| complain(fault));
+            return ExitCode::from(exit::USAGE);
+        }
+        let unchecked = dry_run::unchecked(&config);
+        return crate::print(&format!("{}: the configuration is good{unchecked}", source.name()));
     }
     match inherited {
         Ok(inherited) => server::serve(source, config, takeover, inherited),
@@ -71,6 +88,18 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
             complain(&message);
             ExitCode::from(exit::FAILED)
         }
+    }
+}
+
+/// Says once that the virtual environment that was meant is not there: what is installed in it will be missed.
+fn complain_of_environment(config: &Config) {
+    let gone = config.apps.iter().find_map(|app| Some((app, language::missing_environment(app)?)));
+    if let Some((app, folder)) = gone {
+        complain(&format!(
+            "VIRTUAL_ENV={} is not used: it has no bin/python; {} runs Python apps instead",
+            folder.display(),
+            language::interpreter(app).display()
+        ));
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use keepwarm_config::{self as config, Config};
 use keepwarm_egress::{CallLog, Discovery, Names, RateLimiter, Upstream};
-use keepwarm_net::{ClientTls, DataPlane, Protocol, Remote, Scheme};
+use keepwarm_net::{ClientTls, DataPlane, Protocol, Remote, Scheme, restarted};
 use tokio::task::JoinHandle;
 
 use crate::assemble;
@@ -21,6 +21,8 @@ pub(crate) struct Upstreams {
     /// The threads that call them.
     threads: Vec<Remote>,
     kept: BTreeMap<String, Kept>,
+    /// Those that a configuration which is about to serve has in their place or beside them.
+    next: BTreeMap<String, Kept>,
     /// Who looks names up, by the servers that are asked.
     names: BTreeMap<Vec<SocketAddr>, Arc<Names>>,
     limits: RateLimits,
@@ -75,6 +77,7 @@ impl Upstreams {
         Self {
             threads: threads.to_vec(),
             kept: BTreeMap::new(),
+            next: BTreeMap::new(),
             names: BTreeMap::new(),
             limits: RateLimits::default(),
             background: None,
@@ -110,9 +113,10 @@ impl Upstreams {
         for upstream in &config.upstreams {
             let tls = prepared.tls.get(&upstream.name).cloned().flatten();
             let same = |kept: &Kept| Nature::of(&kept.config) == Nature::of(upstream);
-            let kept = match before.remove(&upstream.name).filter(same) {
-                Some(kept) => self.changed(kept, upstream, tls),
-                None => self.made(upstream, tls),
+            let kept = match (before.remove(&upstream.name).filter(same), self.next.remove(&upstream.name)) {
+                (Some(kept), _) => self.changed(kept, upstream, tls),
+                (None, Some(made)) => made,
+                (None, None) => self.made(upstream, tls),
             };
             kept.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
             self.kept.insert(upstream.name.clone(), kept);
@@ -120,6 +124,7 @@ impl Upstreams {
         let wanted =
             |servers: &Vec<SocketAddr>| config.upstreams.iter().any(|it| it.dns.resolver == *servers);
         self.names.retain(|servers, _| wanted(servers));
+        self.next.clear();
     }
 
     /// Those of a configuration that is about to serve, beside those that are there.
@@ -127,23 +132,24 @@ impl Upstreams {
         self.connect(&mut prepared.stores);
         self.limits.add(config);
         for upstream in &config.upstreams {
-            if !self.kept.contains_key(&upstream.name) {
-                let kept = self.made(upstream, prepared.tls.get(&upstream.name).cloned().flatten());
-                kept.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
-                self.kept.insert(upstream.name.clone(), kept);
+            let same = |kept: &Kept| Nature::of(&kept.config) == Nature::of(upstream);
+            if !self.kept.get(&upstream.name).is_some_and(same) {
+                let made = self.made(upstream, prepared.tls.get(&upstream.name).cloned().flatten());
+                made.upstream.set_log(prepared.logs.get(&upstream.name).cloned().flatten());
+                self.next.insert(upstream.name.clone(), made);
             }
         }
     }
 
     /// It did not come to serve: those that it alone has go.
     pub(crate) fn keep_only(&mut self, config: &Config) {
-        self.kept.retain(|name, _| config.upstream(name).is_some());
+        self.next.clear();
         self.limits.keep_only(config);
     }
 
-    /// The upstream of this name.
+    /// The upstream of this name, of a configuration that is about to serve if there is one.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
-        self.kept.get(name).map(|kept| &kept.upstream)
+        self.next.get(name).or_else(|| self.kept.get(name)).map(|kept| &kept.upstream)
     }
 
     /// All of them, in the order of their names.
@@ -218,7 +224,9 @@ impl Upstreams {
             status: Arc::clone(upstream.discovery()),
         };
         let upstream = Arc::clone(upstream);
-        Some(Task(tokio::spawn(async move { discovery.run(|found| upstream.publish(found)).await })))
+        Some(Task(tokio::spawn(async move {
+            restarted("discovery", || discovery.run(|found| upstream.publish(found))).await;
+        })))
     }
 }
 

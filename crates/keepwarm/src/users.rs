@@ -49,29 +49,51 @@ pub(crate) fn group(name: &str) -> Option<u32> {
 /// What this process is.
 pub(crate) fn process() -> Process {
     let both = CapabilitySet::SETUID | CapabilitySet::SETGID;
-    Process { uid: geteuid().as_raw(), gid: getegid().as_raw(), may_change: may(both) }
+    Process { uid: geteuid().as_raw(), gid: getegid().as_raw(), may_change: has_right(both) }
 }
 
 /// In a container also root may do less.
-fn may(what: CapabilitySet) -> bool {
+fn has_right(what: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(what))
 }
 
-/// Whether a user may enter a directory and those above it, by their modes. Where more than the modes decides, the answer is yes: who tries
-/// learns the truth.
+/// What somebody wants with a file or a directory.
+#[derive(Debug, Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// To use what is in a directory.
+    Enter,
+    /// To read a file.
+    Read,
+    /// To change a file, or what is in a directory.
+    Write,
+}
+
+/// Whether a user may enter a directory and those above it (see [`may`]).
 pub(crate) fn may_enter(directory: &Path, user: &Account) -> bool {
+    may(directory, user, Access::Enter)
+}
+
+/// Whether a user may do this, and may enter all directories above, by their modes. Where more than the modes decides, the answer is yes: who tries
+/// learns the truth.
+pub(crate) fn may(path: &Path, user: &Account, access: Access) -> bool {
     if user.uid == 0 {
         return true;
     }
-    let whole = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf());
-    whole.ancestors().all(|step| {
+    let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    whole.ancestors().enumerate().all(|(above, step)| {
         let Ok(about) = std::fs::metadata(step) else { return true };
         let shift = match () {
             () if about.uid() == user.uid => 6,
             () if about.gid() == user.gid || user.groups.contains(&about.gid()) => 3,
             () => 0,
         };
-        about.mode() >> shift & 1 == 1 || has_access_list(step)
+        let wanted = match (access, above) {
+            (Access::Read, 0) => 4,
+            (Access::Write, 0) if about.is_dir() => 3,
+            (Access::Write, 0) => 2,
+            _ => 1,
+        };
+        about.mode() >> shift & wanted == wanted || has_access_list(step)
     })
 }
 
@@ -89,7 +111,7 @@ pub(crate) fn hard_limit(resource: Resource) -> Option<u64> {
         Resource::Core => rustix::process::Resource::Core,
         Resource::Cpu => rustix::process::Resource::Cpu,
     };
-    if !may(CapabilitySet::SYS_RESOURCE) {
+    if !has_right(CapabilitySet::SYS_RESOURCE) {
         return getrlimit(kind).maximum;
     }
     // The kernel's own bound, which holds for everybody.
@@ -134,6 +156,33 @@ mod tests {
             for (who, may) in [(&owner, of_owner), (&member, of_member), (&stranger, of_stranger)] {
                 assert_eq!(may_enter(&directory, who), may, "{mode:o} {who:?}");
             }
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn who_may_read_a_file_and_write_to_it_or_beside_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = std::env::temp_dir().join(format!("keepwarm-access-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("file");
+        std::fs::write(&file, "").unwrap();
+        let stranger = Account::numbered(3_999_999_999);
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+        };
+        for (above, mode, reads, writes, makes) in [
+            (0o755, 0o644, true, false, false),
+            (0o755, 0o600, false, false, false),
+            (0o777, 0o666, true, true, true),
+            (0o700, 0o666, false, false, false),
+            (0o776, 0o666, false, false, false),
+        ] {
+            set(&directory, above);
+            set(&file, mode);
+            assert_eq!(may(&file, &stranger, Access::Read), reads, "{above:o} {mode:o}");
+            assert_eq!(may(&file, &stranger, Access::Write), writes, "{above:o} {mode:o}");
+            assert_eq!(may(&directory, &stranger, Access::Write), makes, "{above:o} {mode:o}");
         }
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use keepwarm_config::{App, AppKind, Config, Program};
 use keepwarm_workers::supervisor::StartFailure;
 
-use crate::language::interpreter;
+use crate::language::{self, interpreter};
+use crate::run_as::{self, Choice};
 
 /// How long an interpreter may take to say its version. This number is arbitrary: a hundred times what it takes.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -36,18 +37,23 @@ const PYTHON: Wanted =
 /// Classic scripts want what they want: no version is too old for Keepwarm.
 const PHP_SERVER: Wanted = Wanted { language: "PHP", flag: "-v", mark: "PHP ", least: (0, 0), server: true };
 
-/// Adds to the failure of an app what is wrong with its interpreter, if it is that.
+/// Adds to the failure of an app what is wrong with its interpreter, if it is that; else which one it is: a module that is missing there may be installed
+/// for another.
 pub(crate) async fn explain(failure: &mut StartFailure, config: &Config) {
-    let app = config.app(&failure.app).cloned();
-    let asked = tokio::task::spawn_blocking(move || app.as_ref().and_then(complaint)).await;
-    if let Ok(Some(complaint)) = asked {
-        failure.reason = format!("{}; {complaint}", failure.reason);
+    let Some(app) = config.app(&failure.app).cloned() else { return };
+    let asked = tokio::task::spawn_blocking(move || {
+        complaint(&app).or_else(|| {
+            language::describe_interpreter(&app).map(|program| format!("its interpreter is {program}"))
+        })
+    });
+    if let Ok(Some(words)) = asked.await {
+        failure.reason = format!("{}; {words}", failure.reason);
     }
 }
 
 /// What is wrong with the app's interpreter, if it is that. Not where workers run as another user: it might be that user's program, and we may be root.
 fn complaint(app: &App) -> Option<String> {
-    if app.run_as.is_some() || app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
+    if runs_as_another(app) || app.address.is_some() || !matches!(app.program, Program::Entry(_)) {
         return None;
     }
     let wanted = match app.kind {
@@ -60,6 +66,15 @@ fn complaint(app: &App) -> Option<String> {
     let program = interpreter(app);
     let said = ask(&mut command(&program, app), wanted.flag)?;
     wanted.judge(&said).map(|verdict| format!("{} {verdict}", program.display()))
+}
+
+fn runs_as_another(app: &App) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    let by_default = || {
+        let start = language::start(app);
+        start.is_ok_and(|start| matches!(run_as::choose(app, &start), Choice::Default(_)))
+    };
+    app.run_as.as_ref().map_or_else(by_default, |user| user.uid != own)
 }
 
 /// As the worker was started, but for the adapter.

@@ -76,6 +76,7 @@ impl View {
             started: self.started,
             uptime: self.begun.elapsed(),
             ready: self.readiness.is_ready(),
+            stuck: self.remotes.iter().filter(|remote| remote.is_stuck()).count(),
             apps,
             workers: workers(snapshot, self.links.activity()),
             listeners: served.listeners.iter().map(listener).collect(),
@@ -110,6 +111,8 @@ pub(crate) struct Picture {
     pub(crate) started: SystemTime,
     pub(crate) uptime: Duration,
     pub(crate) ready: bool,
+    /// Data-plane threads that do not turn.
+    pub(crate) stuck: usize,
     pub(crate) apps: Vec<AppPicture>,
     pub(crate) workers: Vec<WorkerPicture>,
     pub(crate) listeners: Vec<ListenerPicture>,

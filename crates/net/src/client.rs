@@ -6,10 +6,13 @@
 
 mod codec;
 
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use keepwarm_http1::{Event, Fields, ResponseHead};
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 
 use crate::out::Out;
@@ -141,8 +144,10 @@ impl<C: Codec> Client<C> {
         Poll::Ready(())
     }
 
+    /// A server that would wait for the rest is told that none comes.
     fn stop_writing(&mut self) {
         self.exchange.write_failed = true;
+        self.transport.io().shutdown_write();
         self.out.clear();
         self.transport.forget_unsent();
     }
@@ -346,9 +351,11 @@ impl<C: Codec> Client<C> {
         self.transport.look()
     }
 
-    /// The same as far as the reactor of this thread has heard, without a system call.
-    pub(crate) fn heard_of(&mut self) -> Idleness {
-        match self.transport.poll_noise(&mut Context::from_waker(Waker::noop())) {
+    /// The same as far as the reactor of this thread has heard, without a system call where that is nothing; `waker` is woken by what it says later.
+    pub(crate) fn heard_of(&mut self, waker: &Waker) -> Idleness {
+        // Not bounded by the budget of the task: without any left, each would seem quiet.
+        let heard = pin!(unconstrained(poll_fn(|cx| self.transport.poll_noise(cx))));
+        match heard.poll(&mut Context::from_waker(waker)) {
             Poll::Pending => Idleness::Quiet,
             Poll::Ready(noise) => noise,
         }

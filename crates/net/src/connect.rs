@@ -86,10 +86,19 @@ impl AcquireError {
         matches!(self, Self::Connect(error) if matches!(error.kind(), ConnectionRefused | NotFound))
     }
 
+    /// This machine has no descriptor or memory for it. It says nothing about the server.
+    pub fn is_local(&self) -> bool {
+        use rustix::io::Errno;
+        const LOCAL: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+        let Self::Connect(error) = self else { return false };
+        Errno::from_io_error(error).is_some_and(|errno| LOCAL.contains(&errno))
+    }
+
     /// A stable name, for counters and logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Connect(_) if self.is_refused() => "connect_refused",
+            Self::Connect(_) if self.is_local() => "no_descriptor",
             Self::Connect(_) => "connect_failed",
             Self::Timeout => "connect_timeout",
             Self::Tls(error) => error.name,
@@ -132,3 +141,28 @@ impl std::fmt::Display for AcquireError {
 }
 
 impl std::error::Error for AcquireError {}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn what_this_machine_lacks_is_not_the_servers_fault() {
+        for (errno, local, name) in [
+            (Errno::MFILE, true, "no_descriptor"),
+            (Errno::NFILE, true, "no_descriptor"),
+            (Errno::NOBUFS, true, "no_descriptor"),
+            (Errno::NOMEM, true, "no_descriptor"),
+            (Errno::CONNREFUSED, false, "connect_refused"),
+            (Errno::HOSTUNREACH, false, "connect_failed"),
+            // No address for that family: another endpoint may have one.
+            (Errno::ADDRNOTAVAIL, false, "connect_failed"),
+        ] {
+            // One that waited for the connection of another is told the same.
+            let error = AcquireError::Connect(errno.into()).told_again();
+            assert_eq!((error.is_local(), error.name()), (local, name), "{errno:?}");
+        }
+    }
+}

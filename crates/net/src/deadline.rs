@@ -38,8 +38,6 @@ struct Slots {
     at: [Cell<Option<Instant>>; WAITS],
     /// One bit per [`Wait`].
     passed: Cell<u8>,
-    /// Set while nothing is under way, and the task could end without harm: the lower, the longer. Counted, because the clock of ticks is too coarse for an order.
-    idle_since: Cell<Option<u64>>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -49,7 +47,6 @@ impl Deadlines {
         let slots = Rc::new(Slots {
             at: [const { Cell::new(None) }; WAITS],
             passed: Cell::new(0),
-            idle_since: Cell::new(None),
             waker: RefCell::new(None),
         });
         REGISTERED.with_borrow_mut(|all| all.push(Rc::downgrade(&slots)));
@@ -70,30 +67,19 @@ impl Deadlines {
         self.set(wait, Instant::now().checked_add(after));
     }
 
-    /// Notes whether anything is under way (see [`evict_longest_idle`]).
-    pub(crate) fn set_idle(&self, idle: bool) {
-        let turn = idle.then(|| {
-            TURN.set(TURN.get() + 1);
-            TURN.get()
-        });
-        self.0.idle_since.set(turn);
-    }
-
     /// Whether a deadline is running.
     pub fn is_set(&self, wait: Wait) -> bool {
         self.0.at.get(wait as usize).is_some_and(|cell| cell.get().is_some())
     }
 
-    /// Whether a deadline has been met. Registers the task to be woken when one is.
+    /// Whether a deadline has been met. Registers the task to be woken by each one that is from now on, whatever this says: who learns that one was met sets
+    /// another, most likely, and may look at no further one.
     pub fn poll_passed(&self, wait: Wait, cx: &Context<'_>) -> bool {
-        if self.passed(wait) {
-            return true;
-        }
         let mut waker = self.0.waker.borrow_mut();
         if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
         }
-        false
+        self.passed(wait)
     }
 
     /// Whether a deadline has been met.
@@ -108,18 +94,6 @@ impl Default for Deadlines {
     }
 }
 
-/// Has the read deadline of this thread's longest idle task pass now. `false`: none is idle. Looks at every task: for use at a limit only.
-pub(crate) fn evict_longest_idle() -> bool {
-    let longest = REGISTERED.with_borrow(|all| {
-        let idle = all.iter().filter_map(Weak::upgrade).filter(|slots| slots.idle_since.get().is_some());
-        idle.min_by_key(|slots| slots.idle_since.get())
-    });
-    let Some(slots) = longest else { return false };
-    slots.idle_since.set(None);
-    slots.pass(1 << Wait::Read as u8);
-    true
-}
-
 /// Looks at every deadline of this thread, for ever; a data-plane thread spawns it once.
 pub async fn run_ticker() {
     let mut interval = tokio::time::interval(TICK);
@@ -127,6 +101,7 @@ pub async fn run_ticker() {
     loop {
         let now = interval.tick().await;
         CLOCK.set(Some(now));
+        crate::runtime::note_turn();
         refresh_date();
         REGISTERED.with_borrow_mut(|all| {
             all.retain(|slots| match slots.upgrade() {
@@ -155,9 +130,9 @@ impl Slots {
     fn pass(&self, bits: u8) {
         let passed = self.passed.get() | bits;
         if passed != self.passed.replace(passed)
-            && let Some(waker) = self.waker.borrow_mut().take()
+            && let Some(waker) = &*self.waker.borrow()
         {
-            waker.wake();
+            waker.wake_by_ref();
         }
     }
 }
@@ -190,7 +165,6 @@ thread_local! {
     static DATE: Cell<(u64, [u8; 29])> = const { Cell::new((0, [b' '; 29])) };
     static REGISTERED: RefCell<Vec<Weak<Slots>>> = const { RefCell::new(Vec::new()) };
     static CLOCK: Cell<Option<Instant>> = const { Cell::new(None) };
-    static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
 #[cfg(test)]
@@ -219,6 +193,35 @@ mod tests {
                 assert!(begin.elapsed() >= Duration::from_secs(5));
                 assert!(begin.elapsed() <= Duration::from_secs(5) + TICK);
                 assert!(!deadlines.passed(Wait::Write));
+            })
+            .await;
+    }
+
+    /// A worker that hung was never timed out where `slow_log` was as long as the time in the queue.
+    #[tokio::test(start_paused = true)]
+    async fn of_two_that_are_met_at_once_both_can_be_set_again() {
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(run_ticker());
+        local
+            .run_until(async {
+                tokio::task::yield_now().await;
+                let deadlines = Deadlines::new();
+                deadlines.set_after(Wait::Slow, Duration::from_secs(1));
+                deadlines.set_after(Wait::Answer, Duration::from_secs(1));
+                let begin = Instant::now();
+                let mut again = 0;
+                let third = std::future::poll_fn(|cx| {
+                    let slow = deadlines.poll_passed(Wait::Slow, cx);
+                    let answer = deadlines.poll_passed(Wait::Answer, cx);
+                    if slow && answer {
+                        again += 1;
+                        deadlines.set_after(Wait::Slow, Duration::from_secs(1));
+                        deadlines.set_after(Wait::Answer, Duration::from_secs(1));
+                    }
+                    if again == 3 { Poll::Ready(()) } else { Poll::Pending }
+                });
+                tokio::time::timeout(Duration::from_secs(60), third).await.unwrap();
+                assert!(begin.elapsed() <= Duration::from_secs(4));
             })
             .await;
     }

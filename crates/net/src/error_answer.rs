@@ -48,6 +48,15 @@ pub fn answer_error(
     exchange.end();
 }
 
+/// The reason of a response that a panic has cut or replaced.
+pub(crate) const PANICKED: &str = "panicked";
+
+/// Answers a request whose handling has panicked, and of whose response nothing has left.
+pub(crate) fn answer_panicked(exchange: &mut Exchange<'_>) {
+    let detail = "Keepwarm failed while it worked on this request.";
+    answer_error(exchange, 500, PANICKED, detail, &[]);
+}
+
 /// Answers what is no request, or came too slowly (see [`crate::Handler::refuse`]).
 pub fn answer_refusal(exchange: &mut Exchange<'_>, refusal: &Refusal) {
     answer_error(exchange, refusal.status, refusal.name, &sentence(&refusal.detail), &[]);

@@ -1,6 +1,6 @@
 //! One request and the means to answer it.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use http::Method;
 use keepwarm_http1::{AnswerLength, AppFields, BadField, Fault};
@@ -37,12 +37,13 @@ macro_rules! on {
             Carrier::Http2($stream) => $call,
         }
     };
-    (mut $exchange:ident, $stream:ident => $call:expr) => {
+    (mut $exchange:ident, $stream:ident => $call:expr) => {{
+        crate::turn();
         match &mut $exchange.carrier {
             Carrier::Http1($stream) => $call,
             Carrier::Http2($stream) => $call,
         }
-    };
+    }};
 }
 
 impl<'c> Exchange<'c> {
@@ -102,8 +103,8 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.state.half_close_is_gone = yes)
     }
 
-    /// Appends bytes of the request's body to `into`: whatever is here, `max` at most. Asks for the body first
-    /// ([`Self::want_body`]).
+    /// Appends bytes of the request's body to `into`: whatever is here, `max` at most, at least one, or that was the end ([`Self::body_done`]). Asks for the
+    /// body first ([`Self::want_body`]).
     pub fn poll_body(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,6 +152,16 @@ impl Exchange<'_> {
     /// Waits until the client has gone: a reset, or a failed write before.
     pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Gone> {
         on!(mut self, stream => stream.poll_gone(cx))
+    }
+
+    /// Aborts if the client has gone, by what is known now: for who is about to begin anew on its behalf. Registers nobody; who then waits polls
+    /// [`Self::poll_gone`].
+    pub fn abort_if_gone(&mut self) -> bool {
+        let gone = self.poll_gone(&mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(gone) = gone {
+            self.abort(gone.name());
+        }
+        gone.is_ready()
     }
 
     /// An informational answer (1xx, not 101): dropped towards HTTP/1.0 and after the head.
@@ -354,6 +365,8 @@ pub enum BodyError {
     TooSlow,
     /// It was to be read whole, and the file it was to wait in failed.
     NotKept,
+    /// It was to be read whole, and spools hold all they may (`server.limits.spill`).
+    NoRoom,
 }
 
 impl BodyError {
@@ -378,6 +391,11 @@ impl BodyError {
                 status: 500,
                 name: "spool_failed",
                 detail: "The body of the request could not be kept until it was whole.".to_owned(),
+            }),
+            Self::NoRoom => Some(Refusal {
+                status: 503,
+                name: "spill_full",
+                detail: "The server has no room for the body of the request now.".to_owned(),
             }),
         }
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-pub use name::{file_name, is_script_name};
+pub use name::file_name;
 
 /// How often a name is tried that others are just moving. This number is arbitrary.
 const TRIES: u32 = 4;

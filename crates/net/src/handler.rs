@@ -1,12 +1,14 @@
 //! What answers requests, and what it is told about them.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use keepwarm_http1::RequestHead;
+use keepwarm_http1::{RequestHead, Version, cgi_safe_name};
+use keepwarm_telemetry::counters;
 use keepwarm_telemetry::meters::RouteMeter;
 use keepwarm_telemetry::stalls::Stalls;
 use tokio::time::Instant;
@@ -82,6 +84,8 @@ pub struct Request {
     pub call: Option<Box<crate::CallRecord>>,
     /// Set by whoever refuses, cuts or retries: a stable name of why.
     pub reason: Option<&'static str>,
+    /// A field was dropped because of its name: that has been counted.
+    dropped_names: Cell<bool>,
 }
 
 /// Where the time of a request went, as far as an app had it. What is left of the whole is writing the rest of its answer.
@@ -115,6 +119,19 @@ pub struct Passing {
     pub buffer_response: Option<bool>,
     /// Which clients get `103 Early Hints`.
     pub early_hints: EarlyHints,
+    /// Whoever is spoken to in HTTP gets fields of every name: see [`Request::drops_field`].
+    pub any_names: bool,
+    /// Whoever is spoken to in HTTP gets `Via` (RFC 9110 §7.6.3).
+    pub via: bool,
+}
+
+/// What becomes of the names of fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldNames {
+    /// Variables of CGI (`HTTP_…`).
+    Cgi,
+    /// They stay what they are.
+    Http,
 }
 
 /// Which clients get `103 Early Hints` of an app.
@@ -139,6 +156,14 @@ pub struct Forwarded {
 }
 
 impl Request {
+    /// Whether a browser says that a page of another origin had it sent (Fetch Metadata, `Sec-Fetch-Site`). Unlike `Origin` it comes with every request that a page causes,
+    /// also a GET for an image or a script; clients that are no browsers do not send it.
+    pub fn is_cross_origin(&self) -> bool {
+        let own =
+            |site: &[u8]| site.eq_ignore_ascii_case(b"same-origin") || site.eq_ignore_ascii_case(b"none");
+        self.head.fields.all("sec-fetch-site").any(|site| !own(site))
+    }
+
     pub(crate) fn new(peer: std::rc::Rc<Peer>) -> Self {
         Self {
             head: RequestHead::default(),
@@ -165,6 +190,7 @@ impl Request {
             times: None,
             call: None,
             reason: None,
+            dropped_names: Cell::new(false),
         }
     }
 
@@ -189,6 +215,7 @@ impl Request {
         self.times = None;
         self.call = None;
         self.reason = None;
+        self.dropped_names.set(false);
     }
 
     /// Makes it a request for another path of the same site (see [`Request::redirected`]), which no route has been found for yet.
@@ -223,14 +250,43 @@ impl Request {
         }
     }
 
-    /// Whether a received field is kept from the app because it says who the client is, and need not be true: every such field of a peer that is
-    /// no trusted proxy; of a trusted one those that were judged, and that [`Request::extra_fields`] may hold in their place.
-    pub fn drops_field(&self, lower_name: &[u8]) -> bool {
+    /// Whether a received field is kept from the app.
+    ///
+    /// One whose name becomes, or may become further on, the variable of another name (`http-rules` §4, "Names"). And one that says who the client is, and need
+    /// not be true: every such field of a peer that is no trusted proxy; of a trusted one those that were judged, and that [`Request::extra_fields`] may hold in
+    /// their place.
+    pub fn drops_field(&self, lower_name: &[u8], names: FieldNames) -> bool {
+        let any_name = names == FieldNames::Http && self.passing.any_names && lower_name != b"proxy";
+        if !cgi_safe_name(lower_name) && !any_name {
+            if !self.dropped_names.replace(true) {
+                counters::UNSAFE_NAMES.add(1);
+            }
+            return true;
+        }
         match lower_name {
             b"forwarded" | b"x-forwarded-for" | b"x-forwarded-proto" | b"x-forwarded-host" => true,
             b"x-real-ip" | b"true-client-ip" | b"cf-connecting-ip" => !self.trusted_peer,
             _ => !self.trusted_peer && lower_name.starts_with(b"x-forwarded-"),
         }
+    }
+
+    /// `Via`, of whoever passes the request on: the version it was received in (RFC 9110 §7.6.3).
+    pub fn via(&self) -> (&'static [u8], &'static [u8]) {
+        let value: &[u8] = match self.head.version {
+            _ if self.http2 => b"2.0 keepwarm",
+            Version::Http10 => b"1.0 keepwarm",
+            Version::Http11 => b"1.1 keepwarm",
+        };
+        (b"via", value)
+    }
+
+    /// Status, name and sentence of the error with which a request for `https` is refused that came unencrypted (RFC 9110 §7.4). A trusted proxy has taken it
+    /// over TLS.
+    pub fn misdirection(&self) -> Option<(u16, &'static str, &'static str)> {
+        let https = self.head.absolute_scheme()?.eq_ignore_ascii_case(b"https");
+        let misdirected = https && self.peer.scheme == Scheme::Http && !self.trusted_peer;
+        let detail = "The request is for an https address, and came over an unencrypted connection.";
+        misdirected.then_some((421, "https_unencrypted", detail))
     }
 
     /// The scheme the client used.

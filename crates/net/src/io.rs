@@ -5,23 +5,22 @@
 //! `send` and `close`, and is registered with the reactor only when it has to be waited for.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::task::coop;
 
 use crate::client::Idleness;
+use crate::socket::{self, Socket, Watch, receive, send};
 
 /// A non-blocking stream socket.
 #[derive(Debug)]
 pub struct Io {
     state: State,
     /// Watches for a reset once the peer has shut its writing side: see [`Io::poll_reset`].
-    hangup: Option<AsyncFd<OwnedFd>>,
+    hangup: Option<Watch>,
     /// Waits for room, while there is none: see [`Io::poll_writable`].
-    writable: Option<AsyncFd<OwnedFd>>,
+    writable: Option<Watch>,
     /// What the reactor watches the socket for: reading, and once it has taken nothing, writing for good.
     interest: Interest,
     /// The last read took all there was: the next would find nothing, most likely.
@@ -31,15 +30,15 @@ pub struct Io {
 #[derive(Debug)]
 enum State {
     /// Not yet known to the reactor.
-    Fresh(OwnedFd),
-    Registered(AsyncFd<OwnedFd>),
+    Fresh(Socket),
+    Registered(Watch),
     /// Only while moving from one to the other.
     Moving,
 }
 
 impl Io {
     /// Takes a connected socket that is already non-blocking.
-    pub fn new(fd: OwnedFd) -> Self {
+    pub fn new(fd: Socket) -> Self {
         // Watched for writing as well, each new socket would wake us at once: it is writable.
         Self {
             state: State::Fresh(fd),
@@ -52,14 +51,19 @@ impl Io {
 
     /// Appends what has arrived to `into`, at most its spare capacity (which must not be 0). `Ok(0)` is the
     /// end of the stream.
+    ///
+    /// Each read and write counts against the budget of the task, whether the socket had to be waited for or not: a peer that is never waited
+    /// for does not hold the thread.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
         if let State::Fresh(fd) = &self.state
             && !self.drained
         {
+            let budget = ready!(coop::poll_proceed(cx));
             let room = into.capacity() - into.len();
             match receive(fd, into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => {
+                    budget.made_progress();
                     self.drained = result.as_ref().is_ok_and(|got| *got > 0 && *got < room);
                     return Poll::Ready(result);
                 }
@@ -93,16 +97,16 @@ impl Io {
 
     /// Writes what the socket takes now; waits only when it takes nothing.
     pub fn poll_write(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let budget = ready!(coop::poll_proceed(cx));
         match self.write(slices) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            result => return Poll::Ready(result),
+            result => {
+                budget.made_progress();
+                return Poll::Ready(result);
+            }
         }
-        if !self.interest.is_writable() {
-            self.interest = self.interest.add(Interest::WRITABLE);
-            self.leave_reactor();
-            // Who waits to read has waited at the registration that is gone.
-            cx.waker().wake_by_ref();
-        }
+        drop(budget);
+        self.watch_both(cx);
         let fd = self.registered()?;
         loop {
             let mut guard = ready!(fd.poll_write_ready(cx))?;
@@ -121,7 +125,11 @@ impl Io {
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let watch = match self.writable.take() {
             Some(watch) => watch,
-            None => crate::watch(self.fd().try_clone()?, Interest::WRITABLE).map_err(|(_, error)| error)?,
+            None => match self.watch_writable() {
+                Ok(watch) => watch,
+                // No descriptor is left for it.
+                Err(_) => return self.poll_writable_here(cx),
+            },
         };
         match watch.poll_write_ready(cx) {
             Poll::Ready(ready) => Poll::Ready(ready.map(drop)),
@@ -129,6 +137,27 @@ impl Io {
                 self.writable = Some(watch);
                 Poll::Pending
             }
+        }
+    }
+
+    fn watch_writable(&self) -> io::Result<Watch> {
+        socket::watch(self.fd().try_clone()?, Interest::WRITABLE).map_err(|(_, error)| error)
+    }
+
+    /// The same by the registration that there is, at the cost of needless wake-ups. Only after a write that would have blocked: the next edge is owed then.
+    fn poll_writable_here(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch_both(cx);
+        let mut guard = ready!(self.registered()?.poll_write_ready(cx))?;
+        guard.clear_ready();
+        Poll::Ready(Ok(()))
+    }
+
+    fn watch_both(&mut self, cx: &Context<'_>) {
+        if !self.interest.is_writable() {
+            self.interest = self.interest.add(Interest::WRITABLE);
+            self.leave_reactor();
+            // Who waits to read has waited at the registration that is gone.
+            cx.waker().wake_by_ref();
         }
     }
 
@@ -148,7 +177,7 @@ impl Io {
         if self.hangup.is_none() {
             let Ok(copy) = self.fd().try_clone() else { return Poll::Pending };
             // Without interest in writability the write side is ready only on EPOLLHUP.
-            let Ok(watch) = crate::watch(copy, Interest::READABLE) else { return Poll::Pending };
+            let Ok(watch) = socket::watch(copy, Interest::READABLE) else { return Poll::Pending };
             self.hangup = Some(watch);
         }
         match &self.hangup {
@@ -159,14 +188,14 @@ impl Io {
 
     /// What an idle connection has to say: looks without taking anything, and without waiting.
     pub(crate) fn look(&self) -> Idleness {
-        look(self.fd())
+        socket::look(self.fd())
     }
 
     /// Waits until an idle connection has something to say; `look` tells what.
     pub(crate) fn poll_noise(
         &mut self,
         cx: &mut Context<'_>,
-        mut look: impl FnMut(&OwnedFd) -> Idleness,
+        mut look: impl FnMut(&Socket) -> Idleness,
     ) -> Poll<Idleness> {
         let Ok(fd) = self.registered() else { return Poll::Ready(Idleness::Closed) };
         loop {
@@ -196,12 +225,12 @@ impl Io {
 
     /// Sends FIN; what was written before is still delivered.
     pub fn shutdown_write(&self) {
-        let _ = rustix::net::shutdown(self.fd(), Shutdown::Write);
+        socket::shutdown_write(self.fd());
     }
 
     /// Makes the close that follows a reset, so that a peer cannot take what it has for the whole message.
     pub fn reset_on_close(&self) {
-        let _ = rustix::net::sockopt::set_socket_linger(self.fd(), Some(std::time::Duration::ZERO));
+        socket::reset_on_close(self.fd());
     }
 
     /// Whether it was never waited for, and may have something to read.
@@ -209,8 +238,8 @@ impl Io {
         matches!(self.state, State::Fresh(_)) && !self.drained
     }
 
-    /// The descriptor.
-    pub fn fd(&self) -> &OwnedFd {
+    /// The socket.
+    pub fn fd(&self) -> &Socket {
         match &self.state {
             State::Fresh(fd) => fd,
             State::Registered(fd) => fd.get_ref(),
@@ -218,11 +247,11 @@ impl Io {
         }
     }
 
-    fn registered(&mut self) -> io::Result<&AsyncFd<OwnedFd>> {
+    fn registered(&mut self) -> io::Result<&Watch> {
         if let State::Fresh(_) = self.state
             && let State::Fresh(fd) = std::mem::replace(&mut self.state, State::Moving)
         {
-            match crate::watch(fd, self.interest) {
+            match socket::watch(fd, self.interest) {
                 Ok(fd) => self.state = State::Registered(fd),
                 Err((fd, error)) => {
                     self.state = State::Fresh(fd);
@@ -237,26 +266,51 @@ impl Io {
     }
 }
 
-/// Appends what has arrived to `into`, at most its spare capacity (which must not be 0), now.
-pub(crate) fn receive(fd: &impl AsFd, into: &mut Vec<u8>) -> io::Result<usize> {
-    let (_, got) = rustix::net::recv(fd, rustix::buffer::spare_capacity(into), RecvFlags::empty())?;
-    Ok(got)
-}
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
 
-pub(crate) fn look(fd: &impl AsFd) -> Idleness {
-    let mut byte = [0_u8; 1];
-    match rustix::net::recv(fd, byte.as_mut_slice(), RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Idleness::Quiet,
-        Ok((_, 1..)) => Idleness::Noisy,
-        Ok((_, 0)) | Err(_) => Idleness::Closed,
+    use super::*;
+
+    /// A socket of ours, and its peer.
+    fn pair() -> (Io, UnixStream) {
+        let (ours, peer) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (Io::new(ours.into()), peer)
     }
-}
 
-/// What a socket takes now. SIGPIPE is ignored by the binary (Rust's runtime does so at start), so `writev` to a closed peer is EPIPE.
-fn send(fd: &impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    match slices {
-        // What `writev` does besides is for files.
-        [one] => Ok(rustix::net::send(fd, one, SendFlags::NOSIGNAL)?),
-        _ => Ok(rustix::io::writev(fd, slices)?),
+    /// How often `each` is ready before it yields, though it need not wait; at most `most`.
+    async fn turns(most: usize, mut each: impl FnMut(&mut Context<'_>) -> Poll<()>) -> usize {
+        poll_fn(|cx| Poll::Ready((0..most).take_while(|_| each(cx).is_ready()).count())).await
+    }
+
+    const MANY: usize = 4096;
+
+    #[tokio::test]
+    async fn a_peer_that_is_never_waited_for_does_not_hold_the_thread() {
+        let (mut io, mut peer) = pair();
+        peer.write_all(&[b'x'; MANY]).unwrap();
+        let mut into = Vec::with_capacity(1);
+        let mut read = |cx: &mut Context<'_>| {
+            into.clear();
+            // Each read fills its room: the socket is never known to be empty, nor to the reactor.
+            io.poll_read(cx, &mut into).map(|got| assert_eq!(got.unwrap(), 1))
+        };
+        let mut all = 0;
+        while all < MANY {
+            let before_yielding = turns(MANY, &mut read).await;
+            assert!((1..MANY / 4).contains(&before_yielding), "{before_yielding}");
+            all += before_yielding;
+            tokio::task::yield_now().await;
+        }
+        let mut write = |cx: &mut Context<'_>| {
+            io.poll_write(cx, &[IoSlice::new(b"x")]).map(|count| {
+                assert_eq!(count.unwrap(), 1);
+                peer.read_exact(&mut [0]).unwrap();
+            })
+        };
+        assert!((1..MANY / 4).contains(&turns(MANY, &mut write).await));
     }
 }

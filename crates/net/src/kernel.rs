@@ -1,18 +1,25 @@
-//! What no crate offers in safe code: registering a descriptor for the runtime's reactor, and what the kernel knows of a TCP connection. The only
-//! module with `unsafe` in it.
-#![expect(unsafe_code, reason = "AsyncFd's registration, and getsockopt into a struct of the kernel's")]
+//! What no crate offers in safe code: registering a descriptor for the runtime's reactor, what the kernel knows of a TCP connection, and the stack of another
+//! thread. The only module with `unsafe` in it.
+#![expect(
+    unsafe_code,
+    reason = "AsyncFd's registration, getsockopt into a struct of the kernel's, and a signal handler that walks a stack"
+)]
 
-use std::io;
+mod stack;
+
 use std::mem::{MaybeUninit, offset_of, size_of};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+#[cfg(not(feature = "simulation"))]
+use {std::io, std::os::fd::OwnedFd, tokio::io::Interest, tokio::io::unix::AsyncFd};
+
+pub(crate) use self::stack::{stack_of, thread_id};
 
 /// Has the current runtime watch a descriptor. On failure the descriptor comes back.
 ///
 /// # Errors
 /// The reactor refuses it, or has no memory for it.
+#[cfg(not(feature = "simulation"))]
 pub fn watch(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, (OwnedFd, io::Error)> {
     // SAFETY: the descriptor must be open, and `as_raw_fd` must give the same one, for as long as the AsyncFd has the value. An
     // `OwnedFd` owns its descriptor, never changes it, and closes it only when dropped; AsyncFd deregisters it before it drops it.

@@ -9,6 +9,8 @@ mod call;
 mod client;
 mod connect;
 mod deadline;
+#[cfg(not(feature = "simulation"))]
+mod disk;
 mod endpoint;
 mod error_answer;
 mod exchange;
@@ -21,11 +23,19 @@ mod handler;
 mod io;
 mod kernel;
 mod listener;
+mod max_forwards;
 mod out;
 mod pass;
 mod pool;
 mod record;
+mod response_buffer;
+mod restart;
 mod runtime;
+#[cfg(feature = "simulation")]
+pub mod simulation;
+#[cfg(not(feature = "simulation"))]
+mod socket;
+mod spill;
 mod spool;
 mod tls;
 mod transport;
@@ -39,27 +49,44 @@ pub use endpoint::Endpoint;
 pub use error_answer::{answer_error, answer_refusal, sentence};
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
-pub use folder::{Folder, Found, OpenFile, file_name, is_script_name};
+pub use folder::{Folder, Found, OpenFile, file_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use h2::{Http2Call, Http2Pool};
 pub use handed::{HandedFile, HandedName};
-pub use handler::{EarlyHints, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Scheme, Times};
+pub use handler::{
+    EarlyHints, FieldNames, Forwarded, Handler, Local, Outcome, Passing, Peer, Request, Scheme, Times,
+};
 pub use io::Io;
 pub use keepwarm_http1::Limits as SyntaxLimits;
-pub use kernel::{TcpFacts, tcp_facts, watch};
+pub use kernel::{TcpFacts, tcp_facts};
 pub use listener::{
     BindTo, Bound, ConnectionLimits, ListenerContext, OpenConnections, StopListening, StopSignal, bind,
-    serve, stop_listening,
+    bind_beside, serve, stop_listening,
 };
+pub use max_forwards::{ALLOW, MAX_FORWARDS, answer_as_last, forwards_left, max_forwards};
 pub use pass::{
     FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, is_read_first, offered_protocols,
     pass_informational, read_first, request_target,
 };
 pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};
 pub use record::{CallRecord, CallTimes, FailedAttempt};
+pub use response_buffer::{Moved, ResponseBuffer};
+pub use restart::{restart_pause, restarted};
 pub use runtime::{DataPlane, Remote, thread_index};
+#[cfg(feature = "simulation")]
+pub use simulation::turn;
+pub use socket::{Socket, Watch, adopt, send, watch};
+pub use spill::{SPILL, Spill, SpillTotals};
 pub use spool::{Spool, SpoolError};
 pub use tls::{
     CaSource, ClientTls, HandshakeFacts, Pem, TlsError, TlsPart, TlsSettings, TlsSetupError, TlsVersion,
 };
 pub use transport::{Transport, TransportStream, Written};
+
+#[cfg(feature = "simulation")]
+use simulation::{disk, socket};
+
+/// Nothing: the simulation counts the steps of whoever moves bytes here, to find loops that never yield.
+#[cfg(not(feature = "simulation"))]
+#[inline(always)]
+pub fn turn() {}

@@ -1,26 +1,29 @@
 //! Accepting from listening sockets, and what a client may do on a connection.
 
+mod activity;
+#[cfg(not(feature = "simulation"))]
+mod bound;
 mod open;
-mod socket;
 
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use keepwarm_http1::Limits;
 use keepwarm_telemetry::meters::ListenerMeter;
-use rustix::net::SocketFlags;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
+pub(crate) use self::activity::Activity;
 pub use self::open::OpenConnections;
-pub use self::socket::{BindTo, Bound, bind};
+#[cfg(feature = "simulation")]
+use crate::simulation::bound;
+use crate::socket::{Socket, Watch, accept, has_waiting, local_address, watch as watch_socket};
 use crate::{Handler, Io, Local, Peer, Scheme, WebSocketLimits, h1, thread_index};
+pub use bound::{BindTo, Bound, bind, bind_beside};
 
 /// What connections of a listener share.
 pub struct ListenerContext {
@@ -128,6 +131,8 @@ impl StopListening {
     }
 }
 
+/// Before something is tried again that the system has refused.
+const PAUSE: Duration = Duration::from_millis(50);
 /// Without a new connection for this long, those that had connected before are all accepted.
 const REST: Duration = Duration::from_millis(50);
 
@@ -138,89 +143,131 @@ pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSi
         Some(address) => Local::Tcp(address),
         None => Local::Unix(bound.path().and_then(|path| path.to_str().map(Into::into))),
     };
-    let listener = match crate::watch(bound.fd, Interest::READABLE) {
-        Ok(socket) => Listener { socket, local, context },
-        Err((_, error)) => {
-            tracing::error!(%error, "a listening socket cannot be watched");
-            return;
-        }
-    };
+    let listener = Listener { socket: watch_listening(bound.fd).await, local, context };
     tokio::select! {
-        () = listener.accept_all() => {}
+        // Nothing of the listener is in a state that a panic could break.
+        () = crate::restarted("accept", || listener.accept_all()) => {}
         stopped = stop.0.wait_for(|stop| *stop != Stop::NotYet) => {
             if !stopped.is_ok_and(|stop| *stop == Stop::AcceptRest) {
                 return;
             }
         }
     }
-    while tokio::time::timeout(REST, listener.accept_one()).await.is_ok() {}
+    while tokio::time::timeout(REST, listener.wait_for_client()).await.is_ok() {
+        listener.accept_within_limit().await;
+    }
+}
+
+/// A listening socket that is not watched serves nobody: without memory for that only time helps.
+async fn watch_listening(mut socket: Socket) -> Watch {
+    loop {
+        match watch_socket(socket, Interest::READABLE) {
+            Ok(watch) => return watch,
+            Err((back, error)) => {
+                tracing::error!(%error, "a listening socket cannot be watched; will retry");
+                socket = back;
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
 }
 
 struct Listener {
-    socket: AsyncFd<OwnedFd>,
+    socket: Watch,
     local: Local,
     context: Arc<ListenerContext>,
 }
 
 impl Listener {
     async fn accept_all(&self) {
-        let open = &self.context.open;
         loop {
-            if open.count() >= open.limit {
-                // Only for one that really comes is another given up: the longest idle. Without an idle one it waits its turn.
-                if let Err(error) = self.somebody_waits().await {
-                    recover(&error).await;
-                    continue;
-                }
-                if open.count() >= open.limit {
-                    crate::deadline::evict_longest_idle();
-                    open.until(|| open.count() < open.limit).await;
-                }
-            }
-            self.accept_one().await;
+            self.wait_for_client().await;
+            self.accept_within_limit().await;
+            // The tasks of those that were accepted have their turn, too.
+            tokio::task::coop::consume_budget().await;
         }
     }
 
     /// Waits until a connection could be accepted. An accept that finds none, as the last of a burst would, and each of the threads that came too late,
     /// takes nine times as long as this look: Linux makes the new socket before it looks for a connection.
-    async fn somebody_waits(&self) -> io::Result<()> {
+    async fn wait_for_client(&self) {
         loop {
-            let mut guard = self.socket.readable().await?;
-            let mut poll = [rustix::event::PollFd::new(self.socket.get_ref(), rustix::event::PollFlags::IN)];
-            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-            if rustix::event::poll(&mut poll, Some(&now)) != Ok(0) {
-                return Ok(());
-            }
-            guard.clear_ready();
-        }
-    }
-
-    async fn accept_one(&self) {
-        loop {
-            let accepted = match self.somebody_waits().await {
-                Ok(()) => accept(self.socket.get_ref()),
-                Err(error) => Err(error),
-            };
-            match accepted {
-                Ok((fd, client)) => return begin(fd, client, &self.local, &self.context),
-                Err(error) => recover(&error).await,
+            match self.socket.readable().await {
+                Ok(_) if has_waiting(self.socket.get_ref()) => return,
+                Ok(mut guard) => guard.clear_ready(),
+                Err(error) => self.recover(&error).await,
             }
         }
     }
+
+    /// Accepts one that waits, if it still does once there is room for it. Until then the kernel keeps it, with what it has sent.
+    async fn accept_within_limit(&self) {
+        let open = &self.context.open;
+        let mut waited = false;
+        while open.is_full() {
+            if !has_waiting(self.socket.get_ref()) {
+                return;
+            }
+            if !std::mem::replace(&mut waited, true) {
+                open.note_full(&self.context.meter.name);
+                self.context.meter.of(thread_index()).waited.add(1);
+            }
+            open.make_room(|| !open.is_full()).await;
+        }
+        match accept(self.socket.get_ref()) {
+            Ok((fd, client)) => begin(fd, client, &self.local, &self.context),
+            Err(error) => self.recover(&error).await,
+        }
+    }
+
+    /// After an accept that failed. Without descriptors or memory only the end of another connection helps.
+    async fn recover(&self, error: &io::Error) {
+        if concerns_one_connection(error) {
+            return;
+        }
+        if LAST_WARNING.get().is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+            LAST_WARNING.set(Some(tokio::time::Instant::now()));
+            tracing::warn!(
+                %error,
+                listener = &*self.context.meter.name,
+                "cannot accept connections, they wait; will retry: raise the limit on open files (systemd: LimitNOFILE), \
+                 or lower `server.limits.connections`"
+            );
+        }
+        let count = self.context.open.count();
+        self.context.open.make_room(|| self.context.open.count() < count).await;
+    }
 }
 
-fn accept(fd: &OwnedFd) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let (socket, client) = rustix::net::acceptfrom_with(fd, flags)?;
-    Ok((socket, client.and_then(|client| SocketAddr::try_from(client).ok())))
+/// Whether an error of an accept is no matter of the listening socket or of this process: another thread was faster, the client has left, or its network is gone, which
+/// Linux reports here (accept(2)).
+fn concerns_one_connection(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    const SUCH: [Errno; 12] = [
+        Errno::AGAIN,
+        Errno::INTR,
+        Errno::CONNABORTED,
+        Errno::PERM,
+        Errno::PROTO,
+        Errno::NOPROTOOPT,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+        Errno::NONET,
+        Errno::OPNOTSUPP,
+    ];
+    Errno::from_io_error(error).is_some_and(|errno| SUCH.contains(&errno))
 }
 
-fn begin(fd: OwnedFd, client: Option<SocketAddr>, local: &Local, context: &Arc<ListenerContext>) {
+fn begin(fd: Socket, client: Option<SocketAddr>, local: &Local, context: &Arc<ListenerContext>) {
     let cells = context.meter.of(thread_index());
     let client_address = client.map(|client| client.ip());
     let Some(place) = context.open.enter(client_address, context.limits.per_client, cells) else {
         return;
     };
+    #[cfg(test)]
+    assert!(!PANIC_ON_ACCEPT.take(), "as the test wants it");
     let (local, context) = (local_of(&fd, local), Arc::clone(context));
     tokio::task::spawn_local(async move {
         let _place = place;
@@ -229,33 +276,25 @@ fn begin(fd: OwnedFd, client: Option<SocketAddr>, local: &Local, context: &Arc<L
 }
 
 /// Of a listener on all addresses, the one that this client connected to.
-fn local_of(fd: &OwnedFd, listener: &Local) -> Local {
+fn local_of(fd: &Socket, listener: &Local) -> Local {
     match listener {
         Local::Tcp(address) if address.ip().is_unspecified() => {
-            let own = rustix::net::getsockname(fd).ok().and_then(|own| SocketAddr::try_from(own).ok());
-            Local::Tcp(own.unwrap_or(*address))
+            Local::Tcp(local_address(fd).unwrap_or(*address))
         }
         local => local.clone(),
     }
 }
 
-/// A client that left before it was accepted is nothing; without descriptors or memory only time helps.
-async fn recover(error: &io::Error) {
-    const PAUSE: Duration = Duration::from_millis(50);
-    // `WouldBlock`: another thread was faster.
-    if matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
-    ) {
-        return;
-    }
-    if LAST_WARNING.get().is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
-        LAST_WARNING.set(Some(tokio::time::Instant::now()));
-        tracing::warn!(%error, "connections cannot be accepted; pausing");
-    }
-    tokio::time::sleep(PAUSE).await;
-}
-
 thread_local! {
     static LAST_WARNING: Cell<Option<tokio::time::Instant>> = const { Cell::new(None) };
 }
+
+#[cfg(test)]
+thread_local! {
+    static PANIC_ON_ACCEPT: Cell<bool> = const { Cell::new(false) };
+}
+
+#[cfg(test)]
+mod panics;
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,11 @@ impl Out {
         self.len() == 0
     }
 
+    /// Whether nothing of what is there has been written.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.sent == 0
+    }
+
     /// What is left, in order. A small body is put behind its head: one buffer is cheaper to write than two.
     pub(crate) fn slices(&mut self) -> ([IoSlice<'_>; 2], usize) {
         if self.sent < self.head.len() && self.body.len() <= JOIN {

@@ -170,7 +170,8 @@ impl Tunnel {
         server: &mut impl FarEnd,
     ) -> Poll<TunnelEnd> {
         loop {
-            let moved = self.poll_downwards(cx, exchange, server) | self.poll_upwards(cx, exchange, server);
+            let down = self.poll_downwards(cx, exchange, server);
+            let up = self.poll_upwards(cx, exchange, server);
             let flushed = match exchange.poll_flush(cx) {
                 Poll::Ready(Err(gone)) => return Poll::Ready(TunnelEnd::Gone(gone)),
                 flushed => flushed.is_ready(),
@@ -178,8 +179,14 @@ impl Tunnel {
             if self.server_ended && flushed {
                 return Poll::Ready(TunnelEnd::Over);
             }
-            if moved {
+            if down == Flow::Moved || up == Flow::Moved {
                 exchange.deadlines().set_after(Wait::Answer, self.idle);
+                continue;
+            }
+            // Room that the writes made: where it was missing nothing was read, and so nothing there wakes us.
+            if (down == Flow::Full && exchange.unsent() < UNSENT_ENOUGH)
+                || (up == Flow::Full && server.unsent() < UNSENT_ENOUGH)
+            {
                 continue;
             }
             if exchange.deadlines().poll_passed(Wait::Answer, cx) {
@@ -190,45 +197,62 @@ impl Tunnel {
         }
     }
 
-    /// From the server to the client. `true`: something moved.
+    /// From the server to the client; the caller writes it.
     fn poll_downwards(
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
         server: &mut impl FarEnd,
-    ) -> bool {
-        if self.server_ended || exchange.unsent() >= UNSENT_ENOUGH {
-            return false;
+    ) -> Flow {
+        if self.server_ended {
+            return Flow::Waiting;
+        }
+        if exchange.unsent() >= UNSENT_ENOUGH {
+            return Flow::Full;
         }
         match server.poll_tunnel(cx) {
             Poll::Ready(Ok(bytes)) if !bytes.is_empty() => exchange.send_tunnel(bytes),
             Poll::Ready(_) => self.server_ended = true,
-            Poll::Pending => return false,
+            Poll::Pending => return Flow::Waiting,
         }
-        true
+        Flow::Moved
     }
 
-    /// From the client to the server. `true`: something moved.
+    /// From the client to the server.
     fn poll_upwards(
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange<'_>,
         server: &mut impl FarEnd,
-    ) -> bool {
-        let mut moved = false;
-        if !self.client_ended && server.unsent() < UNSENT_ENOUGH {
+    ) -> Flow {
+        let mut flow = Flow::Waiting;
+        if !self.client_ended && server.unsent() >= UNSENT_ENOUGH {
+            flow = Flow::Full;
+        } else if !self.client_ended {
             self.block.clear();
-            match exchange.poll_tunnel(cx, &mut self.block) {
-                Poll::Ready(Ok(1..)) => server.send_tunnel(&self.block),
-                Poll::Ready(Ok(0) | Err(_)) => self.client_ended = true,
-                Poll::Pending => {}
+            if let Poll::Ready(got) = exchange.poll_tunnel(cx, &mut self.block) {
+                flow = Flow::Moved;
+                match got {
+                    Ok(1..) => server.send_tunnel(&self.block),
+                    Ok(0) | Err(_) => self.client_ended = true,
+                }
             }
-            moved = !self.block.is_empty() || self.client_ended;
         }
         if server.poll_flush(cx).is_ready() && self.client_ended && !self.told {
             self.told = true;
             server.shutdown_write();
         }
-        moved
+        flow
     }
+}
+
+/// What became of one turn in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    /// Something came.
+    Moved,
+    /// Nothing was read: what came before has to leave first.
+    Full,
+    /// Nothing has come, or nothing will.
+    Waiting,
 }

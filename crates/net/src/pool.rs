@@ -49,7 +49,7 @@ mod watcher;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -211,7 +211,7 @@ impl<C: Codec> Pool<C> {
         mut idle: Idle<C>,
         Taken { idled, allowed, trusted, meter }: Taken,
     ) -> Option<Lease<C>> {
-        let state = if trusted { idle.client.heard_of() } else { idle.client.look() };
+        let state = if trusted { idle.client.heard_of(Waker::noop()) } else { idle.client.look() };
         if allowed && state == Idleness::Quiet {
             if idle.thread != thread_index() {
                 idle.client.leave_thread();
@@ -302,8 +302,7 @@ impl<C: Codec> Pool<C> {
         let mut inner = self.lock();
         let (settings, waker) = (inner.settings, inner.watcher(thread));
         // Registers the watcher, without waking it. What is not quiet now was closed with the answer, and teaches nothing.
-        let mut cx = Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
-        let quiet = client.poll_noise(&mut cx).is_pending();
+        let quiet = client.heard_of(waker.as_ref().unwrap_or(Waker::noop())) == Idleness::Quiet;
         let closed = match inner.shelves.get_mut(endpoint) {
             None => Some(client),
             Some(shelf) => {
@@ -339,7 +338,18 @@ impl<C: Codec> Pool<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<C>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
+    }
+
+    /// A panic has left the shelves in the middle of a change: what is counted, and who has been given what, is not known any more. What lies idle is closed, and who
+    /// waits looks again. Connections in use are not counted any more, so that there may be more than `max` until they end.
+    #[cold]
+    fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner<C>>>) -> MutexGuard<'p, Inner<C>> {
+        let mut inner = poisoned.into_inner();
+        tracing::error!("a bug in Keepwarm has broken a pool of connections: it begins anew");
+        inner.shelves.values_mut().for_each(Shelf::begin_anew);
+        self.inner.clear_poison();
+        inner
     }
 }
 

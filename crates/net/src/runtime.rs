@@ -3,10 +3,15 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use keepwarm_telemetry::panics::vital;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::kernel;
 
 /// Makes a task; `None` ends the thread.
 type Task = Option<Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>>;
@@ -22,8 +27,19 @@ pub struct DataPlane {
 #[derive(Debug, Clone)]
 pub struct Remote {
     tasks: UnboundedSender<Task>,
+    state: Arc<ThreadState>,
     /// Which thread, counted from 0.
     pub index: usize,
+}
+
+/// What others know of a thread.
+#[derive(Debug, Default)]
+struct ThreadState {
+    /// Goes up with every tick of its deadlines, ten times a second: nothing else of the thread pays for it.
+    turns: AtomicU64,
+    /// As the kernel numbers it; 0 until it runs.
+    id: AtomicI32,
+    is_stuck: AtomicBool,
 }
 
 impl DataPlane {
@@ -45,10 +61,12 @@ impl DataPlane {
         for index in 0..threads.max(1) {
             let (tasks, queue) = unbounded_channel();
             let runtime = Builder::new_current_thread();
+            let state = Arc::new(ThreadState::default());
+            let own = Arc::clone(&state);
             let thread = std::thread::Builder::new()
                 .name(format!("{name}-{index}"))
-                .spawn(move || run(runtime, index, queue))?;
-            plane.remotes.push(Remote { tasks, index });
+                .spawn(move || vital("a thread of the data plane", || run(runtime, index, own, queue)))?;
+            plane.remotes.push(Remote { tasks, state, index });
             plane.threads.push(thread);
         }
         Ok(plane)
@@ -59,19 +77,41 @@ impl DataPlane {
         &self.remotes
     }
 
-    /// Ends the threads, and whatever they were doing.
+    /// Ends the threads, and whatever they were doing; one that is stuck ends with the process.
     pub fn stop(mut self) {
+        let stuck: Vec<bool> = self.remotes.iter().map(Remote::is_stuck).collect();
         // Said, not implied by the end of the queue: tasks hold remotes themselves.
         for remote in self.remotes.drain(..) {
             let _ = remote.tasks.send(None);
         }
-        for thread in self.threads.drain(..) {
+        for (thread, _) in self.threads.drain(..).zip(stuck).filter(|(_, is_stuck)| !is_stuck) {
             let _ = thread.join();
         }
     }
 }
 
 impl Remote {
+    /// How often the thread has looked at its deadlines. The same number half a second later: it does not turn.
+    pub fn turns(&self) -> u64 {
+        self.state.turns.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was found not to turn ([`Self::set_stuck`]).
+    pub fn is_stuck(&self) -> bool {
+        self.state.is_stuck.load(Ordering::Relaxed)
+    }
+
+    /// Notes for everybody that the thread does not turn, or turns again.
+    pub fn set_stuck(&self, is_stuck: bool) {
+        self.state.is_stuck.store(is_stuck, Ordering::Relaxed);
+    }
+
+    /// What the thread is doing, as one line of a log; `None`: it cannot even tell. Takes up to a second: to be called where that holds nobody up.
+    pub fn stack(&self) -> Option<String> {
+        let thread = Some(self.state.id.load(Ordering::Relaxed)).filter(|id| *id != 0)?;
+        kernel::stack_of(thread).map(|stack| keepwarm_telemetry::stack::describe(&stack))
+    }
+
     /// Makes a future on the thread and runs it there as a task.
     pub fn spawn<F: Future<Output = ()> + 'static>(&self, make: impl FnOnce() -> F + Send + 'static) {
         // Fails only when the thread has ended, and then nobody is left to miss the task.
@@ -79,7 +119,20 @@ impl Remote {
     }
 }
 
-fn run(mut builder: Builder, index: usize, mut queue: UnboundedReceiver<Task>) {
+#[cfg(feature = "simulation")]
+impl Remote {
+    /// This thread, within the runtime that it runs now, as a data-plane thread of this index.
+    #[must_use]
+    pub fn here(index: usize) -> Self {
+        let (tasks, queue) = unbounded_channel();
+        let state = Arc::<ThreadState>::default();
+        begin(index, Arc::clone(&state));
+        tokio::task::spawn_local(run_tasks(queue));
+        Self { tasks, state, index }
+    }
+}
+
+fn run(mut builder: Builder, index: usize, state: Arc<ThreadState>, queue: UnboundedReceiver<Task>) {
     let runtime = match builder.enable_io().enable_time().build_local(LocalOptions::default()) {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -87,18 +140,38 @@ fn run(mut builder: Builder, index: usize, mut queue: UnboundedReceiver<Task>) {
             return;
         }
     };
+    begin(index, state);
+    runtime.block_on(run_tasks(queue));
+}
+
+/// This is a data-plane thread from now on.
+fn begin(index: usize, state: Arc<ThreadState>) {
     THREAD.set(Some(index));
-    runtime.block_on(async move {
-        tokio::task::spawn_local(crate::deadline::run_ticker());
-        while let Some(Some(task)) = queue.recv().await {
-            tokio::task::spawn_local(task());
-        }
-    });
+    state.id.store(kernel::thread_id(), Ordering::Relaxed);
+    STATE.set(Some(state));
+}
+
+async fn run_tasks(mut queue: UnboundedReceiver<Task>) {
+    // What is due, and is not looked at because one deadline has panicked, is looked at by the next.
+    tokio::task::spawn_local(crate::restarted("deadlines", crate::deadline::run_ticker));
+    while let Some(Some(make)) = queue.recv().await {
+        // Made in the task: a panic there is the task's, not the thread's.
+        tokio::task::spawn_local(async move { make().await });
+    }
 }
 
 /// The index of this data-plane thread.
 pub fn thread_index() -> usize {
     THREAD.get().unwrap_or(0)
+}
+
+/// This thread has had a turn.
+pub(crate) fn note_turn() {
+    STATE.with_borrow(|state| {
+        if let Some(state) = state {
+            state.turns.fetch_add(1, Ordering::Relaxed);
+        }
+    });
 }
 
 /// Whether this thread runs tasks of its own for as long as the process lives.
@@ -108,4 +181,5 @@ pub(crate) fn is_data_plane() -> bool {
 
 thread_local! {
     static THREAD: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+    static STATE: std::cell::RefCell<Option<Arc<ThreadState>>> = const { std::cell::RefCell::new(None) };
 }

@@ -6,115 +6,164 @@
 //! ```text
 //!   out  <-  front (memory)  <-  file  <-  tail (memory)  <-  in
 //! ```
+//!
+//! The file is a set of slots of one size. A slot that was read is written again before the file grows, so a response without an end takes no more of the disk than was held
+//! at once; when no slot is in use the file is cut to nothing. (Punching holes would bound the disk as well, but not every file system can, and offsets would grow without bound.)
+//!
+//! An error is final: the bytes that it concerned are gone, and those behind them would follow a hole.
 
-use std::fs::File;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use tokio::task::JoinHandle;
+use crate::BodyError;
+use crate::disk::{self, Job, SpillFile};
+use crate::spill::{SPILL, Spill, SpillTotals};
 
-/// Bytes moved to or from the file at a time.
-const BLOCK: usize = 256 * 1024;
+/// The unit of the file.
+const SLOT: usize = 64 * 1024;
+/// Slots that are written or read at a time, unless memory is short: then one.
+const RUN: usize = 4;
 
 /// A queue of bytes: memory first, then a file.
 #[derive(Debug)]
 pub struct Spool {
     front: Vec<u8>,
     front_read: usize,
-    file: Option<Arc<File>>,
-    /// The file's unread bytes are `read_at..write_at`.
-    read_at: u64,
-    write_at: u64,
+    file: Option<SpillFile>,
+    /// Slots with bytes of the queue, in its order.
+    used: VecDeque<u32>,
+    /// Slots whose bytes were read.
+    free: Vec<u32>,
+    /// Slots there are.
+    slots: u32,
     tail: Vec<u8>,
-    job: Option<Job>,
+    work: Option<Work>,
+    failed: Option<SpoolError>,
     /// Bytes of memory before the file is used.
     memory: usize,
+    spill: &'static Spill,
+    /// What the process counts of it.
+    accounted: SpillTotals,
 }
 
 #[derive(Debug)]
-enum Job {
-    /// With the number of bytes on their way.
-    Write(JoinHandle<io::Result<()>>, u64),
-    Read(JoinHandle<io::Result<Vec<u8>>>),
+enum Work {
+    /// With the slots that take the block.
+    Write(Job<SpillFile>, Vec<u32>),
+    /// With the number of slots, the first in use.
+    Read(Job<Vec<u8>>, usize),
 }
 
-/// The file could not be made, written or read.
-#[derive(Debug)]
-pub struct SpoolError(pub io::Error);
+/// Why bytes cannot be kept.
+#[derive(Debug, Clone)]
+pub enum SpoolError {
+    /// The file could not be created, written or read. What was kept is lost.
+    Failed(Arc<io::Error>),
+    /// All spools of the process together hold what they may (`server.limits.spill`).
+    Full,
+}
+
+impl From<&SpoolError> for BodyError {
+    fn from(error: &SpoolError) -> Self {
+        match error {
+            SpoolError::Failed(_) => Self::NotKept,
+            SpoolError::Full => Self::NoRoom,
+        }
+    }
+}
 
 impl std::fmt::Display for SpoolError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the spill file in {}: {}", std::env::temp_dir().display(), self.0)
+        match self {
+            Self::Failed(error) => write!(f, "spill file in {}: {error}", std::env::temp_dir().display()),
+            Self::Full => f.write_str("server.limits.spill is reached"),
+        }
     }
 }
 
 impl Spool {
     /// An empty queue that uses a file beyond `memory` bytes.
     pub fn new(memory: usize) -> Self {
+        Self::within(memory, &SPILL)
+    }
+
+    fn within(memory: usize, spill: &'static Spill) -> Self {
         Self {
             front: Vec::new(),
             front_read: 0,
             file: None,
-            read_at: 0,
-            write_at: 0,
+            used: VecDeque::new(),
+            free: Vec::new(),
+            slots: 0,
             tail: Vec::new(),
-            job: None,
+            work: None,
+            failed: None,
             memory,
+            spill,
+            accounted: SpillTotals::default(),
         }
     }
 
     /// Bytes in the queue, those on their way to the file included.
     pub fn len(&self) -> u64 {
-        let writing = match &self.job {
-            Some(Job::Write(_, count)) => *count,
+        let writing = match &self.work {
+            Some(Work::Write(_, slots)) => slots.len(),
             _ => 0,
         };
-        let memory = (self.front.len() - self.front_read + self.tail.len()) as u64;
-        memory + (self.write_at - self.read_at) + writing
+        let memory = self.front.len() - self.front_read + self.tail.len();
+        (memory + (self.used.len() + writing) * SLOT) as u64
     }
 
     /// Whether nothing is in the queue.
     pub fn is_empty(&self) -> bool {
-        self.job.is_none() && self.len() == 0
-    }
-
-    /// All of the queue, if none of it has gone to the file and nothing was read.
-    pub fn in_memory(&self) -> Option<&[u8]> {
-        let untouched = self.job.is_none() && self.tail.is_empty() && self.read_at == self.write_at;
-        untouched.then(|| self.front.get(self.front_read..).unwrap_or_default())
-    }
-
-    /// The storage to append to directly while everything is in memory and `room` more bytes fit there.
-    pub fn memory(&mut self, room: usize) -> Option<&mut Vec<u8>> {
-        let fits = self.in_memory().is_some() && self.front.len() + room <= self.memory;
-        fits.then_some(&mut self.front)
+        self.len() == 0
     }
 
     /// Appends bytes. Ask [`Self::poll_ready`] first: this never waits, and so holds in memory what it is given.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.in_memory().is_some() && self.front.len() + bytes.len() <= self.memory {
+        if self.failed.is_some() {
+            return;
+        }
+        let memory = if self.spill.is_memory_short() { 0 } else { self.memory };
+        let only_front = self.work.is_none() && self.used.is_empty() && self.tail.is_empty();
+        if only_front && self.front.len() + bytes.len() <= memory {
             self.front.extend_from_slice(bytes);
         } else {
             self.tail.extend_from_slice(bytes);
         }
+        self.account();
     }
 
-    /// Ready when the queue takes more: writes to the file what has become too much for memory.
+    /// Ready when the queue of a request's body takes more.
+    ///
+    /// # Errors
+    /// The file failed, or there is no room for more ([`SpoolError::Full`]).
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
+        if !self.spill.has_room_for_request() || (self.is_empty() && !self.spill.has_memory()) {
+            return Poll::Ready(Err(SpoolError::Full));
+        }
+        self.poll_spill(cx)
+    }
+
+    /// Ready when memory takes more: writes to the file what has become too much for it.
     ///
     /// # Errors
     /// The file failed.
-    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
+    pub(crate) fn poll_spill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
         loop {
-            if self.tail.len() < BLOCK {
+            if let Some(error) = &self.failed {
+                return Poll::Ready(Err(error.clone()));
+            }
+            if self.tail.len() < self.run() * SLOT {
                 return Poll::Ready(Ok(()));
             }
-            match &mut self.job {
-                Some(_) => ready!(self.poll_job(cx))?,
-                None => self.begin_write()?,
+            match &mut self.work {
+                Some(_) => ready!(self.poll_work(cx))?,
+                None => self.begin_write(),
             }
         }
     }
@@ -130,6 +179,9 @@ impl Spool {
         max: usize,
     ) -> Poll<Result<usize, SpoolError>> {
         loop {
+            if let Some(error) = &self.failed {
+                return Poll::Ready(Err(error.clone()));
+            }
             let unread = self.front.get(self.front_read..).unwrap_or_default();
             if !unread.is_empty() {
                 let part = unread.get(..max).unwrap_or(unread);
@@ -137,14 +189,15 @@ impl Spool {
                 let count = part.len();
                 self.front_read += count;
                 if self.front_read == self.front.len() {
-                    self.front.clear();
-                    self.front_read = 0;
+                    // Its storage too: a client that pauses holds nothing but what it has not taken.
+                    (self.front, self.front_read) = (Vec::new(), 0);
+                    self.account();
                 }
                 return Poll::Ready(Ok(count));
             }
-            if self.job.is_some() {
-                ready!(self.poll_job(cx))?;
-            } else if self.read_at < self.write_at {
+            if self.work.is_some() {
+                ready!(self.poll_work(cx))?;
+            } else if !self.used.is_empty() {
                 self.begin_read();
             } else if !self.tail.is_empty() {
                 std::mem::swap(&mut self.front, &mut self.tail);
@@ -154,72 +207,112 @@ impl Spool {
         }
     }
 
-    fn begin_write(&mut self) -> Result<(), SpoolError> {
-        let file = match &self.file {
-            Some(file) => Arc::clone(file),
-            None => Arc::clone(self.file.insert(Arc::new(nameless_file().map_err(SpoolError)?))),
-        };
-        let (block, at) = (std::mem::take(&mut self.tail), self.write_at);
-        let count = block.len() as u64;
-        let write = tokio::task::spawn_blocking(move || file.write_all_at(&block, at));
-        self.job = Some(Job::Write(write, count));
-        Ok(())
+    fn run(&self) -> usize {
+        if self.spill.is_memory_short() { 1 } else { RUN }
+    }
+
+    fn begin_write(&mut self) {
+        let count = self.tail.len() / SLOT;
+        let rest = self.tail.split_off(count * SLOT);
+        let block = std::mem::replace(&mut self.tail, rest);
+        let slots: Vec<u32> = (0..count).map(|_| self.free_slot()).collect();
+        let (file, at) = (self.file.clone(), slots.clone());
+        let write = disk::spawn(move || {
+            let file = file.map_or_else(SpillFile::create, Ok)?;
+            for (part, slot) in block.chunks(SLOT).zip(at) {
+                file.write_all_at(part, offset(slot))?;
+            }
+            Ok(file)
+        });
+        self.work = Some(Work::Write(write, slots));
+        self.account();
+    }
+
+    fn free_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
     }
 
     fn begin_read(&mut self) {
         let Some(file) = self.file.clone() else { return };
-        let (at, left) = (self.read_at, self.write_at - self.read_at);
-        self.job = Some(Job::Read(tokio::task::spawn_blocking(move || {
-            let mut block = vec![0; usize::try_from(left).unwrap_or(BLOCK).min(BLOCK)];
-            file.read_exact_at(&mut block, at)?;
+        let count = self.run().min(self.used.len());
+        let slots: Vec<u32> = self.used.iter().take(count).copied().collect();
+        let last = count == self.used.len();
+        let read = disk::spawn(move || {
+            let mut block = vec![0; slots.len() * SLOT];
+            for (part, slot) in block.chunks_mut(SLOT).zip(slots) {
+                file.read_exact_at(part, offset(slot))?;
+            }
+            if last {
+                file.truncate(0)?;
+            }
             Ok(block)
-        })));
+        });
+        self.work = Some(Work::Read(read, count));
     }
 
-    fn poll_job(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
-        match &mut self.job {
-            Some(Job::Write(job, count)) => {
-                ready!(Pin::new(job).poll(cx)).map_err(gone)?.map_err(SpoolError)?;
-                self.write_at += *count;
-            }
-            Some(Job::Read(job)) => {
-                let block = ready!(Pin::new(job).poll(cx)).map_err(gone)?.map_err(SpoolError)?;
-                self.read_at += block.len() as u64;
-                self.front = block;
+    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
+        let done = match &mut self.work {
+            Some(Work::Write(job, _)) => ready!(Pin::new(job).poll(cx)).map(|file| self.file = Some(file)),
+            Some(Work::Read(job, _)) => ready!(Pin::new(job).poll(cx)).map(|block| self.front = block),
+            None => Ok(()),
+        };
+        // Before anything else: a call that has ended must not be polled again.
+        let work = self.work.take();
+        if let Err(error) = done {
+            return Poll::Ready(Err(self.fail(error)));
+        }
+        match work {
+            Some(Work::Write(_, slots)) => self.used.extend(slots),
+            Some(Work::Read(_, count)) => {
                 self.front_read = 0;
+                self.free.extend(self.used.drain(..count.min(self.used.len())));
+                if self.used.is_empty() {
+                    // The file was cut to nothing.
+                    self.free.clear();
+                    self.slots = 0;
+                }
             }
             None => {}
         }
-        self.job = None;
+        self.account();
         Poll::Ready(Ok(()))
     }
-}
 
-fn gone(error: tokio::task::JoinError) -> SpoolError {
-    SpoolError(io::Error::other(error))
-}
+    /// Notes the error, and gives back at once what nobody will read: the disk may be full.
+    fn fail(&mut self, error: io::Error) -> SpoolError {
+        let error = SpoolError::Failed(Arc::new(error));
+        self.failed = Some(error.clone());
+        (self.front, self.front_read, self.tail, self.file) = (Vec::new(), 0, Vec::new(), None);
+        (self.used, self.free, self.slots) = (VecDeque::new(), Vec::new(), 0);
+        self.account();
+        error
+    }
 
-/// A file without a name (`O_TMPFILE`), or, where the file system has none, one whose name goes at once.
-fn nameless_file() -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags};
-    let folder = std::env::temp_dir();
-    let mode = Mode::RUSR | Mode::WUSR;
-    match rustix::fs::open(&folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
-        Ok(file) => Ok(file.into()),
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR) => {
-            let path = folder.join(format!("keepwarm-{}-{:x}", std::process::id(), unique()));
-            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-            let file = rustix::fs::open(&path, flags, mode)?;
-            rustix::fs::unlink(&path)?;
-            Ok(file.into())
-        }
-        Err(error) => Err(error.into()),
+    fn account(&mut self) {
+        let working = match &self.work {
+            Some(Work::Write(_, slots)) => slots.len() * SLOT,
+            Some(Work::Read(_, count)) => count * SLOT,
+            None => 0,
+        };
+        let now = SpillTotals {
+            memory: (self.front.capacity() + self.tail.capacity() + working) as u64,
+            disk: u64::from(self.slots) * SLOT as u64,
+        };
+        self.spill.account(std::mem::replace(&mut self.accounted, now), now);
     }
 }
 
-fn unique() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::thread::current().id())
+impl Drop for Spool {
+    fn drop(&mut self) {
+        self.spill.account(self.accounted, SpillTotals::default());
+    }
+}
+
+fn offset(slot: u32) -> u64 {
+    u64::from(slot) * SLOT as u64
 }
 
 #[cfg(test)]
@@ -257,7 +350,7 @@ mod tests {
         }
         loop {
             let mut out = Vec::new();
-            if poll_fn(|cx| spool.poll_read(cx, &mut out, BLOCK)).await.unwrap() == 0 {
+            if poll_fn(|cx| spool.poll_read(cx, &mut out, SLOT)).await.unwrap() == 0 {
                 break;
             }
             assert!(out.iter().enumerate().all(|(at, seen)| *seen == byte(taken + at as u64)));
@@ -273,7 +366,113 @@ mod tests {
         let mut spool = Spool::new(1000);
         spool.push(b"abc");
         spool.push(b"def");
-        assert_eq!(spool.in_memory(), Some(&b"abcdef"[..]));
+        poll_fn(|cx| spool.poll_ready(cx)).await.unwrap();
+        assert_eq!(spool.len(), 6);
         assert!(spool.file.is_none());
+        assert_eq!(take(&mut spool, 100).await.unwrap(), b"abcdef");
+    }
+
+    /// A failed call is not polled again, and what follows a hole is not given out.
+    #[tokio::test]
+    async fn a_failed_write_is_final() {
+        let spill = spill(1 << 30, 1 << 30);
+        let mut spool = Spool::within(0, spill);
+        disk::fault::disk_full_after(1);
+        // The first block is written, the second is lost, the third would follow a hole.
+        for _ in 0..3 {
+            fill(&mut spool, RUN).await.unwrap();
+        }
+        let error = fill(&mut spool, RUN).await.unwrap_err().to_string();
+        assert!(error.contains("os error 28"), "{error}");
+        for _ in 0..3 {
+            assert!(fill(&mut spool, RUN).await.is_err());
+            assert!(take(&mut spool, SLOT).await.is_err());
+        }
+        assert_eq!(spill.totals(), SpillTotals::default(), "nothing is held that nobody will read");
+    }
+
+    #[tokio::test]
+    async fn a_failed_read_is_final() {
+        let mut spool = Spool::within(0, spill(1 << 30, 1 << 30));
+        disk::fault::disk_full_after(1);
+        fill(&mut spool, RUN).await.unwrap();
+        fill(&mut spool, 1).await.unwrap();
+        for _ in 0..3 {
+            assert!(take(&mut spool, SLOT).await.is_err());
+        }
+    }
+
+    /// A stream without an end to a client that stays behind.
+    #[tokio::test]
+    async fn the_file_is_no_larger_than_what_was_held_at_once() {
+        let spill = spill(1 << 30, 1 << 30);
+        let mut spool = Spool::within(0, spill);
+        for _ in 0..4 {
+            fill(&mut spool, RUN).await.unwrap();
+        }
+        let (mut most, mut taken) = (0, 0);
+        for _ in 0..100 {
+            fill(&mut spool, RUN).await.unwrap();
+            while spool.len() > 5 * (RUN * SLOT) as u64 {
+                taken += take(&mut spool, SLOT).await.unwrap().len();
+            }
+            most = most.max(spill.totals().disk);
+        }
+        assert!(taken > 90 * RUN * SLOT);
+        assert!(most <= 6 * (RUN * SLOT) as u64, "{most}");
+        while !take(&mut spool, SLOT).await.unwrap().is_empty() {}
+        assert_eq!(spill.totals(), SpillTotals::default(), "all was read: the disk has it back");
+        fill(&mut spool, RUN).await.unwrap();
+        fill(&mut spool, 1).await.unwrap();
+        assert_eq!(take(&mut spool, SLOT).await.unwrap().len(), SLOT);
+        drop(spool);
+        assert_eq!(spill.totals(), SpillTotals::default());
+    }
+
+    #[tokio::test]
+    async fn at_the_limit_a_body_is_refused_and_what_is_kept_can_be_read() {
+        let spill = spill(1 << 20, 1 << 30);
+        let (mut first, mut second) = (Spool::within(0, spill), Spool::within(0, spill));
+        for spool in [&mut first, &mut second] {
+            fill(spool, 2 * RUN).await.unwrap();
+        }
+        for spool in [&mut first, &mut second] {
+            assert!(matches!(fill(spool, 1).await, Err(SpoolError::Full)));
+        }
+        assert_eq!(take(&mut first, 1 << 20).await.unwrap().len(), 2 * RUN * SLOT);
+        fill(&mut second, 1).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn where_memory_is_short_the_disk_is_used_at_once() {
+        let spill = spill(1 << 30, 1 << 20);
+        let mut large = Spool::within(1 << 20, spill);
+        large.push(&[0; 600 << 10]);
+        let mut small = Spool::within(1 << 20, spill);
+        fill(&mut small, 2).await.unwrap();
+        fill(&mut small, 0).await.unwrap();
+        assert_eq!(spill.totals().disk, 2 * SLOT as u64);
+        large.push(&[0; 600 << 10]);
+        let mut third = Spool::within(1 << 20, spill);
+        assert!(matches!(fill(&mut third, 1).await, Err(SpoolError::Full)), "memory has a limit of its own");
+    }
+
+    fn spill(max: u64, max_memory: u64) -> &'static Spill {
+        let spill = Box::leak(Box::new(Spill::new(1, 1)));
+        spill.set_limits(max, max_memory);
+        spill
+    }
+
+    /// Waits for room, then adds so many slots' worth.
+    async fn fill(spool: &mut Spool, slots: usize) -> Result<(), SpoolError> {
+        poll_fn(|cx| spool.poll_ready(cx)).await?;
+        spool.push(&vec![7; slots * SLOT]);
+        Ok(())
+    }
+
+    async fn take(spool: &mut Spool, max: usize) -> Result<Vec<u8>, SpoolError> {
+        let mut out = Vec::new();
+        poll_fn(|cx| spool.poll_read(cx, &mut out, max)).await?;
+        Ok(out)
     }
 }

@@ -63,7 +63,7 @@ impl Transport {
     pub fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Written> {
         match &mut self.kind {
             Kind::Plain(io) => match io.write(slices)? {
-                0 => Err(io::ErrorKind::WriteZero.into()),
+                0 if slices.iter().any(|slice| !slice.is_empty()) => Err(io::ErrorKind::WriteZero.into()),
                 count => Ok(Written { taken: count, left: count }),
             },
             Kind::Tls(session) => session.write(slices),
@@ -115,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// Ends our side, with what has been written before it still delivered.
+    /// Ends our side, with what has been written before it still delivered. Under TLS that takes a flush when the socket is full.
     pub fn shutdown_write(&mut self) {
         match &mut self.kind {
             Kind::Plain(io) => io.shutdown_write(),
@@ -134,7 +134,7 @@ impl Transport {
     /// Waits until an idle connection has something to say.
     pub(crate) fn poll_noise(&mut self, cx: &mut Context<'_>) -> Poll<Idleness> {
         match &mut self.kind {
-            Kind::Plain(io) => io.poll_noise(cx, crate::io::look),
+            Kind::Plain(io) => io.poll_noise(cx, crate::socket::look),
             Kind::Tls(session) => session.poll_noise(cx),
         }
     }

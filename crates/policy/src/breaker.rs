@@ -1,16 +1,38 @@
 //! When not to call any more: the circuit breaker (Nygard, *Release It!*, 2007), for an endpoint or a whole upstream.
 //!
-//! * `closed`: calls flow. It trips when so many failed in a row (a server that is gone), or when of enough calls within the window too few succeeded (one that is
-//!   overloaded: some calls still succeed, and never many fail in a row).
-//! * `open`: calls are refused at once, so that neither the caller waits nor the server gets more to do. For [`Settings::open`] at first; twice as long each
-//!   time it trips again, up to [`Settings::open_most`], and up to a quarter longer at random, so that the breakers of several hosts do not let go in step.
-//! * `half-open`: some calls are let through. When [`Settings::probes`] have succeeded it closes, at the first that fails it opens again.
+//! * `closed`: calls flow. It opens after [`Settings::consecutive`] failures in a row (a server that is gone), or when too few of the calls within the window succeeded (one that
+//!   is overloaded: some calls still succeed, and never many fail in a row).
+//! * `open`: no call is let through. For [`Settings::open`] at first; twice as long each time it opens again, up to [`Settings::open_most`], and up to a quarter longer at
+//!   random, so that the breakers of several hosts do not probe in step.
+//! * `half-open`: one call is let through, and when it has succeeded further ones, until [`Settings::probes`] have: then it closes. At the first that fails it opens again. A probe that
+//!   says nothing for as long as the next opening would last no longer holds up the others: another is let through.
 //!
-//! At the start it is closed. What counts as a failure is the caller's to say: connecting failed, no answer in time, an answer that broke off, 5xx; never what the client
-//! did. A call that was let through before the breaker changed its state says nothing of the new one: its [`Pass`] is out of date.
+//! What counts as a failure is the caller's to say. A failure counts towards the row only if no call has succeeded since the failed one began: a page that hangs for a minute fails in rows,
+//! while the others are served all the time. A call that was let through before the breaker changed its state does not decide about the new one.
 //!
-//! Closing forgets the failures; the length of the next opening is forgotten once the breaker has stayed closed for [`Settings::open_most`].
+//! Closing forgets the failures. The length of the next opening is forgotten once the breaker has stayed closed for as long as it was open the last time.
+//!
+//! # What the defaults rest on
+//!
+//! Not calling has two uses: the load goes to an endpoint that does better, and a caller does not wait for one that says nothing. Everything else is a refusal that helps nobody. So what is
+//! right depends on how many endpoints there are.
+//!
+//! * **One endpoint, or none that is left**: there is nowhere else to go, so a response of any status is worth more than a refusal. Envoy's panic threshold and Finagle's
+//!   balancers agree: when nobody is well, everybody is called. linkerd has breakers off by default, and linkerd 1 kept its connection-level one off because it fails every request to a
+//!   service with a single host. HAProxy's `observe` is opt-in, and distinguishes `layer4` (connections) from `layer7` (statuses), as Envoy's `split_external_local_origin_errors` does. So the
+//!   breaker of a whole upstream counts silence alone: connections that cannot be made, and responses that do not begin in time. A 500, a response that breaks off, even a connection that is closed
+//!   without a response: each came from somebody who is there, cost the caller no time, and may be the fault of one page.
+//! * **Two**: the breaker of an endpoint counts 5xx too, since the other one may do better. When both fail alike, both are called (`balance`: panic).
+//! * **Many**: the same, and [`crate::outlier`] compares their rates, which finds one that is worse without being bad.
+//!
+//! A wrong opening must cost little, because none of these signals is certain: the first one lasts a tenth of a second (linkerd: 1 s, Finagle: 5 s, Envoy: 30 s), and calls may wait for it
+//! ([`Refused`]), which makes of a restart of 0.3 s a delay instead of an outage. Doubling bounds what an endpoint that stays dead gets: one call for each opening. The longest is 5 s, so that recovery takes
+//! seconds (linkerd and Finagle: minutes, which suits those who have other endpoints).
+//!
+//! `simulation.rs` holds the defaults to bounds: calls refused although somebody would have answered, calls sent to the dead, and time to recover, with 1, 2 and 8 endpoints.
 
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;
 
@@ -33,20 +55,20 @@ pub struct Settings {
     pub open: Duration,
     /// And at most.
     pub open_most: Duration,
-    /// Calls at once while half-open, and how many must succeed. At least 1 counts.
+    /// Calls that must succeed while half-open. The first goes alone, the others at once. At least 1 counts.
     pub probes: u32,
 }
 
 impl Default for Settings {
-    /// Five in a row (Envoy's outlier detection, Finagle's failure accrual); half of at least 20 within 10 s (Hystrix); 1 s up to 30 s. The numbers are what others found bearable.
+    /// Five in a row (Envoy's outlier detection, Finagle's failure accrual); half of at least 20 within 10 s (Hystrix); 0.1 s up to 5 s, for the reasons at the head of the module.
     fn default() -> Self {
         Self {
             consecutive: 5,
             success_rate: 50,
             minimum: 20,
             window: Duration::from_secs(10),
-            open: Duration::from_secs(1),
-            open_most: Duration::from_secs(30),
+            open: Duration::from_millis(100),
+            open_most: Duration::from_secs(5),
             probes: 3,
         }
     }
@@ -81,13 +103,17 @@ impl State {
 pub struct Pass {
     /// Of the state it was given in.
     era: u64,
+    /// When.
+    since: Instant,
 }
 
 /// A call that was not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// When calls may be let through again, for `Retry-After`. Zero: half-open, and enough are on their way.
+    /// When a call may be let through at the latest: for `Retry-After`, and for those who wait.
     pub retry_after: Duration,
+    /// Half-open: it may be sooner, when a probe that is under way has succeeded.
+    pub is_probing: bool,
 }
 
 /// How a call ended.
@@ -133,15 +159,28 @@ pub struct Breaker {
     window: Window,
     /// Failures in a row.
     failures: u32,
+    /// When a call succeeded last.
+    heard: Option<Instant>,
     /// How often it has opened without having been well in between.
     trips: u32,
+    /// How long it was open the last time.
+    last: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    Closed { since: Instant },
-    Open { until: Instant },
-    HalfOpen { since: Instant, under_way: u32, succeeded: u32 },
+    Closed {
+        since: Instant,
+    },
+    Open {
+        until: Instant,
+    },
+    /// `next`: when another probe is let through though none has ended.
+    HalfOpen {
+        next: Instant,
+        under_way: u32,
+        succeeded: u32,
+    },
 }
 
 impl Breaker {
@@ -154,7 +193,9 @@ impl Breaker {
             era: 0,
             window: Window::new(settings.window, now),
             failures: 0,
+            heard: None,
             trips: 0,
+            last: Duration::ZERO,
         }
     }
 
@@ -163,10 +204,10 @@ impl Breaker {
         if settings.window != self.settings.window {
             self.window = Window::new(settings.window, now);
         }
-        if let Phase::Open { until } = &mut self.phase
+        if let Phase::Open { until: at } | Phase::HalfOpen { next: at, .. } = &mut self.phase
             && let Some(last) = now.checked_add(settings.open_most + settings.open_most / 4)
         {
-            *until = last.min(*until);
+            *at = last.min(*at);
         }
         self.settings = settings;
     }
@@ -179,23 +220,28 @@ impl Breaker {
         let mut change = None;
         if let Phase::Open { until } = self.phase {
             if now < until {
-                return Err(Refused { retry_after: until - now });
+                return Err(Refused { retry_after: until - now, is_probing: false });
             }
-            self.enter(Phase::HalfOpen { since: now, under_way: 0, succeeded: 0 });
+            self.enter(Phase::HalfOpen { next: now, under_way: 0, succeeded: 0 });
             change = Some(Change::HalfOpened);
         }
-        if !self.would_pass(now) {
-            return Err(Refused { retry_after: Duration::ZERO });
-        }
-        if let Phase::HalfOpen { since, under_way, .. } = &mut self.phase {
-            if now.saturating_duration_since(*since) >= self.settings.open_most {
-                // Probes that never end say nothing: others take their places.
-                *under_way = 0;
+        let would_pass = self.would_pass(now);
+        if let Phase::HalfOpen { next, under_way, .. } = &mut self.phase {
+            if !would_pass {
+                return Err(Refused { retry_after: next.saturating_duration_since(now), is_probing: true });
             }
-            *since = now;
+            if now >= *next && *under_way > 0 {
+                // Probes that never end say nothing: others take their places, each after a longer wait.
+                *under_way = 0;
+                self.trips = self.trips.saturating_add(1);
+            }
             *under_way += 1;
         }
-        Ok((Pass { era: self.era }, change))
+        let wait = self.length();
+        if let Phase::HalfOpen { next, .. } = &mut self.phase {
+            *next = now + wait;
+        }
+        Ok((Pass { era: self.era, since: now }, change))
     }
 
     /// A call that was let through has ended. `random` lengthens an opening.
@@ -206,6 +252,10 @@ impl Breaker {
         now: Instant,
         random: u64,
     ) -> Option<Change> {
+        let outlived = self.heard.is_some_and(|heard| heard > pass.since);
+        if outcome == Outcome::Success {
+            self.heard = Some(now);
+        }
         if pass.era != self.era {
             return None;
         }
@@ -215,6 +265,7 @@ impl Breaker {
                 *under_way = under_way.saturating_sub(1);
                 match outcome {
                     Outcome::Unknown => None,
+                    Outcome::Failure if outlived => None,
                     Outcome::Failure => Some(self.open(Cause::Probe, now, random)),
                     Outcome::Success => {
                         *succeeded += 1;
@@ -223,17 +274,9 @@ impl Breaker {
                 }
             }
             Phase::Closed { .. } => {
-                let cause = self.count(outcome, now)?;
+                let cause = self.count(outcome, outlived, now)?;
                 Some(self.open(cause, now, random))
             }
-        }
-    }
-
-    /// What has failed is taken out of what this breaker is for: a row and a rate that were its doing say nothing of the rest.
-    pub fn forgive(&mut self) {
-        if let Phase::Closed { .. } = self.phase {
-            self.failures = 0;
-            self.window.clear();
         }
     }
 
@@ -245,6 +288,12 @@ impl Breaker {
             Phase::Open { until } if now < until => State::Open,
             Phase::Open { .. } | Phase::HalfOpen { .. } => State::HalfOpen,
         }
+    }
+
+    /// Whether calls flow.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed { .. })
     }
 
     /// Until when it refuses everything; `None`: it lets calls through, or some of them. For those who choose among endpoints without asking each.
@@ -262,18 +311,19 @@ impl Breaker {
         match self.phase {
             Phase::Closed { .. } => true,
             Phase::Open { until } => now >= until,
-            Phase::HalfOpen { since, under_way, succeeded } => {
-                under_way + succeeded < self.settings.probes.max(1)
-                    || now.saturating_duration_since(since) >= self.settings.open_most
+            Phase::HalfOpen { next, under_way, succeeded } => {
+                let most = if succeeded == 0 { 1 } else { self.settings.probes.max(1) };
+                under_way.saturating_add(succeeded) < most || now >= next
             }
         }
     }
 
-    /// Counts a call of the closed breaker; gives why it trips, if it does.
-    fn count(&mut self, outcome: Outcome, now: Instant) -> Option<Cause> {
+    /// Counts a call of the closed breaker; gives why it trips, if it does. `outlived`: another has succeeded since it began.
+    fn count(&mut self, outcome: Outcome, outlived: bool, now: Instant) -> Option<Cause> {
         match outcome {
             Outcome::Unknown => return None,
             Outcome::Success => self.failures = 0,
+            Outcome::Failure if outlived => {}
             Outcome::Failure => self.failures = self.failures.saturating_add(1),
         }
         let Settings { consecutive, success_rate, minimum, .. } = self.settings;
@@ -283,7 +333,7 @@ impl Breaker {
         if outcome == Outcome::Success {
             return None;
         }
-        if consecutive > 0 && self.failures >= consecutive {
+        if consecutive > 0 && !outlived && self.failures >= consecutive {
             return Some(Cause::Consecutive(self.failures));
         }
         let counts = self.window.counts(now);
@@ -294,18 +344,24 @@ impl Breaker {
     }
 
     fn open(&mut self, cause: Cause, now: Instant, random: u64) -> Change {
-        let Settings { open, open_most, .. } = self.settings;
         if let Phase::Closed { since } = self.phase
-            && now.saturating_duration_since(since) >= open_most
+            && now.saturating_duration_since(since) >= self.last
         {
             self.trips = 0;
         }
-        let doubled = 1_u32.checked_shl(self.trips).and_then(|factor| open.checked_mul(factor));
-        let length = doubled.map_or(open_most, |length| length.min(open_most));
+        let length = self.length();
         let length = length + crate::backoff::scale(length / 4, random);
+        self.last = length;
         self.trips = self.trips.saturating_add(1);
         self.enter(Phase::Open { until: now + length });
         Change::Opened(cause, length)
+    }
+
+    /// Of the next opening.
+    fn length(&self) -> Duration {
+        let Settings { open, open_most, .. } = self.settings;
+        let doubled = 1_u32.checked_shl(self.trips).and_then(|factor| open.checked_mul(factor));
+        doubled.map_or(open_most, |length| length.min(open_most))
     }
 
     fn close(&mut self, now: Instant) -> Change {

@@ -18,7 +18,8 @@ pub mod retry;
 mod retry_budget;
 pub mod scale;
 pub mod timeout;
-mod vigil;
+pub mod turns;
+pub mod vigil;
 mod window;
 
 pub use balance::Balancer;
@@ -35,4 +36,4 @@ pub use outlier::Outlier;
 pub use pace::Pace;
 pub use retry_budget::{BudgetSettings, RetryBudget};
 pub use timeout::{CallTimer, Timeouts};
-pub use vigil::{Admission, Vigil};
+pub use turns::Turns;

@@ -18,6 +18,12 @@ pub static CALL_FAILURES: Family = Family::new();
 pub static CALL_REFUSALS: Family = Family::new();
 /// Answers of servers whose syntax was mended, by the fault.
 pub static MENDED: Family = Family::new();
+/// Responses that waited for their clients, since spools held all they may.
+pub static SPILL_FULL: Counter = Counter(AtomicU64::new(0));
+/// Panics, by what they cost.
+pub static PANICS: Family = Family::new();
+/// Requests of which fields were dropped because of their names.
+pub static UNSAFE_NAMES: Counter = Counter(AtomicU64::new(0));
 /// Lines of a log that were dropped because its output took none.
 pub static LOG_LINES_DROPPED: Counter = Counter(AtomicU64::new(0));
 

@@ -113,6 +113,10 @@ pub struct ListenerCells {
     pub closed: Cell,
     /// Connections turned away, for their client has too many.
     pub refused: Cell,
+    /// Idle connections closed to make room for others.
+    pub evicted: Cell,
+    /// Times that accepting had to wait for a connection to end.
+    pub waited: Cell,
     /// Bytes read from clients.
     pub received: Cell,
     /// Bytes that sockets took for clients.
@@ -128,6 +132,10 @@ pub struct ListenerTotals {
     pub open: u64,
     /// Turned away.
     pub refused: u64,
+    /// Closed while idle, to make room.
+    pub evicted: u64,
+    /// Times that accepting had to wait.
+    pub waited: u64,
     /// Bytes in.
     pub received: u64,
     /// Bytes out.
@@ -154,6 +162,8 @@ impl ListenerMeter {
             accepted,
             open: accepted.saturating_sub(closed),
             refused: sum(|cells| &cells.refused),
+            evicted: sum(|cells| &cells.evicted),
+            waited: sum(|cells| &cells.waited),
             received: sum(|cells| &cells.received),
             sent: sum(|cells| &cells.sent),
         }

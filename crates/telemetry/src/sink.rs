@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use crate::Format;
+use crate::panics::vital;
+use crate::{Format, counters};
 
 /// A thread's buffer is handed over when it holds this many bytes: a write of this size costs no more per byte than a larger one.
 const FULL: usize = 128 * 1024;
@@ -86,7 +87,7 @@ impl Sink {
         let handle = Arc::new(Handle(Arc::clone(&shared)));
         std::thread::Builder::new()
             .name("keepwarm-log".to_owned())
-            .spawn(move || writer::run(&shared, file))?;
+            .spawn(move || vital("the writer of a log", || writer::run(&shared, file)))?;
         Ok(Self(handle))
     }
 
@@ -199,7 +200,7 @@ impl Shared {
     fn append(&self, buffer: &Buffer, write: impl FnOnce(&mut Vec<u8>)) {
         let mut buffer = lock(buffer);
         if buffer.len() >= FULL && !self.hand_over(&mut buffer) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.count_dropped(1);
             return;
         }
         let is_first = buffer.is_empty();
@@ -210,6 +211,12 @@ impl Shared {
             drop(self.lock_queue());
             self.urgent.notify_one();
         }
+    }
+
+    /// Counts at once: an output that is blocked takes no report either.
+    fn count_dropped(&self, lines: u64) {
+        self.dropped.fetch_add(lines, Ordering::Relaxed);
+        counters::LOG_LINES_DROPPED.add(lines);
     }
 
     /// `false`: there is no room.

@@ -141,23 +141,43 @@ fn a_dead_workers_grandchildren_go_with_it() {
     assert_eq!(server.ask(get("/pong")).text(), "pong");
 }
 
-#[test]
-fn a_crash_loop_backs_off_gives_up_visibly_and_recovers_by_reload() {
-    let app = config("flag_app:application", 1, "start_retries = 3\nqueue_timeout = \"300ms\"");
-    let server = start(&app, 1);
+/// Its starts fail from now on, and its only worker is killed.
+fn raise_the_flag(server: &Server) -> usize {
     std::fs::write(server.folder().join("flag"), "").expect("a flag");
     let mark = server.mark();
     process::signal(server.workers()[0], Signal::KILL);
     server.wait_for_log_after(mark, "RuntimeError: the flag is up", LONG);
+    mark
+}
+
+fn starts(server: &Server) -> usize {
+    counts(server).keys().filter(|line| line.starts_with("start")).count()
+}
+
+#[test]
+fn a_crash_loop_of_an_app_that_never_served_backs_off_gives_up_visibly_and_recovers_by_reload() {
+    // It says that it listens when its worker is ready; nobody asks for anything.
+    let server =
+        Server::start(&config("flag_app:application", 1, "start_retries = 3\nqueue_timeout = \"300ms\""));
+    let mark = raise_the_flag(&server);
     // It goes on trying, more and more slowly, and then says that it gives up. Five seconds of a loop without back-off would be some hundred starts.
-    let starts = || counts(&server).keys().filter(|line| line.starts_with("start")).count();
-    wait_until("all tries are used", LONG, || starts() > 3);
-    std::thread::sleep(Duration::from_millis(1500));
-    assert_eq!(starts(), 4, "the first start, and 3 that failed");
+    server.wait_for_log_after(mark, "the app is given up until the next reload", LONG);
+    assert_eq!(starts(&server), 4, "the first start, and 3 that failed");
     assert_eq!(server.ask(get("/pong")).status, 503);
     std::fs::remove_file(server.folder().join("flag")).expect("the flag goes down");
     server.signal(Signal::HUP);
     wait_until("it serves again", LONG, || server.ask(get("/pong")).status == 200);
+}
+
+#[test]
+fn an_app_that_has_served_is_started_again_until_it_starts() {
+    let server = start(&config("flag_app:application", 1, "start_retries = 1\nqueue_timeout = \"300ms\""), 1);
+    let mark = raise_the_flag(&server);
+    wait_until("more starts than there may be retries", LONG, || starts(&server) > 4);
+    assert_eq!(server.ask(get("/pong")).status, 503);
+    std::fs::remove_file(server.folder().join("flag")).expect("the flag goes down");
+    wait_until("it serves again", LONG, || server.ask(get("/pong")).status == 200);
+    assert!(!server.log().lines().skip(mark).any(|line| line.contains("given up")), "{}", server.log());
 }
 
 #[test]
@@ -170,8 +190,39 @@ fn a_crash_loop_never_touches_a_sibling() {
     let app: u64 = server.ask(get("/who")).json()["pid"].as_u64().expect("a pid");
     std::fs::write(server.folder().join("flag"), "").expect("a flag");
     process::signal(app as u32, Signal::KILL);
-    wait_until("the app is given up", LONG, || server.ask(get("/pong")).status == 503);
+    wait_until("the app is away", LONG, || server.ask(get("/pong")).status == 503);
     for _ in 0..20 {
         assert_eq!(server.ask(get("/sibling/who")).json()["pid"].as_u64(), Some(sibling));
     }
+}
+
+/// Both are seen in one turn, the death first.
+#[test]
+fn a_request_whose_client_has_left_is_not_given_to_another_worker() {
+    let server = start(&config("wsgi_app:application", 1, "[server]\nthreads = 1"), 1);
+    let worker = server.workers()[0];
+    let mut client = server.client();
+    client.send(get("/count?id=left&ms=60000"));
+    wait_until("the worker has it", LONG, || counts(&server).contains_key("left"));
+    process::signal(server.pid(), Signal::STOP);
+    process::signal(worker, Signal::KILL);
+    wait_until("it is dead", LONG, || process::zombies(server.pid()).contains(&worker));
+    client.reset();
+    process::signal(server.pid(), Signal::CONT);
+    server.wait_for_log("client_reset", LONG);
+    assert!(!server.log().contains("given to another worker"), "{}", server.log());
+}
+
+/// Nobody waits for its response any more; what waits for the worker would wait for ever.
+#[test]
+fn a_request_that_hangs_is_over_in_time_though_its_client_has_left() {
+    let server = wsgi(1, "request_timeout = \"600ms\"\nqueue_timeout = \"20s\"");
+    for id in ["first", "second"] {
+        let mut client = server.client();
+        client.send(get(&format!("/count?id={id}&ms=60000")));
+        wait_until("the worker has it", LONG, || counts(&server).contains_key(id));
+        client.reset();
+        assert_eq!(server.client().patient(LONG).ask(get("/pong")).text(), "pong");
+    }
+    server.wait_for_log("request timed out, its client had left", LONG);
 }

@@ -42,19 +42,34 @@ fn sigterm_finishes_what_is_in_work_and_says_goodbye_to_the_idle() {
     busy.send(get("/count?id=slow&ms=500"));
     wait_until("it is in work", LONG, || counts(&server).contains_key("slow"));
     server.signal(Signal::TERM);
+    // The idle connection lives for a while for its next request, which is answered with a close.
+    while !idle.expect_kept("/pong").says_close() {}
+    idle.expect_eof();
     wait_until("nobody listens any more", Duration::from_secs(20), || {
         std::net::TcpStream::connect_timeout(&server.address(), SECOND).is_err()
     });
-    // The idle connection lives until its next request, which is answered with a close.
-    let last = idle.expect_kept("/pong");
-    assert!(last.says_close(), "{idle}");
-    idle.expect_eof();
     let response = busy.response("GET");
     assert!(response.status == 200 && response.says_close(), "{busy}");
     busy.expect_eof();
     let begun = Instant::now();
     assert!(server.wait_for_exit(LONG).success());
     assert!(begun.elapsed() < Duration::from_secs(20), "nobody is left to wait for: {:?}", begun.elapsed());
+}
+
+#[test]
+fn two_sigterms_at_once_are_one() {
+    // A wrapper signals its child and the child's group.
+    let server = wsgi(1, "");
+    let mut busy = server.client().patient(Duration::from_secs(20));
+    busy.send(get("/count?id=slow&ms=1500"));
+    wait_until("it is in work", LONG, || counts(&server).contains_key("slow"));
+    server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(20)); // Sooner the kernel would make one of them.
+    server.signal(Signal::TERM);
+    let response = busy.response("GET");
+    assert!(response.status == 200 && response.says_close(), "{busy}");
+    assert!(server.wait_for_exit(LONG).success());
+    assert!(server.log().contains("signal ignored"), "{}", server.log());
 }
 
 #[test]

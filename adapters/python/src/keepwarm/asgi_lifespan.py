@@ -1,6 +1,7 @@
 """The application's start-up and shut-down (ASGI lifespan 2.0)."""
 
 import asyncio
+import traceback
 
 from keepwarm import log
 from keepwarm.errors import LoadError
@@ -42,6 +43,9 @@ class Lifespan:
             raise LoadError("the application does not take part in the lifespan protocol, which --lifespan on asks for.")
         if isinstance(self._error, SystemExit):
             raise self._error
+        if self._error is not None and not self._taken:
+            # Most often it knows no lifespan; but it may have meant to start up, and failed before it asked what for.
+            log.write(f"the application has no start-up: called for the lifespan protocol, it raised {_summary(self._error)}")
         if self._taken and self._error is not None:
             log.exception(self._error)
             log.write(
@@ -89,3 +93,10 @@ class Lifespan:
         if outcome == "failed":
             self._failure[phase] = message.get("message", "")
         self._answers[phase].set()
+
+
+def _summary(error):
+    """An exception in one line, with the place in the application that raised it."""
+    text = "".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
+    frames = traceback.extract_tb(log.own_frames_removed(error.__traceback__))
+    return f"{text} ({frames[-1].filename}, line {frames[-1].lineno})" if frames else text

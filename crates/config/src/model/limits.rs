@@ -28,6 +28,8 @@ pub struct Limits {
     pub trailer_fields: u64,
     /// Bytes of chunk extensions in one message; more: 400.
     pub chunk_extensions: u64,
+    /// Whether bytes from 0x80 may stand in a request target; else: 400.
+    pub raw_targets: bool,
     /// How long a kept connection may wait for its next request.
     pub idle_timeout: Duration,
     /// How long a write may make no progress at all; more: reset.
@@ -42,6 +44,10 @@ pub struct Limits {
     pub connections: Option<u64>,
     /// Bytes of an answer held for a slow client, memory and spill together; past it the app waits.
     pub response_buffer: u64,
+    /// Bytes of all that the process holds for slow clients, memory and spill together.
+    pub spill: u64,
+    /// The part of it that may be in memory.
+    pub spill_memory: u64,
     /// Bytes of one WebSocket frame; more: close 1009.
     pub websocket_frame: u64,
     /// Bytes of one WebSocket message; more: close 1009.
@@ -64,6 +70,7 @@ impl Default for Limits {
             trailer_block: 8 * KIB,
             trailer_fields: 64,
             chunk_extensions: 16 * KIB,
+            raw_targets: false,
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             connection_requests: Some(10_000),
@@ -71,6 +78,8 @@ impl Default for Limits {
             connections_per_client: None,
             connections: None,
             response_buffer: 1024 * MIB,
+            spill: 1024 * MIB,
+            spill_memory: 128 * MIB,
             websocket_frame: MIB,
             websocket_message: 16 * MIB,
             websocket_idle: Duration::from_secs(300),

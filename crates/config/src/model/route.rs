@@ -24,6 +24,10 @@ pub struct Route {
     pub buffer_response: Option<bool>,
     /// To whom a worker's 103 goes.
     pub early_hints: EarlyHints,
+    /// Headers of every name go to ASGI, `kind = "http"` and upstreams.
+    pub any_header_names: bool,
+    /// `Via` goes to `kind = "http"` and upstreams.
+    pub via: bool,
     /// Changes to the head of every answer of this route.
     pub headers: HeaderRules,
     /// Clients that may use the route. Empty: all. Looked at after `deny`.
@@ -66,7 +70,7 @@ pub enum PathPattern {
     Any,
     /// `/x`: this path only.
     Exact(String),
-    /// `/assets/*`: held as `/assets/`; every path that begins so. `/assets` itself does not.
+    /// `/assets/*`: held as `/assets/`; every path that begins so. `/assets` itself does not, unless the prefix is stripped.
     Prefix(String),
 }
 
@@ -173,6 +177,8 @@ impl Route {
             buffer_request: None,
             buffer_response: None,
             early_hints: EarlyHints::Auto,
+            any_header_names: false,
+            via: true,
             headers: HeaderRules::default(),
             allow: Vec::new(),
             deny: Vec::new(),

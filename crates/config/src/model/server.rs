@@ -9,10 +9,12 @@ use crate::sources::Account;
 pub struct Server {
     /// Data-plane threads. `None`: half of the cores, at least one.
     pub threads: Option<u32>,
-    /// How long requests in work may go on after listening has stopped.
+    /// How long a stop may take in all.
     pub shutdown_grace: Duration,
     /// How long listeners still serve after readiness has begun to fail.
     pub drain_delay: Duration,
+    /// How long an idle connection is kept for its next request after listening has stopped.
+    pub drain_idle: Duration,
     /// Where and how the process logs.
     pub log: Log,
     /// The user of workers whose app names none. `None`: Keepwarm's own.
@@ -31,8 +33,9 @@ impl Default for Server {
     fn default() -> Self {
         Server {
             threads: None,
-            shutdown_grace: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(25),
             drain_delay: Duration::ZERO,
+            drain_idle: Duration::from_secs(2),
             log: Log::default(),
             user: None,
             group: None,

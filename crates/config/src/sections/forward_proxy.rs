@@ -56,7 +56,7 @@ static FORWARD_PROXY: Section<ForwardProxy> = Section {
         Key {
             name: "allow",
             brief: "Hosts that may be called, and tunnelled to with `CONNECT`",
-            long: "`\"example.com\"` is that host, `\"*.example.com\"` every one below it, `\"10.0.0.0/8\"` every address of that block, `\"*\"` every host; a port behind it is the only one that counts. Loopback, link-local and the addresses that Keepwarm itself listens on are called only when they are listed by address, or by the name `localhost`: not because a name or `*` leads there.",
+            long: "`\"example.com\"` is that host, `\"*.example.com\"` every one below it, `\"10.0.0.0/8\"` every address of that block, `\"*\"` every host; a port behind it is the only one that counts. Loopback, link-local, the metadata services of clouds (169.254.169.254, 100.100.100.200, 168.63.129.16, fd00:ec2::254 and their like) and the addresses that Keepwarm itself listens on are called only when they are listed by address, or by the name `localhost`: not because a name or `*` leads there.",
             default: Preset::Words("plain calls to every host, and no `CONNECT`"),
             right: "allow = [\"*.example.com\", \"10.0.0.0/8\", \"partner.example:8443\"]",
             wrong: "allow = [\"https://example.com\"]",

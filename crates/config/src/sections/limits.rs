@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::key::{Key, Preset, Reload, Section, Set};
 use crate::model::Limits;
-use crate::shape::{Count, OrWord, Rate, Size, Time};
+use crate::shape::{Count, Flag, OrWord, Rate, Size, Time};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -158,6 +158,17 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             }),
         },
         Key {
+            name: "raw_targets",
+            brief: "Let bytes 0x80-0xFF stand in request targets unencoded; otherwise they are answered with 400",
+            long: "RFC 9112 §3.2 and RFC 3986 want them percent-encoded, and every browser does so. Apps and caches disagree about what such bytes mean. Set it for old clients of your own that send UTF-8 or Latin-1 as it is.",
+            default: Preset::Value("false"),
+            right: "raw_targets = true",
+            wrong: "raw_targets = \"utf-8\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Flag, |limits: &mut Limits, value| limits.raw_targets = value),
+        },
+        Key {
             name: "idle_timeout",
             brief: "How long a kept connection may wait for its next request",
             long: "Clients are told in `Keep-Alive: timeout=…`. Longer than the idle time of a load balancer in front, or that one meets closed connections (AWS ALB: 60 s). Precedent: nginx 75 s.",
@@ -230,7 +241,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         Key {
             name: "connections",
             brief: "Connections of the whole process",
-            long: "At the limit those that are idle longest are closed first, then accepting pauses. The default keeps some of the process's descriptors back for workers, logs and spill files.",
+            long: "At the limit those that are idle longest are closed first, then accepting pauses: new connections wait in the kernel, and none is lost. The default keeps 256 descriptors (a quarter, if that is less) back for workers, logs and spill files, and half of the rest where requests are passed on over connections of their own: `http` and `fastcgi` apps, upstreams, forward proxies. What the limit on open files has no room for is lowered, with a warning.",
             default: Preset::Words("`\"auto\"`: from the limit on open files"),
             right: "connections = 20_000",
             wrong: "connections = \"many\"",
@@ -244,7 +255,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         Key {
             name: "response_buffer",
             brief: "Size of an answer held for a client that takes it slowly; past it the app waits",
-            long: "Memory first, then a spill file. Up to this size a blocking worker is free as soon as it has produced its answer. Precedent: nginx 1 GiB (`proxy_max_temp_file_size`).",
+            long: "Memory first, then a spill file. Up to this size, and while `spill` has room, a blocking worker is free as soon as it has produced its answer. Precedent: nginx 1 GiB (`proxy_max_temp_file_size`).",
             default: Preset::Value("\"1GiB\""),
             right: "response_buffer = \"64MiB\"",
             wrong: "response_buffer = \"1TiB\"",
@@ -252,6 +263,32 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             since: "0.1.0",
             value: &Set(Size { min: 0, max: 1 << 40 }, |limits: &mut Limits, value| {
                 limits.response_buffer = value
+            }),
+        },
+        Key {
+            name: "spill",
+            brief: "Size of all that the process holds for slow clients, in memory and spill files together",
+            long: "What blocking apps and buffering routes hold of request bodies above 64 KiB and of responses. At three quarters of it responses wait for their clients, as without `buffer_response`, so a worker is taken for as long as its client reads; at all of it request bodies above 64 KiB are refused with 503 (`spill_full`). The quarter keeps slow readers alone from refusing uploads. Files are in the temporary folder (`TMPDIR`): where that is memory (tmpfs) or has a quota, set less than it has. Precedents: nginx and HAProxy bound each response or nothing; 1 GiB is what nginx lets one response take.",
+            default: Preset::Value("\"1GiB\""),
+            right: "spill = \"8GiB\"",
+            wrong: "spill = \"1GB\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Size { min: 1 << 20, max: 1 << 50 }, |limits: &mut Limits, value| {
+                limits.spill = value
+            }),
+        },
+        Key {
+            name: "spill_memory",
+            brief: "The part of `spill` that may be in memory",
+            long: "From half of it on, what is held goes to the disk at once, in smaller blocks; at all of it no further client gets a buffer: responses wait for their clients, and request bodies above 64 KiB are refused with 503 (`spill_full`). What passes through memory on its way to the disk counts.",
+            default: Preset::Value("\"128MiB\""),
+            right: "spill_memory = \"32MiB\"",
+            wrong: "spill_memory = \"none\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(Size { min: 1 << 20, max: 1 << 40 }, |limits: &mut Limits, value| {
+                limits.spill_memory = value
             }),
         },
         Key {

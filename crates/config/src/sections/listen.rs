@@ -36,8 +36,15 @@ impl ListenDraft {
     }
 }
 
-/// `limits` of a listener: those of the server, less the one that counts the whole process.
+/// `limits` of a listener: those of the server, less those of the whole process.
 struct ListenLimits;
+
+/// With what to do instead.
+const OF_THE_PROCESS: [(&str, &str); 3] = [
+    ("connections", "set it in `[server.limits]`; `connections_per_client` can be set here"),
+    ("spill", "set it in `[server.limits]`; `response_buffer` can be set here"),
+    ("spill_memory", "set it in `[server.limits]`; `response_buffer` can be set here"),
+];
 
 const LIMITS_FIELD: Sub<ListenDraft, Limits> = Sub(&LIMITS, |listen| &mut listen.limits);
 
@@ -45,13 +52,11 @@ impl Field<ListenDraft> for ListenLimits {
     fn set(&self, listen: &mut ListenDraft, directive: &Directive, cx: &mut Checker<'_>) {
         LIMITS_FIELD.set(listen, directive, cx);
         let Value::Table(table) = &directive.value else { return };
-        if let Some(entry) = table.entry("connections") {
+        for (key, help) in OF_THE_PROCESS {
+            let Some(entry) = table.entry(key) else { continue };
             let problem = cx
-                .problem(
-                    entry.key_span,
-                    format!("`{}.connections` is a limit of the whole process", cx.name()),
-                )
-                .help("set it in `[server.limits]`; `connections_per_client` can be set here");
+                .problem(entry.key_span, format!("`{}.{key}` is a limit of the whole process", cx.name()))
+                .help(help);
             cx.push(problem);
         }
     }

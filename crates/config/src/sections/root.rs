@@ -4,11 +4,11 @@ use super::admin::{ADMIN, AdminDraft};
 use super::app::{APP, AppDraft};
 use super::listen::{LISTEN, ListenDraft};
 use super::rate_limit::{RATE_LIMIT, RateLimitDraft};
-use super::server::SERVER;
+use super::server::ServerTable;
 use super::upstream::{UPSTREAM, UpstreamDraft};
 use crate::checker::Checker;
 use crate::json::Json;
-use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set, Sub};
+use crate::key::{Describe, Field, Info, Key, Preset, Reload, Section, Set};
 use crate::model::Server;
 use crate::raw::{Directive, Entry, Span, Table, Value};
 use crate::shape::Strings;
@@ -48,7 +48,7 @@ pub(crate) static ROOT: Section<Root> = Section {
             wrong: "server = 2",
             reload: Reload::Live,
             since: "0.1.0",
-            value: &Sub(&SERVER, |root: &mut Root| &mut root.server),
+            value: &ServerTable,
         },
         Key {
             name: "app",

@@ -2,9 +2,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::limits::LIMITS;
-use crate::key::{Key, Preset, Reload, Section, Set, Sub};
+use super::root::Root;
+use crate::checker::Checker;
+use crate::key::{Describe, Field, Key, Preset, Reload, Section, Set, Sub};
 use crate::model::{Log, LogLevel, Server};
-use crate::raw::Span;
+use crate::raw::{Directive, Span};
 use crate::shape::{Cidrs, Count, FORMATS, Groups, InDirectory, OrWord, Time, Users, Words};
 use crate::sources::Account;
 
@@ -26,9 +28,9 @@ pub(crate) static SERVER: Section<Server> = Section {
         },
         Key {
             name: "shutdown_grace",
-            brief: "How long requests in work may go on after listening has stopped",
-            long: "At its end, connections are cut and workers killed. Together with `drain_delay` it should stay below the time the process's own supervisor waits before it kills (Kubernetes: 30 s, systemd: 90 s).",
-            default: Preset::Value("\"30s\""),
+            brief: "How long a stop may take, from the signal on",
+            long: "Covers everything: `drain_delay`, requests in work, and the shutdown of the workers. At its end connections are cut and workers killed. A stop takes that long only when requests do: without any, it takes `drain_delay`, up to `drain_idle`, and what the workers need to exit. Keep it below the time after which the process's own supervisor kills (Kubernetes: 30 s, systemd: 90 s, `docker stop`: 10 s).",
+            default: Preset::Value("\"25s\""),
             right: "shutdown_grace = \"30s\"",
             wrong: "shutdown_grace = 30",
             reload: Reload::Live,
@@ -41,7 +43,7 @@ pub(crate) static SERVER: Section<Server> = Section {
         Key {
             name: "drain_delay",
             brief: "How long listeners still serve after SIGTERM",
-            long: "Time for a load balancer to notice that readiness fails, so that no connection arrives at a closed port. About two of its check intervals; none is needed when nothing stands in front.",
+            long: "Time for a load balancer to notice that readiness fails, so that no connection arrives at a closed port. About two of its check intervals; none is needed when nothing stands in front. A part of `shutdown_grace`, and shorter than it.",
             default: Preset::Value("\"0s\""),
             right: "drain_delay = \"5s\"",
             wrong: "drain_delay = \"5 minutes\"",
@@ -50,6 +52,20 @@ pub(crate) static SERVER: Section<Server> = Section {
             value: &Set(
                 Time { min: Duration::ZERO, max: Duration::from_secs(3600) },
                 |server: &mut Server, time| server.drain_delay = time,
+            ),
+        },
+        Key {
+            name: "drain_idle",
+            brief: "How long an idle connection is kept for its next request once listening has stopped",
+            long: "That request is answered with `Connection: close`. An idle connection that is closed at once could meet a request that is already on its way; one that stays would hold up the stop until `shutdown_grace` is over.",
+            default: Preset::Value("\"2s\""),
+            right: "drain_idle = \"5s\"",
+            wrong: "drain_idle = \"short\"",
+            reload: Reload::Live,
+            since: "0.1.0",
+            value: &Set(
+                Time { min: Duration::ZERO, max: Duration::from_secs(3600) },
+                |server: &mut Server, time| server.drain_idle = time,
             ),
         },
         Key {
@@ -67,7 +83,7 @@ pub(crate) static SERVER: Section<Server> = Section {
             name: "user",
             brief: "User of the workers whose app names none",
             long: "Needs root, unless it is the user that Keepwarm runs as. Keepwarm itself stays who it is: it must be able to open logs anew, bind addresses of a new configuration, and start workers of every user.",
-            default: Preset::Words("that of Keepwarm"),
+            default: Preset::Words("that of Keepwarm; for root the owner of each app's files, or `nobody`"),
             right: "user = \"shop\"",
             wrong: "user = \"nobody-of-that-name\"",
             reload: Reload::Recycle,
@@ -121,6 +137,35 @@ pub(crate) static SERVER: Section<Server> = Section {
         Key::later("tls_dev", "TLS with a certificate made on the spot"),
     ],
 };
+
+/// `[server]`, whose times of a stop have to fit together.
+pub(crate) struct ServerTable;
+
+impl Field<Root> for ServerTable {
+    fn set(&self, root: &mut Root, directive: &Directive, cx: &mut Checker<'_>) {
+        let Some(table) = cx.table(directive) else { return };
+        SERVER.read(&mut root.server, &table, cx);
+        let server = &root.server;
+        let Some(delay) = table.entry("drain_delay").filter(|_| server.drain_delay >= server.shutdown_grace)
+        else {
+            return;
+        };
+        let mut problem = cx
+            .problem(
+                delay.key_span,
+                "`server.drain_delay` leaves nothing of `server.shutdown_grace`, which it is a part of",
+            )
+            .expected(format!("less than `shutdown_grace`, which is {:?}", server.shutdown_grace));
+        if let Some(grace) = table.entry("shutdown_grace") {
+            problem = problem.related(cx.texts.place(grace.key_span), "the other one");
+        }
+        cx.push(problem);
+    }
+
+    fn describe(&self) -> &dyn Describe {
+        &SERVER
+    }
+}
 
 pub(crate) static LOG: Section<Log> = Section {
     keys: &[

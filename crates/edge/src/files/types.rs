@@ -8,15 +8,17 @@ pub(super) fn of_name(name: &[u8]) -> &'static str {
     const UNKNOWN: &str = "application/octet-stream";
     let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
     let Some(dot) = file.iter().rposition(|&byte| byte == b'.') else { return UNKNOWN };
+    of_ending(file.get(dot + 1..).unwrap_or_default()).unwrap_or(UNKNOWN)
+}
+
+/// The type of an ending, without its dot, in any case.
+pub(super) fn of_ending(raw: &[u8]) -> Option<&'static str> {
     let mut ending = [0_u8; 12];
-    let raw = file.get(dot + 1..).unwrap_or_default();
-    let Some(lower) = ending.get_mut(..raw.len()) else { return UNKNOWN };
+    let lower = ending.get_mut(..raw.len())?;
     lower.copy_from_slice(raw);
     lower.make_ascii_lowercase();
-    match TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(lower)) {
-        Ok(at) => TYPES.get(at).map_or(UNKNOWN, |(_, content_type)| content_type),
-        Err(_) => UNKNOWN,
-    }
+    let at = TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(lower)).ok()?;
+    TYPES.get(at).map(|(_, content_type)| *content_type)
 }
 
 /// In the order of the endings. Texts are UTF-8: it is what files are written in.

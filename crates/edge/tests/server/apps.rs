@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use keepwarm_edge::{ForwardedFields, Route, Site, Target};
-use keepwarm_net::{BodyProgress, Exchange, FieldEdits, Handler, Refusal, answer_error};
+use keepwarm_net::{BodyProgress, Exchange, FieldEdits, FieldNames, Handler, Refusal, answer_error};
 
 use crate::harness::{Server, at, block, body, status_of};
 
@@ -50,7 +50,7 @@ fn told(exchange: &Exchange<'_>, body: usize) -> String {
         format!("client={client} scheme={}", request.scheme().as_str()),
         format!("script={} path={} body={body}", text(script), text(path)),
     ];
-    let kept = request.head.fields.iter().filter(|(name, _)| !request.drops_field(name));
+    let kept = request.head.fields.iter().filter(|(name, _)| !request.drops_field(name, FieldNames::Http));
     let told = kept.filter(|(name, _)| !matches!(*name, b"host" | b"connection" | b"content-length"));
     lines.extend(told.map(|(name, value)| format!("{}: {}", text(name), text(value))));
     lines.extend(
@@ -94,6 +94,33 @@ fn a_trusted_proxy_can_and_the_app_sees_one_value_of_each() {
     );
     // A check of the proxy itself: it forwards for nobody.
     assert!(body(&server.get("/p", "")).starts_with("client=127.0.0.1 scheme=http\n"));
+}
+
+#[test]
+fn names_that_alias_are_dropped_unless_the_route_lets_them_pass() {
+    let route = |any_names| Route {
+        passing: keepwarm_net::Passing { any_names, ..keepwarm_net::Passing::default() },
+        ..Route::to(mirror(ForwardedFields::FromProxies))
+    };
+    let lines = "X_User: 1\r\nX.User: 2\r\nX-User: 3\r\nProxy: 4\r\n";
+    let counted = keepwarm_telemetry::counters::UNSAFE_NAMES.value();
+    for (any_names, kept) in [(false, "x-user: 3"), (true, "x_user: 1\nx.user: 2\nx-user: 3")] {
+        let answer = Server::start(Site::new(vec![route(any_names)], Vec::new())).get("/p", lines);
+        assert!(body(&answer).ends_with(&format!("body=0\n{kept}")), "{answer}");
+    }
+    assert!(keepwarm_telemetry::counters::UNSAFE_NAMES.value() >= counted + 2);
+}
+
+/// RFC 9110 §7.4.
+#[test]
+fn a_request_for_https_that_came_unencrypted_is_misdirected() {
+    let asked = "GET https://a.example/p HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+    let site = |trusted| Site::new(vec![Route::to(mirror(ForwardedFields::FromProxies))], trusted);
+    let stranger = Server::start(site(Vec::new()));
+    assert!(stranger.says(asked).starts_with("HTTP/1.1 421 "));
+    assert!(stranger.says(asked.replacen("https", "http", 1)).starts_with("HTTP/1.1 200 "));
+    // It has taken it over TLS.
+    assert!(Server::start(site(vec![block("127.0.0.0", 8)])).says(asked).starts_with("HTTP/1.1 200 "));
 }
 
 #[test]

@@ -47,7 +47,8 @@ impl Running {
             status: Arc::clone(&status),
         };
         let (sender, published) = unbounded_channel();
-        let task = tokio::spawn(discovery.run(move |found| drop(sender.send(found.to_vec()))));
+        let task =
+            tokio::spawn(async move { discovery.run(move |found| drop(sender.send(found.to_vec()))).await });
         Self { status, published, task }
     }
 

@@ -15,56 +15,51 @@ use super::refusal::Told;
 use super::talk::{End, Talk};
 use super::{Forward, Verdict, while_here};
 use crate::HashKey;
-use crate::endpoints::{EndpointEntry, Visit};
+use crate::breaker::Admission;
+use crate::endpoints::{EndpointEntry, Signs, Visit};
 
 /// How long the first look-up of an upstream's names is waited for, if connecting has no limit.
 const FIRST_LOOK_UP: Duration = Duration::from_secs(5);
 
 /// How an attempt ended, for those who count on the endpoint.
 struct Ended {
-    outcome: Outcome,
+    signs: Signs,
     /// It has failed before anything was passed on.
     failed: Option<Told>,
 }
 
-impl Forward<'_, '_> {
+impl<'a> Forward<'a, '_> {
     pub(super) async fn attempt(&mut self) -> Verdict {
         let now = Instant::now();
         (self.sought, self.connected, self.headed, self.ended) = (now, None, None, None);
         if self.endpoints.endpoints.is_empty() {
             self.find_endpoints().await;
         }
+        let Some((admission, now)) = self.admit(now).await else { return Verdict::Over };
+        self.sought = now;
         let endpoints = Arc::clone(&self.endpoints);
-        let picked = endpoints.pick(self.hash(), &self.tried, now, crate::random());
+        let picked = endpoints.pick(self.hash(), &self.tried, &self.silent, now, crate::random());
         let Some((index, entry)) =
             picked.and_then(|pick| Some((pick.index, endpoints.endpoints.get(pick.index)?)))
         else {
             self.refuse_without_endpoint();
             return Verdict::Over;
         };
-        let pass = match self.upstream.try_pass(now) {
-            Ok(pass) => pass,
-            Err(refused) => {
-                self.refuse_open(refused.retry_after);
-                return Verdict::Over;
-            }
-        };
         self.record.attempts += 1;
         (self.at, self.record.reused) = (Some(index), None);
         self.record.endpoint = Some(Arc::clone(entry.state.name()));
-        let visit = entry.state.enter(now);
+        let visit = endpoints.enter(entry, now);
         let ended = match self.connect(&entry.endpoint).await {
             Ok(Ok(call)) => self.talk(entry, index, visit, call).await,
             Err(gone) => {
                 self.exchange.abort(gone.name());
-                Ended { outcome: Outcome::Unknown, failed: None }
+                Ended { signs: Signs::NONE, failed: None }
             }
             Ok(Err(told)) => {
-                let failed = told.is_upstreams();
                 let mut visit = visit;
-                let outcome = if failed { Outcome::Failure } else { Outcome::Unknown };
-                visit.note(outcome, now.elapsed(), Instant::now());
-                Ended { outcome, failed: Some(told) }
+                let signs = if told.is_upstreams() { Signs::SILENT } else { Signs::NONE };
+                visit.note(signs, now.elapsed(), Instant::now());
+                Ended { signs, failed: Some(told) }
             }
         };
         // A second attempt may have taken the place of this one.
@@ -72,20 +67,35 @@ impl Forward<'_, '_> {
         let entry = endpoints.endpoints.get(index).unwrap_or(entry);
         let now = Instant::now();
         self.ended = Some(now);
-        self.upstream.note_outcome(&endpoints, index, ended.outcome, now);
-        // An endpoint that is left out for its failures bears them alone, or one that fails would have the breaker of all of them open as soon as its own.
-        let is_forgiven = ended.outcome == Outcome::Failure && endpoints.do_without(index, now);
-        if let Some(pass) = pass {
-            let outcome = if is_forgiven { Outcome::Unknown } else { ended.outcome };
-            self.upstream.give_back(pass, outcome, now);
+        self.upstream.note_outcome(&endpoints, index, ended.signs.outcome, now);
+        let is_silent = ended.signs.alive == Outcome::Failure;
+        if is_silent {
+            self.silent.push(index);
         }
-        if is_forgiven {
-            self.upstream.forgive();
-        }
+        // As long as another can be called, one that is silent bears that alone.
+        let has_another = is_silent && endpoints.has_another(index, now);
+        admission.finish(if has_another { Outcome::Unknown } else { ended.signs.alive }, now);
         match ended.failed {
             None => Verdict::Over,
             Some(told) => self.follow(told, entry, index).await,
         }
+    }
+
+    /// The upstream's breaker lets it through, perhaps after a wait: then that is when.
+    async fn admit(&mut self, now: Instant) -> Option<(Admission<'a>, Instant)> {
+        let upstream = self.upstream;
+        if let Ok(admission) = upstream.entrance().try_admit(now) {
+            return Some((admission, now));
+        }
+        let limit = self.settings.limits.queue_timeout;
+        let limit = self.time_left().map_or(limit, |left| left.min(limit));
+        let waiting = upstream.entrance().admit(upstream.calls().queue(), limit);
+        match while_here(self.exchange, waiting).await {
+            Ok(Ok(admission)) => return Some((admission, Instant::now())),
+            Ok(Err(refused)) => self.refuse_open(refused.retry_after),
+            Err(gone) => self.exchange.abort(gone.name()),
+        }
+        None
     }
 
     /// Names are still being looked up.
@@ -135,7 +145,8 @@ impl Forward<'_, '_> {
         Ok(match acquired {
             Ok(Ok(call)) => Ok(call),
             Ok(Err(error)) => {
-                if !matches!(error, AcquireError::QueueFull | AcquireError::NoneFree(_)) {
+                if !matches!(error, AcquireError::QueueFull | AcquireError::NoneFree(_)) && !error.is_local()
+                {
                     // Its addresses may be of yesterday.
                     self.upstream.discovery().look_again();
                 }
@@ -153,42 +164,45 @@ impl Forward<'_, '_> {
         talk.begin();
         let end = poll_fn(|cx| talk.poll(cx)).await;
         let Talk { mut visit, call, .. } = talk;
-        let (outcome, failed) = self.judge(end, call);
+        let (signs, failed) = self.judge(end, call);
         // The head of an answer has said it already, if one came.
-        if self.headed.is_none() || outcome == Outcome::Failure {
+        if self.headed.is_none() || signs.outcome == Outcome::Failure {
             let now = Instant::now();
-            visit.note(outcome, now.saturating_duration_since(self.sought), now);
+            visit.note(signs, now.saturating_duration_since(self.sought), now);
         }
-        Ended { outcome, failed }
+        Ended { signs, failed }
     }
 
     /// Whose doing the end was, and whether something is left to be done about it.
-    fn judge(&mut self, end: End, call: Option<Call>) -> (Outcome, Option<Told>) {
+    fn judge(&mut self, end: End, call: Option<Call>) -> (Signs, Option<Told>) {
         let sent = call.as_ref().is_some_and(Call::has_sent);
+        let heard = self.headed.is_some() || call.as_ref().is_some_and(Call::has_heard);
+        // It was there, whatever became of the call on our side.
+        let ours = if heard { Signs { alive: Outcome::Success, ..Signs::NONE } } else { Signs::NONE };
         match end {
             End::Answered => {
                 let failed = self.record.status == 0 || is_failure(self.record.status);
-                (if failed { Outcome::Failure } else { Outcome::Success }, None)
+                (if failed { Signs::FAILED } else { Signs::WELL }, None)
             }
             End::Gone(gone) => {
                 self.exchange.abort(gone.name());
-                (Outcome::Unknown, None)
+                (ours, None)
             }
             End::BadBody(error) => {
                 self.refuse_body(&error);
-                (Outcome::Unknown, None)
+                (ours, None)
             }
-            End::Status(status) => (Outcome::Failure, Some(Told::status(status, sent))),
+            End::Status(status) => (Signs::FAILED, Some(Told::status(status, sent))),
             End::TimedOut(phase, limit) => {
+                let signs = if heard { Signs::FAILED } else { Signs::SILENT };
                 let heard = call.as_ref().is_some_and(Call::has_heard);
-                (Outcome::Failure, Some(Told::timed_out(phase, limit, sent, heard)))
+                (signs, Some(Told::timed_out(phase, limit, sent, heard)))
             }
             End::Failed(error) => {
                 let idle = call.as_ref().and_then(idle_before);
                 let told = Told::lost(&error, idle, sent);
                 // That it gives up connections that lie idle says nothing about how it does.
-                let outcome = if told.cause == Cause::LostIdle { Outcome::Unknown } else { Outcome::Failure };
-                (outcome, Some(told))
+                (if told.cause == Cause::LostIdle { Signs::NONE } else { Signs::FAILED }, Some(told))
             }
         }
     }
@@ -273,6 +287,11 @@ impl Told {
         let (cause, sentence) = match error {
             AcquireError::QueueFull => return Self::no_place_in_queue(),
             AcquireError::NoneFree(waited) => return Self::no_connection(*waited),
+            AcquireError::Connect(_) if error.is_local() => {
+                let sentence =
+                    format!("could not be connected to, for lack of descriptors or memory here: {error}");
+                return Self { is_final: true, ..Self::of(Cause::Connect, error.name(), sentence) };
+            }
             AcquireError::Timeout => {
                 (Cause::ConnectTimeout, format!("made no connection within {}", seconds(limit)))
             }
@@ -359,5 +378,24 @@ fn seconds(time: Duration) -> String {
     match time.as_millis() {
         millis @ ..1000 => format!("{millis} ms"),
         _ => format!("{:.1} s", time.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_says_nothing_of_the_upstream() {
+        let told = |errno: Errno| {
+            let error = AcquireError::Connect(std::io::Error::from_raw_os_error(errno.raw_os_error()));
+            Told::not_connected(&error, Duration::from_secs(1))
+        };
+        assert!(!told(Errno::MFILE).is_upstreams());
+        assert!(told(Errno::CONNREFUSED).is_upstreams() && told(Errno::HOSTUNREACH).is_upstreams());
+        assert!(Told::not_connected(&AcquireError::Timeout, Duration::from_secs(1)).is_upstreams());
+        assert!(!Told::not_connected(&AcquireError::QueueFull, Duration::from_secs(1)).is_upstreams());
     }
 }

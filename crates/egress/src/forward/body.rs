@@ -225,6 +225,8 @@ impl Body {
 }
 
 fn spool_failed(error: &SpoolError) -> BodyError {
-    tracing::error!(%error, "a request's body cannot be kept");
-    BodyError::NotKept
+    if let SpoolError::Failed(_) = error {
+        tracing::error!(%error, "request body lost");
+    }
+    error.into()
 }

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use keepwarm_http1::{HopByHop, ResponseHead};
-use keepwarm_net::{Call, CallHead, Request, Scheme, answer_fields, request_target};
+use keepwarm_net::{
+    Call, CallHead, FieldNames, MAX_FORWARDS, Request, Scheme, answer_fields, forwards_left, request_target,
+};
 
-use super::max_forwards;
 use crate::origin::Origin;
 use crate::seen::{SERVER_TIMING, ServerTiming, Trace};
 
@@ -16,7 +17,7 @@ pub(crate) struct Manner<'m> {
     pub(crate) host: HostOf<'m>,
     /// The path goes as a route has normalised it, instead of as it came; and fields say who the client is.
     pub(crate) routed: bool,
-    /// `Via` is added, both ways.
+    /// `Via` is added to answers; to requests, too, and there also where a route has it so.
     pub(crate) via: bool,
     /// Redirects to the upstream's own origin come back here.
     pub(crate) returns_redirects: bool,
@@ -37,7 +38,7 @@ pub(crate) enum HostOf<'m> {
     Fixed(&'m [u8]),
 }
 
-/// Our name in `Via` (RFC 9110 §7.6.3).
+/// Our name in the `Via` of an answer (RFC 9110 §7.6.3).
 pub(crate) const VIA: (&[u8], &[u8]) = (b"via", b"1.1 keepwarm");
 /// Where the route has stripped a prefix, what it was.
 const PREFIX: &[u8] = b"x-forwarded-prefix";
@@ -68,19 +69,20 @@ impl Manner<'_> {
         let hop_by_hop = HopByHop::of(&head.fields);
         let (routed, mounted) = (self.routed, self.routed && request.mount > 0);
         let (trace, traceparent) = (opening.trace, opening.trace.field());
-        let forwards = max_forwards::received(head).map(|left| left.saturating_sub(1).to_string());
+        let forwards = forwards_left(head);
         let counts = forwards.is_some();
         let dropped = move |name: &[u8]| {
             hop_by_hop.removes(name)
                 || trace.replaces(name)
-                || (routed && request.drops_field(name))
+                || (routed && request.drops_field(name, FieldNames::Http))
                 || (mounted && name == PREFIX)
-                || (counts && name == max_forwards::NAME)
+                || (counts && name == MAX_FORWARDS)
         };
         let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
         let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
-        let forwards = forwards.as_ref().map(|left| (max_forwards::NAME, left.as_bytes()));
-        let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, forwards, self.names_us()];
+        let forwards = forwards.as_ref().map(|left| (MAX_FORWARDS, left.as_bytes()));
+        let via = (self.via || (self.routed && request.passing.via)).then(|| request.via());
+        let ours = [Some((Trace::NAME, traceparent.as_slice())), prefix, forwards, via];
         let fields = theirs.chain(request.extra_fields.iter()).chain(ours.into_iter().flatten());
         call.begin(CallHead {
             method: &head.method,
@@ -95,7 +97,7 @@ impl Manner<'_> {
         });
     }
 
-    /// What says that we have passed a message on.
+    /// What says that we have passed an answer on.
     pub(super) fn names_us(&self) -> Option<(&'static [u8], &'static [u8])> {
         self.via.then_some(VIA)
     }

@@ -7,38 +7,41 @@ use std::task::{Context, Poll};
 
 use keepwarm_http1::Fields;
 use keepwarm_net::{AcquireError, Answer, Call, ClientError, Need};
-use keepwarm_policy::breaker::Outcome;
+use keepwarm_policy::breaker::{self, Outcome};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Forward;
 use super::attempt::is_failure;
 use super::head::Opening;
-use crate::endpoints::Visit;
+use crate::endpoints::{Signs, Visit};
+use crate::gate::Entered;
 
 /// The second attempt.
-pub(super) enum Rival {
+pub(super) enum Rival<'a> {
     /// There is none, or none any more.
     None,
     /// It is not yet time.
     Waiting(Pin<Box<Sleep>>),
-    Connecting(Connecting, Runner),
-    Running(Box<Call>, Runner),
+    Connecting(Connecting, Runner<'a>),
+    Running(Box<Call>, Runner<'a>),
 }
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Call, AcquireError>>>>;
 
 /// At which endpoint it runs.
-pub(super) struct Runner {
+pub(super) struct Runner<'a> {
     /// In the call's endpoints.
     index: usize,
     began: Instant,
+    /// It counts among the calls in work, beside the first.
+    _place: Entered<'a>,
     pub(super) visit: Visit,
     pub(super) authority: Arc<str>,
 }
 
-impl Rival {
+impl<'a> Rival<'a> {
     /// For a call that begins now: whether there may be one, and when.
-    pub(super) fn for_call(forward: &Forward<'_, '_>, now: Instant) -> Self {
+    pub(super) fn for_call(forward: &Forward<'a, '_>, now: Instant) -> Self {
         let due = forward.upstream.hedge(|hedge| {
             let repeatable = forward.is_repeatable() && forward.body.is_complete();
             hedge.handle_call(repeatable && !forward.exchange.request().head.upgrade, now.into_std())
@@ -53,9 +56,9 @@ impl Rival {
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        forward: &mut Forward<'_, '_>,
+        forward: &mut Forward<'a, '_>,
         index: usize,
-    ) -> Poll<(Call, Runner)> {
+    ) -> Poll<(Call, Runner<'a>)> {
         loop {
             match self {
                 Self::None => return Poll::Pending,
@@ -96,7 +99,7 @@ impl Rival {
     }
 
     /// The attempt that runs, in place of a first one that has failed.
-    pub(super) fn take(&mut self) -> Option<(Call, Runner)> {
+    pub(super) fn take(&mut self) -> Option<(Call, Runner<'a>)> {
         match std::mem::replace(self, Self::None) {
             Self::Running(call, runner) => Some((*call, runner)),
             _ => None,
@@ -104,28 +107,35 @@ impl Rival {
     }
 }
 
-impl Runner {
+impl Runner<'_> {
     /// Its endpoint has failed, and bears that.
     fn fail(mut self, forward: &Forward<'_, '_>) {
         let now = Instant::now();
-        self.visit.note(Outcome::Failure, now.saturating_duration_since(self.began), now);
+        self.visit.note(Signs::FAILED, now.saturating_duration_since(self.began), now);
         forward.upstream.note_outcome(&forward.endpoints, self.index, Outcome::Failure, now);
     }
 }
 
-/// Chooses an endpoint and begins to connect, if the budget allows it.
-fn start(forward: &mut Forward<'_, '_>, index: usize) -> Rival {
+/// Chooses an endpoint and begins to connect, if the budget allows it, there is a place for it among the calls in work without waiting, and the upstream is not under suspicion.
+fn start<'a>(forward: &mut Forward<'a, '_>, index: usize) -> Rival<'a> {
     let now = Instant::now();
     let mut tried = forward.tried;
     tried.push(index);
-    let Some(picked) = forward.endpoints.pick(None, &tried, now, crate::random()) else { return Rival::None };
+    let Some(picked) = forward.endpoints.pick(None, &tried, &forward.silent, now, crate::random()) else {
+        return Rival::None;
+    };
     let Some(entry) = forward.endpoints.endpoints.get(picked.index) else { return Rival::None };
-    if forward.upstream.hedge(keepwarm_policy::Hedge::try_send) != Some(true) {
+    let upstream = forward.upstream;
+    if upstream.breaker() != breaker::State::Closed {
+        return Rival::None;
+    }
+    let Some(place) = upstream.gate().try_enter() else { return Rival::None };
+    if upstream.hedge(keepwarm_policy::Hedge::try_send) != Some(true) {
         return Rival::None;
     }
     forward.record.hedged = true;
-    let (visit, authority) = (entry.state.enter(now), Arc::clone(&entry.authority));
-    let runner = Runner { index: picked.index, began: now, visit, authority };
+    let (visit, authority) = (forward.endpoints.enter(entry, now), Arc::clone(&entry.authority));
+    let runner = Runner { index: picked.index, began: now, _place: place, visit, authority };
     let (calls, endpoint) = (Arc::clone(forward.upstream.calls()), entry.endpoint.clone());
     Rival::Connecting(Box::pin(async move { calls.acquire(&endpoint, Need::Any).await }), runner)
 }

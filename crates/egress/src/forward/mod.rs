@@ -9,7 +9,7 @@
 //! * `attempt`: one try at one endpoint, and whether another may follow.  `talk`: the two messages between client and upstream.
 //! * `body`: the request's body, and whether it can be sent again.  `head`: the request's head as it is sent, the answer's as it is passed on.
 //! * `clock`: whose turn it is, and how long that may take.  `hedge`: a second attempt beside a slow first one.
-//! * `max_forwards`: an `OPTIONS` that goes no further than here.
+//! * `hops`: a request that has been here too often.
 //! * `refusal`: what Keepwarm answers itself, and how failures are told.
 //!
 //! The client's own task does all of it, on its own thread.
@@ -19,7 +19,7 @@ mod body;
 mod clock;
 mod head;
 mod hedge;
-mod max_forwards;
+mod hops;
 mod refusal;
 mod talk;
 
@@ -31,22 +31,28 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{BodyError, CallRecord, CallTimes, Exchange, Gone, Need, UNSENT_ENOUGH, Wait};
+use keepwarm_net::{
+    BodyError, CallRecord, CallTimes, Exchange, Gone, Need, Wait, answer_as_last, answer_error, max_forwards,
+};
 use keepwarm_policy::balance::Tried;
 use keepwarm_policy::retry::Decision;
 use tokio::time::Instant;
 
 use self::body::Body;
 pub(crate) use self::head::{HostOf, Manner, VIA};
-pub(crate) use self::max_forwards::{ALLOW, answer_as_last};
 use crate::gate::Entered;
 use crate::seen::{Seen, ServerTiming, Trace};
 use crate::{EndpointSet, Upstream, UpstreamSettings};
 
 /// Carries the call to `upstream`, and its answer back.
 pub(crate) async fn forward(upstream: &Arc<Upstream>, manner: Manner<'_>, exchange: &mut Exchange<'_>) {
-    if max_forwards::received(&exchange.request().head) == Some(0) {
+    if max_forwards(&exchange.request().head) == Some(0) {
         return answer_as_last(exchange);
+    }
+    if hops::is_in_a_circle(&exchange.request().head.fields) {
+        let sentence = "The request has been passed on by Keepwarm 16 times: an upstream leads back here.";
+        // RFC 5842 §7.2.
+        return answer_error(exchange, 508, "loop", sentence, &[]);
     }
     exchange.request_mut().target = Some(Arc::clone(upstream.name()));
     let mut forward = Forward::new(upstream, manner, exchange);
@@ -87,6 +93,8 @@ struct Forward<'a, 'c> {
     anew: bool,
     /// Where it has failed, in `endpoints`.
     tried: Tried,
+    /// Where it was not answered at all.
+    silent: Tried,
     /// It was tried again, and that was counted.
     retries: u32,
     /// Whether a status is followed by another attempt: known before the attempt has ended.
@@ -114,6 +122,7 @@ impl<'a, 'c> Forward<'a, 'c> {
             ended: None,
             anew: false,
             tried: Tried::default(),
+            silent: Tried::default(),
             retries: 0,
             decided: None,
             lost_before: false,
@@ -131,7 +140,7 @@ impl<'a, 'c> Forward<'a, 'c> {
         let upstream = self.upstream;
         let Some(_place) = self.enter(upstream).await else { return };
         upstream.budget().handle_request();
-        while self.attempt().await == Verdict::Again {}
+        while self.attempt().await == Verdict::Again && !self.exchange.abort_if_gone() {}
     }
 
     /// A place among the calls in flight.
@@ -219,11 +228,6 @@ impl<'a, 'c> Forward<'a, 'c> {
     /// What an answer of now says about its cost.
     fn timing(&self, what: &str) -> Option<ServerTiming> {
         self.manner.says_timing.then(|| ServerTiming::new(self.exchange.received().elapsed(), what))
-    }
-
-    /// Whether the client takes what comes.
-    fn has_room(&self) -> bool {
-        self.exchange.unsent() < UNSENT_ENOUGH
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields, Mended};
 use keepwarm_net::{
-    Answer, BodyError, Call, ClientError, Gone, Spool, Tunnel, TunnelEnd, UNSENT_ENOUGH, Wait,
-    offered_protocols, pass_informational,
+    Answer, BodyError, Call, ClientError, Gone, ResponseBuffer, SpoolError, Tunnel, TunnelEnd, Wait,
+    answer_error, offered_protocols, pass_informational,
 };
 use keepwarm_policy::breaker::Outcome;
 use keepwarm_policy::timeout::Phase;
@@ -23,13 +23,10 @@ use super::body::Gave;
 use super::clock::Turn;
 use super::head::Opening;
 use super::hedge::{Rival, Runner};
-use crate::endpoints::Visit;
+use crate::endpoints::{Signs, Visit};
 
 /// How long an upstream may consider an expectation (`http-rules` §2).
 const EXPECT: Duration = Duration::from_millis(250);
-
-/// Bytes of an answer that are kept in memory before the file is used.
-const SPOOL_MEMORY: usize = 256 * 1024;
 
 /// A request with an endpoint.
 pub(super) struct Talk<'t, 'a, 'c> {
@@ -42,15 +39,11 @@ pub(super) struct Talk<'t, 'a, 'c> {
     /// Which of the endpoints.
     index: usize,
     /// A second attempt beside this one.
-    rival: Rival,
+    rival: Rival<'a>,
     /// The body is held back: the time the upstream has to say that it wants it.
     pub(super) expects: Option<Pin<Box<Sleep>>>,
     trailers: Fields,
-    /// The answer is taken from the upstream faster than the client takes it.
-    buffers: bool,
-    /// The answer, as far as the client has not taken it.
-    spool: Option<Spool>,
-    block: Vec<u8>,
+    response: ResponseBuffer,
     /// There was no room for what the upstream may have said.
     pub(super) full: bool,
     /// Whose turn it is, as far as time goes.
@@ -82,6 +75,8 @@ pub(super) enum End {
 /// What one part of the answer led to.
 enum Step {
     Moved,
+    /// Something came that is no progress, however often it comes.
+    Still,
     Waiting,
     End(End),
 }
@@ -105,9 +100,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             authority,
             expects: None,
             trailers: Fields::new(),
-            buffers,
-            spool: None,
-            block: Vec::new(),
+            response: ResponseBuffer::new(buffers),
             full: false,
             turn: Turn::Unknown,
             begun: false,
@@ -168,9 +161,11 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             }
             match self.forward.exchange.poll_flush(cx) {
                 Poll::Ready(Err(gone)) => return Poll::Ready(End::Gone(gone)),
-                Poll::Ready(Ok(())) if self.spool.is_some() => {
-                    if self.poll_unspool(cx).is_ready() {
-                        continue;
+                Poll::Ready(Ok(())) if !self.response.is_empty() => {
+                    match self.response.poll_move(cx, self.forward.exchange) {
+                        Poll::Ready(Ok(_)) => continue,
+                        Poll::Ready(Err(error)) => return Poll::Ready(self.lose_kept(&error)),
+                        Poll::Pending => {}
                     }
                 }
                 // What the client has taken makes room for more.
@@ -187,13 +182,17 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
     /// From the upstream.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Option<End> {
         loop {
-            self.full = !self.has_room(cx);
+            match self.response.poll_room(cx, self.forward.exchange) {
+                Ok(room) => self.full = !room,
+                Err(error) => return Some(self.lose_kept(&error)),
+            }
             if self.full {
                 return None;
             }
             match self.poll_part(cx) {
                 Step::Moved if self.tunnel.is_some() || self.call.is_none() => return None,
                 Step::Moved => self.moved = true,
+                Step::Still => {}
                 Step::Waiting => return None,
                 Step::End(end) => return Some(end),
             }
@@ -210,7 +209,7 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         self.let_rival_win(won);
         match self.handle_head() {
             Step::End(end) => Some(end),
-            Step::Moved | Step::Waiting => self.poll_answer(cx),
+            Step::Moved | Step::Still | Step::Waiting => self.poll_answer(cx),
         }
     }
 
@@ -219,14 +218,14 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let Some(running) = self.rival.take() else { return false };
         let now = Instant::now();
         let took = self.forward.connected.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        self.visit.note(Outcome::Failure, took, now);
+        self.visit.note(Signs::FAILED, took, now);
         self.forward.upstream.note_outcome(&self.forward.endpoints, self.index, Outcome::Failure, now);
         self.let_rival_win(running);
         true
     }
 
     /// The second attempt takes the place of the first, which is called off.
-    fn let_rival_win(&mut self, (call, runner): (Call, Runner)) {
+    fn let_rival_win(&mut self, (call, runner): (Call, Runner<'a>)) {
         let taken = self.forward.connected.map_or(Duration::ZERO, |at| at.elapsed());
         self.forward.upstream.hedge(|hedge| hedge.handle_answer(taken));
         self.forward.record.endpoint = Some(Arc::clone(runner.visit.state().name()));
@@ -250,19 +249,14 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 }
             },
             Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
+            Poll::Ready(Ok(Answer::Data([]))) => return Step::Still,
             Poll::Ready(Ok(Answer::Data(bytes))) => {
                 self.forward.record.received += bytes.len() as u64;
-                let spools = self.spool.is_some() || (self.buffers && exchange.unsent() >= UNSENT_ENOUGH);
-                match spools {
-                    true => self.spool.get_or_insert_with(|| Spool::new(SPOOL_MEMORY)).push(bytes),
-                    false => exchange.data(bytes),
-                }
+                self.response.data(exchange, bytes);
             }
             Poll::Ready(Ok(Answer::Trailers(fields))) => self.trailers = fields.clone(),
             Poll::Ready(Ok(Answer::End)) => {
-                if self.spool.is_none() {
-                    exchange.end_with_trailers(self.trailers.iter());
-                }
+                self.response.end(exchange, self.trailers.iter());
                 if let Some(call) = self.call.take() {
                     call.finish();
                 }
@@ -271,36 +265,17 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         Step::Moved
     }
 
-    /// Room for one more part of the answer: in the buffer towards the client, or in the spool.
-    fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
-        match &mut self.spool {
-            Some(spool) => {
-                let most = self.forward.exchange.limits().response_buffer;
-                spool.poll_ready(cx).is_ready() && spool.len() < most
-            }
-            None => self.buffers || self.forward.has_room(),
-        }
-    }
-
-    /// Moves bytes from the spool to the client's buffer. Ready: some were, or that was the end.
-    fn poll_unspool(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(spool) = &mut self.spool else { return Poll::Ready(()) };
-        let exchange = &mut *self.forward.exchange;
-        self.block.clear();
-        match std::task::ready!(spool.poll_read(cx, &mut self.block, UNSENT_ENOUGH)) {
-            Ok(0) => {
-                self.spool = None;
-                if self.call.is_none() {
-                    exchange.end_with_trailers(self.trailers.iter());
-                }
-            }
-            Ok(_) => exchange.data(&self.block),
-            Err(error) => {
-                tracing::error!(upstream = %self.forward.upstream.name(), %error, "an answer cannot be kept");
-                exchange.abort("spool_failed");
-            }
-        }
-        Poll::Ready(())
+    /// A part of the response is gone: its client must not take the rest for the whole.
+    fn lose_kept(&mut self, error: &SpoolError) -> End {
+        tracing::error!(upstream = %self.forward.upstream.name(), %error, "response cut: what its client had not taken is lost");
+        answer_error(
+            self.forward.exchange,
+            500,
+            "spool_failed",
+            "The response could not be kept for the client.",
+            &[],
+        );
+        End::Answered
     }
 
     /// `100 Continue`: the upstream wants the body. It is passed on to a client that waits for it; nobody else sees it.
@@ -321,12 +296,12 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         let Some(status) = self.call.as_ref().map(|call| call.head().status.as_u16()) else {
             return Step::Waiting;
         };
-        let outcome = if is_failure(status) { Outcome::Failure } else { Outcome::Success };
-        if outcome == Outcome::Failure && self.let_rival_go_on() {
+        let failed = is_failure(status);
+        if failed && self.let_rival_go_on() {
             return Step::Moved;
         }
         let Some(call) = &mut self.call else { return Step::Waiting };
-        self.visit.note(outcome, took, now);
+        self.visit.note(if failed { Signs::FAILED } else { Signs::WELL }, took, now);
         if !self.forward.record.hedged {
             self.forward.upstream.hedge(|hedge| hedge.handle_answer(took));
         }
@@ -366,8 +341,11 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
                 true => self.forward.body.poll_give(cx, self.forward.exchange, call)?,
                 false => Gave::Starved,
             };
-            self.moved |= gave == Gave::Some;
-            if call.poll_flush(cx).is_pending() || matches!(gave, Gave::Starved | Gave::Nothing) {
+            let queued = call.unsent();
+            let flushed = call.poll_flush(cx);
+            // What only fills our own buffer is no sign of life of the upstream.
+            self.moved |= call.unsent() < queued;
+            if flushed.is_pending() || matches!(gave, Gave::Starved | Gave::Nothing) {
                 return Ok(());
             }
         }

@@ -109,7 +109,7 @@ impl Attendant {
 
     /// One check, and what follows from it.
     async fn look(&mut self, upstream: &Upstream, settings: &UpstreamSettings, health: &HealthSettings) {
-        let checked = check(&self.calls, &self.entry, settings, health).await;
+        let Some(checked) = check(&self.calls, &self.entry, settings, health).await else { return };
         let change = self.health.handle_check(checked.is_ok());
         let failure = checked.err();
         match change {

@@ -22,30 +22,35 @@ pub struct CheckFailure {
     pub sentence: String,
 }
 
-/// Checks an endpoint once.
+/// Checks an endpoint once. `None`: it could not be, for lack of descriptors or memory here, which says nothing about the endpoint.
 pub(super) async fn check(
     calls: &Arc<Calls>,
     entry: &EndpointEntry,
     settings: &UpstreamSettings,
     health: &HealthSettings,
-) -> Result<(), CheckFailure> {
-    let asked = timeout(health.timeout, ask(calls, entry, settings, &health.probe)).await;
+) -> Option<Result<(), CheckFailure>> {
+    let asked = async {
+        match calls.acquire(&entry.endpoint, Need::Any).await {
+            Ok(call) => Some(ask(call, entry, settings, &health.probe).await),
+            Err(error) if error.is_local() => None,
+            Err(error) => Some(Err(CheckFailure {
+                name: error.name(),
+                sentence: format!("no connection can be made: {error}"),
+            })),
+        }
+    };
+    let asked = timeout(health.timeout, asked).await;
     // One of HTTP/2 would be used by the next check; one of HTTP/1.1 has ended with its call.
     calls.http2().forget(&entry.endpoint);
-    asked.unwrap_or_else(|_| Err(CheckFailure::late(health.timeout)))
+    asked.unwrap_or_else(|_| Some(Err(CheckFailure::late(health.timeout))))
 }
 
 async fn ask(
-    calls: &Arc<Calls>,
+    mut call: Call,
     entry: &EndpointEntry,
     settings: &UpstreamSettings,
     probe: &Probe,
 ) -> Result<(), CheckFailure> {
-    let call = calls.acquire(&entry.endpoint, Need::Any).await;
-    let mut call = call.map_err(|error| CheckFailure {
-        name: error.name(),
-        sentence: format!("no connection can be made: {error}"),
-    })?;
     let Probe::Http { path, statuses } = probe else { return Ok(()) };
     let authority = settings.host.as_deref().unwrap_or(&entry.authority).as_bytes();
     begin(&mut call, settings, authority, path.as_bytes());

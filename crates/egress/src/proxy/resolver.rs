@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use keepwarm_net::restart_pause;
+use keepwarm_telemetry::panics::caught;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -14,6 +17,8 @@ use crate::discovery::Looked;
 
 /// Questions that wait to be looked at; more are refused.
 const QUESTIONS: usize = 256;
+/// Names that are being looked up; others are refused until one is done. A call that is given up leaves its lookup behind, so that only this bounds them.
+const LOOKUPS: usize = 256;
 /// Names that are remembered.
 const NAMES: usize = 1024;
 /// An answer counts at least and at most so long.
@@ -51,15 +56,26 @@ impl Resolver {
     pub(super) async fn ask(&self, host: &str) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.0.try_send(Question { host: host.into(), answer }).is_err() {
-            return Err("cannot be looked up now: too many names are being looked up".to_owned());
+            return Err(too_many());
         }
-        answered.await.unwrap_or_else(|_| Err("cannot be looked up: the process is about to end".to_owned()))
+        answered.await.unwrap_or_else(|_| Err("lookup skipped: shutting down".to_owned()))
     }
 }
 
 impl ResolverDriver {
-    /// Answers until nobody can ask any more.
+    /// Answers until nobody can ask any more. After a panic those who wait are told, and it begins anew.
     pub async fn run(mut self) {
+        loop {
+            let answering = pin!(self.answer_all());
+            match caught(answering).await {
+                Ok(()) => return,
+                Err(panic) => panic.report("resolver", None, None),
+            }
+            restart_pause().await;
+        }
+    }
+
+    async fn answer_all(&mut self) {
         let mut known: HashMap<Box<str>, (Arc<[IpAddr]>, Instant)> = HashMap::new();
         let mut waiting: HashMap<Box<str>, Vec<oneshot::Sender<Answer>>> = HashMap::new();
         let mut lookups: JoinSet<(Box<str>, Answer)> = JoinSet::new();
@@ -71,11 +87,14 @@ impl ResolverDriver {
                         let _ = answer.send(Ok(found.clone()));
                         continue;
                     }
-                    let waiters = waiting.entry(host.clone()).or_default();
-                    if waiters.is_empty() {
-                        lookups.spawn(look_up(Arc::clone(&self.names), host));
+                    if let Some(waiters) = waiting.get_mut(&host) {
+                        join(waiters, answer);
+                    } else if waiting.len() >= LOOKUPS {
+                        let _ = answer.send(Err(too_many()));
+                    } else {
+                        waiting.insert(host.clone(), vec![answer]);
+                        lookups.spawn(look_up_surely(Arc::clone(&self.names), host));
                     }
-                    waiters.push(answer);
                 }
                 Some(done) = lookups.join_next(), if !lookups.is_empty() => {
                     let Ok((host, answer)) = done else { continue };
@@ -95,6 +114,27 @@ impl ResolverDriver {
             }
         }
     }
+}
+
+fn too_many() -> String {
+    "lookup refused: too many other names are being looked up".to_owned()
+}
+
+/// One more who waits for the same name. Those who have gone are swept out each time their number doubles: there are never more than twice as many as really wait.
+fn join(waiters: &mut Vec<oneshot::Sender<Answer>>, waiter: oneshot::Sender<Answer>) {
+    if waiters.len().is_power_of_two() {
+        waiters.retain(|waiter| !waiter.is_closed());
+    }
+    waiters.push(waiter);
+}
+
+/// Those who wait hear of its end, however it ends.
+async fn look_up_surely(names: Arc<Names>, host: Box<str>) -> (Box<str>, Answer) {
+    let looking = pin!(look_up(names, host.clone()));
+    caught(looking).await.unwrap_or_else(|panic| {
+        panic.report("resolver", None, None);
+        (host, Err("cannot be looked up: a bug in Keepwarm".to_owned()))
+    })
 }
 
 async fn look_up(names: Arc<Names>, host: Box<str>) -> (Box<str>, Answer) {
@@ -124,5 +164,57 @@ fn take<T: Into<IpAddr>>(
         }
         Looked::Empty => {}
         Looked::Failed(why) => *failure = Some(format!("cannot be looked up: {}", why.sentence)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Future, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+
+    /// A name server that never says anything. Callers give up; their lookups go on.
+    #[tokio::test]
+    async fn calls_that_are_given_up_do_not_leave_lookups_without_bound() {
+        let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap();
+        let names = Names::of_test(address, "/dev/null".into(), Duration::from_secs(600));
+        let (resolver, driver) = Resolver::new(names);
+        let running = tokio::spawn(driver.run());
+        let metrics = tokio::runtime::Handle::current().metrics();
+        for number in 0..3 * LOOKUPS {
+            let host = format!("host-{number}.test");
+            let mut asked = pin!(resolver.ask(&host));
+            // As long as it takes to be begun, or refused.
+            for _ in 0..3 {
+                if let Poll::Ready(answer) = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
+                    assert!(number >= LOOKUPS && answer.unwrap_err().contains("too many"), "{number}");
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        let begun = metrics.num_alive_tasks();
+        assert!(begun <= 2 * LOOKUPS, "{begun} lookups are under way");
+        // One that is under way takes further callers.
+        let mut again = pin!(resolver.ask("host-0.test"));
+        for _ in 0..3 {
+            assert!(poll_fn(|cx| Poll::Ready(again.as_mut().poll(cx).is_pending())).await);
+            tokio::task::yield_now().await;
+        }
+        running.abort();
+    }
+
+    #[test]
+    fn those_who_have_gone_are_swept_out() {
+        let mut waiters = Vec::new();
+        let (stays, _listens) = oneshot::channel();
+        join(&mut waiters, stays);
+        for _ in 0..1000 {
+            join(&mut waiters, oneshot::channel().0);
+        }
+        assert!(waiters.len() <= 4, "{}", waiters.len());
     }
 }

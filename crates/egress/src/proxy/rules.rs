@@ -133,18 +133,45 @@ fn canonical(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Addresses that mean this machine, its link, or nobody in particular.
+/// Where clouds serve credentials and settings of the machine to whoever asks from it, beside 169.254.0.0/16 and fe80::/10, which all of them use.
+const METADATA_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(100, 100, 100, 200), // Alibaba
+    Ipv4Addr::new(168, 63, 129, 16),   // Azure's WireServer
+    Ipv4Addr::new(192, 0, 0, 192),     // Oracle Classic
+];
+const METADATA_V6: [Ipv6Addr; 5] = [
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), // Google
+    Ipv6Addr::new(0xfd00, 0xc1, 0, 0, 0, 0, 0xa9fe, 0xa9fe), // Oracle
+    Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),  // Scaleway
+    Ipv6Addr::new(0xfd00, 0xa9fe, 0xa9fe, 0, 0, 0, 0, 1), // Linode
+    Ipv6Addr::new(0xfd00, 0x100, 0, 0, 0, 0, 0x100, 0x200), // Alibaba
+];
+
+fn is_metadata(v6: Ipv6Addr) -> bool {
+    // All of fd00:ec2::/32 are services of Amazon's for its machines.
+    matches!(v6.segments(), [0xfd00, 0x0ec2, ..]) || METADATA_V6.contains(&v6)
+}
+
+/// Addresses that mean this machine, its link, its cloud's metadata service, or nobody in particular.
 fn is_special(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
-            v4.is_loopback()
+            METADATA_V4.contains(&v4)
+                || v4.is_loopback()
                 || v4.is_link_local()
                 || v4.is_multicast()
                 || v4.is_broadcast()
                 || v4.octets()[0] == 0
         }
         IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_unicast_link_local() || v6.is_multicast() || v6 == Ipv6Addr::UNSPECIFIED
+            // Prefixes of NAT64 for local use (RFC 8215) can lead to any IPv4 address, and where it stands in them is the network's choice.
+            let is_local_nat64 = matches!(v6.segments(), [0x64, 0xff9b, 1, ..]);
+            is_metadata(v6)
+                || is_local_nat64
+                || v6.is_loopback()
+                || v6.is_unicast_link_local()
+                || v6.is_multicast()
+                || v6 == Ipv6Addr::UNSPECIFIED
         }
     }
 }
@@ -201,10 +228,28 @@ mod tests {
             "::127.0.0.1",
             "2002:7f00:1::",
             "2002:a9fe:a9fe::1",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
+            "fd00:c1::a9fe:a9fe",
+            "fd00:42::42",
+            "fd00:a9fe:a9fe::1",
+            "fd00:100::100:200",
+            "::ffff:100.100.100.200",
+            "64:ff9b::6464:64c8",
+            "64:ff9b:1::a9fe:a9fe",
+            "2002:6464:64c8::1",
         ] {
+            let closed = rules(Vec::new());
+            assert!(!closed.permits(asked("x.example", 80, false), address.parse().unwrap()), "{address}");
             assert!(!open.permits(asked("x.example", 80, false), address.parse().unwrap()), "{address}");
         }
-        for address in ["10.0.0.1", "93.184.216.34", "2001:db8::1", "::ffff:10.0.0.1"] {
+        for address in
+            ["10.0.0.1", "93.184.216.34", "100.64.0.1", "2001:db8::1", "fd12::1", "::ffff:10.0.0.1"]
+        {
             assert!(open.permits(asked("x.example", 80, false), address.parse().unwrap()), "{address}");
         }
         let block = Allowed { host: AllowHost::Block("127.0.0.0".parse().unwrap(), 8), port: Some(8080) };
@@ -213,6 +258,8 @@ mod tests {
             assert!(listed.permits(asked("x", 8080, false), address.parse().unwrap()), "{address}");
             assert!(!listed.permits(asked("x", 8081, false), address.parse().unwrap()), "{address}");
         }
+        let metadata = Allowed { host: AllowHost::Block("100.100.100.200".parse().unwrap(), 32), port: None };
+        assert!(rules(vec![metadata]).permits(asked("x", 80, false), "100.100.100.200".parse().unwrap()));
     }
 
     #[test]

@@ -12,6 +12,7 @@ const SMALL: Limits = Limits {
     trailer_block: 32,
     trailer_fields: 2,
     chunk_extensions: 8,
+    raw_targets: false,
 };
 
 fn request(bytes: &[u8]) -> Option<String> {
@@ -28,6 +29,40 @@ fn request_line() {
     assert_eq!(request(b"GET /234567 HTTP/1.0\n\n").as_deref(), Some("bare_lf"));
     // The empty line before it does not count.
     assert_eq!(request(b"\r\nGET /234567 HTTP/1.0\r\n\r\n"), None);
+}
+
+#[test]
+fn methods() {
+    let with = |len: usize, rest: &str| ["M".repeat(len).as_bytes(), rest.as_bytes()].concat();
+    let rest = " / HTTP/1.1\r\nHost: h\r\n\r\n";
+    assert_eq!(request_of_default(&with(Limits::METHOD, rest)), None);
+    assert_eq!(request_of_default(&with(Limits::METHOD + 1, rest)).as_deref(), Some("method_too_long"));
+    // However long it is: the line is above its limit for that.
+    let small = |bytes: &[u8]| fault(&Role::SERVER, Limits { request_line: 64, ..SMALL }, bytes);
+    assert_eq!(small(&with(100, rest)).as_deref(), Some("method_too_long"));
+    assert_eq!(small(&with(100, "")).as_deref(), Some("method_too_long"));
+    assert_eq!(
+        small(&with(Limits::METHOD, &format!(" /{rest:>60}"))).as_deref(),
+        Some("request_line_too_long")
+    );
+}
+
+#[test]
+fn targets_with_bytes_that_are_to_be_encoded() {
+    let lenient = Limits { raw_targets: true, ..Limits::default() };
+    for target in ["/\u{e9}", "/?q=\u{2603}", "http://h/\u{e9}"] {
+        let bytes = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(request_of_default(bytes.as_bytes()).as_deref(), Some("bad_target"), "{target}");
+        assert_eq!(fault(&Role::SERVER, lenient, bytes.as_bytes()), None, "{target}");
+    }
+    assert_eq!(
+        fault(&Role::SERVER, lenient, b"GET /\x7f HTTP/1.1\r\nHost: h\r\n\r\n").as_deref(),
+        Some("bad_target")
+    );
+}
+
+fn request_of_default(bytes: &[u8]) -> Option<String> {
+    fault(&Role::SERVER, Limits::default(), bytes)
 }
 
 #[test]
@@ -135,6 +170,38 @@ fn whether_a_body_ends_within_what_is_here() {
     let mut decoder = RequestDecoder::new(Limits::default());
     let head_end = decoder.decode(faulty, &mut head).unwrap().consumed;
     assert!(!decoder.ends_within(&faulty[head_end..]));
+}
+
+/// What a caller with little room, or none, sees of a body: never more data than that, and all of the framing.
+#[test]
+fn framing_takes_none_of_the_room_for_data() {
+    let heads: [&[u8]; 2] = [
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\n",
+    ];
+    let bodies: [&[u8]; 2] =
+        [b"3;a=b\r\nabc\r\n4\r\ndefg\r\n0\r\nTrailer: of some length\r\n\r\n", b"abcdefg"];
+    for (start, body) in heads.iter().zip(bodies) {
+        for room in 1..=8 {
+            let (mut decoder, mut head) = (RequestDecoder::new(Limits::default()), RequestHead::default());
+            let mut rest = decoder.decode(start, &mut head).map(|_| body).unwrap();
+            let mut data = Vec::new();
+            for full in (0..).map(|turn| turn % 2 == 1) {
+                let decoded = decoder.decode_within(rest, if full { 0 } else { room }, &mut head).unwrap();
+                if let Event::Data { start, end } = decoded.event {
+                    assert!(!full && end - start <= room);
+                    data.extend_from_slice(&rest[start..end]);
+                }
+                rest = &rest[decoded.consumed..];
+                match decoded.event {
+                    Event::End => break,
+                    Event::NeedMore => assert!(full && data.len() < 7, "all of the body is here"),
+                    _ => {}
+                }
+            }
+            assert_eq!((data.as_slice(), rest), (&b"abcdefg"[..], &b""[..]));
+        }
+    }
 }
 
 #[test]

@@ -363,12 +363,8 @@ fn targets() -> Vec<Case> {
         },
         server(
             "a path as it is, with bytes browsers send raw",
-            b"GET //a/../%2f|^{}\"`[]\\\xc3\xa9?a=%zz&{\"b\":1} HTTP/1.1\r\nHost: h\r\n\r\n",
-            &[
-                "head: GET //a/../%2f|^{}\\\"`[]\\\\\\xc3\\xa9?a=%zz&{\\\"b\\\":1} 1.1 @h none",
-                "  host: h",
-                "end",
-            ],
+            b"GET //a/../%2f|^{}\"`[]\\?a=%zz&{\"b\":1} HTTP/1.1\r\nHost: h\r\n\r\n",
+            &["head: GET //a/../%2f|^{}\\\"`[]\\\\?a=%zz&{\\\"b\\\":1} 1.1 @h none", "  host: h", "end"],
             None,
         ),
         server(

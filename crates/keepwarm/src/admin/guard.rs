@@ -76,7 +76,7 @@ impl Guard {
     pub(super) fn check(&self, request: &Request, act: Act) -> Result<(), Denied> {
         let fields = &request.head.fields;
         let authority = request.head.authority();
-        if fields.all("origin").any(|origin| !is_own_origin(origin, authority)) {
+        if request.is_cross_origin() || fields.all("origin").any(|origin| !is_own_origin(origin, authority)) {
             return Err(Denied::ForeignOrigin);
         }
         if matches!(self.bind, Bind::Unix(_)) {

@@ -20,6 +20,8 @@ pub(super) struct Health {
     pub(super) good: bool,
     /// The parts: name, whether it is well, and in words why.
     parts: Vec<(String, bool, String)>,
+    /// In words: what is lost of it, while it is good.
+    degraded: Vec<String>,
 }
 
 /// Whether the threads turn.
@@ -52,6 +54,11 @@ pub(super) async fn ready(view: &View) -> Health {
         let words = "starting, or draining: new requests are not wanted".to_owned();
         return Health::of(vec![("keepwarm".to_owned(), false, words)]);
     }
+    let stuck: Vec<usize> =
+        view.remotes.iter().filter(|remote| remote.is_stuck()).map(|remote| remote.index).collect();
+    if stuck.len() == view.remotes.len() {
+        return Health::of(stuck.into_iter().map(|index| part(&format!("data-{index}"), false)).collect());
+    }
     let served = view.served();
     let mut asked = tokio::task::JoinSet::new();
     for (place, name) in served.apps.iter().enumerate() {
@@ -66,7 +73,13 @@ pub(super) async fn ready(view: &View) -> Health {
     }
     let mut answers = asked.join_all().await;
     answers.sort_by_key(|(place, ..)| *place);
-    Health::of(answers.into_iter().map(|(_, name, good, words)| (name, good, words)).collect())
+    let mut health =
+        Health::of(answers.into_iter().map(|(_, name, good, words)| (name, good, words)).collect());
+    health.degraded = stuck
+        .iter()
+        .map(|index| format!("data-{index} has not had its turn in 5 s; the other threads serve"))
+        .collect();
+    health
 }
 
 fn words(pulse: &Pulse) -> String {
@@ -84,7 +97,7 @@ fn words(pulse: &Pulse) -> String {
 
 impl Health {
     fn of(parts: Vec<(String, bool, String)>) -> Self {
-        Self { good: parts.iter().all(|(_, good, _)| *good), parts }
+        Self { good: parts.iter().all(|(_, good, _)| *good), parts, degraded: Vec::new() }
     }
 
     /// `{"ok": false, "parts": [{"name": "shop", "ok": false, "why": "no worker is ready"}]}`; the name of the list is the caller's.
@@ -94,13 +107,14 @@ impl Health {
             .iter()
             .map(|(name, good, why)| json!({ "name": name, "ok": good, "why": why }))
             .collect();
-        json!({ "ok": self.good, list: parts })
+        json!({ "ok": self.good, list: parts, "degraded": self.degraded })
     }
 
     /// `ok`, or a line for each part that is not.
     pub(super) fn text(&self) -> String {
         if self.good {
-            return "ok\n".to_owned();
+            let degraded = self.degraded.iter().map(|what| format!("degraded: {what}\n"));
+            return format!("ok\n{}", degraded.collect::<String>());
         }
         let bad = self.parts.iter().filter(|(_, good, _)| !good);
         bad.map(|(name, _, why)| format!("{name}: {why}\n")).collect()

@@ -23,6 +23,7 @@ pub(super) fn families(picture: &Picture) -> Vec<Family> {
     all.extend(listeners(&picture.listeners));
     all.extend(upstreams::families(&picture.upstreams));
     all.extend(words());
+    all.extend(spill());
     all.extend(about(picture));
     all
 }
@@ -220,6 +221,18 @@ fn listeners(listeners: &[ListenerPicture]) -> Vec<Family> {
             None,
             each(|totals| totals.refused),
         ),
+        counter(
+            "keepwarm_connections_evicted",
+            "Idle connections that were closed at the connection limit, to make room",
+            None,
+            each(|totals| totals.evicted),
+        ),
+        counter(
+            "keepwarm_connection_limit_waits",
+            "Times that accepting paused at the connection limit, while connections waited in the kernel",
+            None,
+            each(|totals| totals.waited),
+        ),
         counter("keepwarm_received", "Read from clients", Some(Unit::Bytes), each(|totals| totals.received)),
         counter("keepwarm_sent", "Written to clients", Some(Unit::Bytes), each(|totals| totals.sent)),
     ]
@@ -255,6 +268,49 @@ fn words() -> Vec<Family> {
             None,
             rows(&counters::MENDED, "fault"),
         ),
+        counter(
+            "keepwarm_panics",
+            "Bugs in Keepwarm that were survived, by what they cost; the log has each one's stack",
+            None,
+            panics(),
+        ),
+    ]
+}
+
+/// There from the beginning: an alert on an increase sees no first panic in a series that begins with it.
+fn panics() -> Vec<Row> {
+    let counted = counters::PANICS.values();
+    match counted.is_empty() {
+        true => vec![row("", "task", "request", 0)],
+        false => counted.iter().map(|(app, task, count)| row(app, "task", task, *count)).collect(),
+    }
+}
+
+/// What is held for slow clients.
+fn spill() -> Vec<Family> {
+    let held = keepwarm_net::SPILL.totals();
+    let kind =
+        |kind: &str, bytes| Row { labels: vec![("kind", kind.to_owned())], value: Value::Count(bytes) };
+    let one = |count| vec![Row { labels: Vec::new(), value: Value::Count(count) }];
+    vec![
+        gauge(
+            "keepwarm_spill",
+            "Held for slow clients, of request bodies and responses",
+            Some(Unit::Bytes),
+            vec![kind("memory", held.memory), kind("disk", held.disk)],
+        ),
+        gauge(
+            "keepwarm_spill_limit",
+            "server.limits.spill",
+            Some(Unit::Bytes),
+            one(keepwarm_net::SPILL.max()),
+        ),
+        counter(
+            "keepwarm_spill_full",
+            "Responses that waited for their clients because the limit was reached",
+            None,
+            one(counters::SPILL_FULL.value()),
+        ),
     ]
 }
 
@@ -271,7 +327,19 @@ fn about(picture: &Picture) -> Vec<Family> {
             None,
             one(Value::Count(picture.ready.into())),
         ),
+        gauge(
+            "keepwarm_threads_stuck",
+            "Data-plane threads that have not turned for 5 s",
+            None,
+            one(Value::Count(picture.stuck as u64)),
+        ),
         gauge("keepwarm_build_info", "The version that runs", None, build),
+        counter(
+            "keepwarm_requests_with_dropped_headers",
+            "Requests of which headers were dropped because their names are not safe in CGI-style environments",
+            None,
+            one(Value::Count(counters::UNSAFE_NAMES.value())),
+        ),
         counter(
             "keepwarm_log_lines_dropped",
             "Lines of a log that its output did not take",

@@ -1,4 +1,6 @@
 //! The end of a serving process: readiness fails first, what is under way ends, then the workers, all within the grace.
+//!
+//! The grace counts from the signal, so that nothing is added to it: whoever kills after 30 s finds nothing to kill. What needs no time gets none.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -15,29 +17,34 @@ use super::signals::Ends;
 /// How much an end waits for.
 #[derive(Debug, Clone)]
 pub(super) enum Ending {
-    /// SIGTERM: also for idle connections, up to the grace.
+    /// SIGTERM: also for the next requests of idle connections, for a little.
     Graceful,
     /// Ctrl-C: for requests only.
     Interactive,
-    /// Another process serves on the sockets of these `bind`s.
-    HandedOver(BTreeSet<String>),
+    /// Another process, the `successor`, serves on the sockets of these `bind`s.
+    HandedOver { taken: BTreeSet<String>, successor: u32 },
 }
 
 /// The last part of the grace is for goodbyes: of what would be cut at its end, a WebSocket can still be closed in order.
 const GOODBYE: Duration = Duration::from_secs(5);
+/// The very last is for the shutdown of workers whose clients were cut.
+const WORKERS: Duration = Duration::from_secs(1);
+/// How often idle connections are looked for.
+const LOOK: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Ends what is served; a second signal ends it at once.
     pub(super) async fn stop(&mut self, ends: &mut Ends, ending: Ending) -> ExitCode {
         let grace = self.config.server.shutdown_grace;
+        let end = Instant::now() + grace;
         self.readiness.set(false);
-        if !matches!(ending, Ending::HandedOver(_)) {
+        if !matches!(ending, Ending::HandedOver { .. }) {
             self.service_manager.stopping();
         }
         tracing::info!(connections = self.listeners.open.count(), ?grace, "stopping");
         tokio::select! {
-            () = self.drain(ending, grace) => {}
-            _ = ends.next() => tracing::warn!("stopping at once"),
+            () = self.drain(ending, end) => {}
+            () = ends.again() => tracing::warn!("stopping at once"),
         }
         self.supervisor.stop(Duration::ZERO).await;
         self.listeners.end_doors();
@@ -51,28 +58,34 @@ impl Server {
 
     /// Lets what is under way end, in this order: new connections are refused, requests answered with `Connection: close`, streams and
     /// WebSockets told goodbye, workers drained; and last the doors, which workers call to their end.
-    async fn drain(&mut self, ending: Ending, grace: Duration) {
+    async fn drain(&mut self, ending: Ending, end: Instant) {
         match &ending {
-            Ending::HandedOver(taken) => self.listeners.hand_over(taken),
+            Ending::HandedOver { taken, .. } => self.listeners.hand_over(taken),
             Ending::Graceful | Ending::Interactive => {
                 // Readiness has failed: a load balancer has this time to notice, and meets open doors until then.
-                tokio::time::sleep(self.config.server.drain_delay).await;
+                let delay = tokio::time::sleep(self.config.server.drain_delay);
+                let _ = tokio::time::timeout_at(end, delay).await;
             }
         }
-        let end = Instant::now() + grace;
         self.listeners.draining.store(true, Ordering::Relaxed);
         self.listeners.end();
+        let left = end.saturating_duration_since(Instant::now());
+        let clients_end = end - WORKERS.min(left / 4);
+        let left = clients_end.saturating_duration_since(Instant::now());
+        let idle = match ending {
+            Ending::Interactive => None,
+            Ending::Graceful | Ending::HandedOver { .. } => Some(self.config.server.drain_idle),
+        };
         let open = Arc::clone(&self.listeners.open);
-        let patient = !matches!(ending, Ending::Interactive);
-        let clients = quiet(&open, patient);
-        let goodbyes = self.say_goodbyes(grace.saturating_sub(GOODBYE.min(grace / 4)));
+        let clients = quiet(&open, idle);
+        let goodbyes = self.say_goodbyes(left.saturating_sub(GOODBYE.min(left / 4)));
         let all = async {
             tokio::select! {
                 () = clients => {}
                 () = goodbyes => {}
             }
         };
-        if tokio::time::timeout_at(end, all).await.is_err() {
+        if tokio::time::timeout_at(clients_end, all).await.is_err() {
             tracing::info!(connections = open.count(), "the grace is over; what is left is cut");
         }
         self.supervisor
@@ -81,7 +94,7 @@ impl Server {
         self.listeners.doors_draining.store(true, Ordering::Relaxed);
         self.listeners.end_doors();
         let doors = Arc::clone(&self.listeners.doors_open);
-        if tokio::time::timeout_at(end, quiet(&doors, patient)).await.is_err() {
+        if tokio::time::timeout_at(end, quiet(&doors, idle)).await.is_err() {
             tracing::info!(
                 connections = doors.count(),
                 "the grace is over; calls through doors that are left are cut"
@@ -105,11 +118,18 @@ impl Server {
     }
 }
 
-/// Waits until no connection is left, or (unless `patient`) none with a request: an idle one lives until its next request or the end of the grace, so that no request
-/// meets a closing socket.
-async fn quiet(open: &OpenConnections, patient: bool) {
-    match patient {
-        true => open.none().await,
-        false => open.none_busy().await,
+/// Waits until no connection is left, with idle ones kept for so long: a request that is on its way meets no closing socket. `None`: until none has a request.
+async fn quiet(open: &OpenConnections, idle: Option<Duration>) {
+    let Some(idle) = idle else { return open.none_busy().await };
+    let close_idle = async {
+        tokio::time::sleep(idle).await;
+        loop {
+            open.close_idle(idle);
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        () = open.none() => {}
+        () = close_idle => {}
     }
 }

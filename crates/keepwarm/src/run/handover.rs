@@ -13,15 +13,15 @@
 //!
 //! The end of the socket means that the other process has gone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use keepwarm_net::Bound;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde_json::{Value, json};
 
@@ -35,8 +35,8 @@ pub(super) const PACKET: usize = 32 * 1024;
 pub(super) enum Say {
     /// The sockets of this `bind` are beside this packet; `lent`: systemd keeps them, too.
     Listener { bind: String, lent: bool },
-    /// No more listeners.
-    End,
+    /// No more listeners. Beside it how many workers each app has whose number follows its load.
+    End { sizes: BTreeMap<String, usize> },
     /// The new process serves, on the sockets of these.
     Ready { taken: BTreeSet<String> },
     /// The new process gives up, for this reason.
@@ -49,7 +49,7 @@ impl Say {
     fn to_bytes(&self) -> Vec<u8> {
         let value = match self {
             Self::Listener { bind, lent } => json!({ "say": "listener", "bind": bind, "lent": lent }),
-            Self::End => json!({ "say": "end" }),
+            Self::End { sizes } => json!({ "say": "end", "sizes": sizes }),
             Self::Ready { taken } => json!({ "say": "ready", "taken": taken }),
             Self::Failed(why) => {
                 json!({ "say": "failed", "why": why.chars().take(PACKET / 8).collect::<String>() })
@@ -69,7 +69,8 @@ impl Say {
                 bind: text("bind")?,
                 lent: value.get("lent").and_then(Value::as_bool).unwrap_or(false),
             },
-            "end" => Self::End,
+            // A version that does not say it is one before.
+            "end" => Self::End { sizes: value.get("sizes").map(sizes).unwrap_or_default() },
             "ready" => {
                 let taken = value.get("taken").and_then(Value::as_array).ok_or_else(nonsense)?;
                 Self::Ready { taken: taken.iter().filter_map(Value::as_str).map(str::to_owned).collect() }
@@ -79,6 +80,11 @@ impl Say {
             _ => return Err(nonsense()),
         })
     }
+}
+
+fn sizes(value: &Value) -> BTreeMap<String, usize> {
+    let pairs = value.as_object().into_iter().flatten();
+    pairs.filter_map(|(app, size)| Some((app.clone(), usize::try_from(size.as_u64()?).ok()?))).collect()
 }
 
 /// Sends a packet, with the sockets beside it: at most [`SOCKETS`].
@@ -102,8 +108,15 @@ pub(super) fn receive(from: impl AsFd) -> io::Result<Option<(Say, Vec<OwnedFd>)>
         Ok(got) => got,
         // Gone without having read what was sent to it.
         Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+        Err(rustix::io::Errno::AGAIN) => return Err(io::Error::other("the other process says nothing")),
         Err(error) => return Err(error.into()),
     };
+    if got.flags.contains(ReturnFlags::CTRUNC) {
+        return Err(io::Error::other("not every socket has arrived: the limit of open files is too low"));
+    }
+    if got.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::other("a packet is too long"));
+    }
     let mut sockets = Vec::new();
     for message in beside.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
@@ -130,7 +143,7 @@ mod tests {
         let (ours, theirs) = pair();
         let all = [
             Say::Listener { bind: "unix:/a b".to_owned(), lent: true },
-            Say::End,
+            Say::End { sizes: [("shop".to_owned(), 3)].into() },
             Say::Ready { taken: ["127.0.0.1:80".to_owned()].into() },
             Say::Failed("because\n\"so\"".to_owned()),
             Say::Go,
@@ -157,6 +170,21 @@ mod tests {
         for socket in sockets {
             assert_eq!(Bound::adopt(socket).unwrap().address, Some(address));
         }
+    }
+
+    /// Fewer sockets than were sent would be fewer addresses than were served.
+    #[test]
+    fn sockets_that_do_not_all_arrive_are_an_error() {
+        let (ours, theirs) = pair();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // What a lack of descriptors does at any number: there is room for fewer than were sent.
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2 * SOCKETS))];
+        let mut beside = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [listener.as_fd(); 2 * SOCKETS];
+        assert!(beside.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        let say = Say::Listener { bind: "127.0.0.1:0".to_owned(), lent: false }.to_bytes();
+        sendmsg(&ours, &[IoSlice::new(&say)], &mut beside, SendFlags::NOSIGNAL).unwrap();
+        assert!(receive(&theirs).unwrap_err().to_string().contains("open files"));
     }
 
     #[test]

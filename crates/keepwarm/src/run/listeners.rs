@@ -11,8 +11,10 @@ use keepwarm_config::{Bind, Config, ForwardProxy, Upstream, door_url};
 use keepwarm_egress::{CallLog, Names, Resolver};
 use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
 
+use super::connection_limit;
 use super::inherited::{Inherited, Owner};
-use super::sockets::{Opened, Sockets};
+use super::plan::{Plan, Planned};
+use super::sockets::{Copies, Opened, Own, Sockets};
 use super::way::{Calls, Terms, Wanted, Way};
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Parts};
@@ -28,6 +30,8 @@ pub(super) struct Listeners {
     pub(super) doors_draining: Arc<AtomicBool>,
     /// By the `bind` of the configuration.
     serving: BTreeMap<Bind, Serving>,
+    /// Doors that the configuration does not have any more, and the first generation of workers that does not know of them.
+    leaving: BTreeMap<Bind, (Serving, u64)>,
     /// Sockets that were bound before this process began.
     inherited: Inherited,
     /// Where is listened, for forward proxies that are not to call that.
@@ -52,6 +56,7 @@ impl Listeners {
             doors_open: Arc::new(OpenConnections::new(connections)),
             doors_draining: Arc::default(),
             serving: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             inherited,
             own: Arc::default(),
             resolver: None,
@@ -59,9 +64,12 @@ impl Listeners {
     }
 
     /// Binds what the configuration has and this does not, unless it was inherited.
-    pub(super) fn open(&mut self, config: &Config) -> Result<Opened, String> {
+    pub(super) fn open(&mut self, config: &Config, admin: Option<&Admin>) -> Result<Opened, String> {
         let mut opened = Opened::default();
         let mut seen: BTreeMap<&Bind, String> = BTreeMap::new();
+        let mut own = own(&self.serving, config);
+        self.leaving.values().for_each(|(door, _)| own.add(&door.sockets, &door.terms.name, false));
+        own.used.extend(admin.into_iter().flat_map(Admin::used));
         for (bind, section) in binds(config) {
             // The checker has refused all others.
             if let Some(other) = seen.insert(bind, section.clone()) {
@@ -69,8 +77,8 @@ impl Listeners {
                     "{other} and {section} both listen on {bind}: a free port can be asked for once on an address"
                 ));
             }
-            if !self.serving.contains_key(bind) {
-                opened.open(bind, &section, &mut self.inherited)?;
+            if !self.serving.contains_key(bind) && !self.leaving.contains_key(bind) {
+                opened.open(bind, &section, &mut self.inherited, &mut own)?;
             }
         }
         self.inherited.drop_rest();
@@ -81,21 +89,21 @@ impl Listeners {
     pub(super) fn open_admin(&mut self, config: &Config, admin: Option<&Admin>) -> Result<Opened, String> {
         let mut opened = Opened::default();
         let binds = config.admin.iter().flat_map(|admin| &admin.bind);
+        let mut own = admin.map(|admin| admin.own(config.admin.as_ref())).unwrap_or_default();
+        let names = self.serving.values().map(|serving| (&serving.sockets, &serving.terms.name));
+        names.for_each(|(sockets, name)| own.add(sockets, name, true));
         for bind in binds.filter(|bind| !admin.is_some_and(|admin| admin.serves(bind))) {
-            opened.open(bind, "admin", &mut self.inherited)?;
+            opened.open(bind, "admin", &mut self.inherited, &mut own)?;
         }
         Ok(opened)
     }
 
-    /// Serves what the configuration says: kept addresses with their new routes, new ones, and no others.
-    pub(super) fn apply(
-        &mut self,
-        config: &Config,
-        mut opened: Opened,
-        parts: Parts<'_>,
-    ) -> Result<(), String> {
-        let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
-        let gone: Vec<Bind> = self.serving.keys().filter(|bind| !wanted.contains(bind)).cloned().collect();
+    /// Makes all that is served as the configuration says, before anything is changed.
+    ///
+    /// # Errors
+    /// In words: a log cannot be opened, or the system gives no descriptor.
+    pub(super) fn plan(&mut self, config: &Config, opened: Opened, parts: Parts<'_>) -> Result<Plan, String> {
+        let mut plan = Plan::new(opened);
         for listen in &config.listens {
             for bind in &listen.bind {
                 let site = assemble::site(config, listen, parts)?;
@@ -106,19 +114,78 @@ impl Listeners {
                         Wanted::Proxy(site, self.calls(config, proxy, parts.upstreams, log))
                     }
                 };
-                self.serve(bind, &mut opened, wanted, Terms::of_listener(listen))?;
+                self.plan_address(&mut plan, bind, wanted, Terms::of_listener(listen))?;
             }
         }
         for (bind, door, terms) in doors(config, parts.upstreams) {
-            self.serve(bind, &mut opened, door, terms)?;
+            self.plan_address(&mut plan, bind, door, terms)?;
         }
-        for bind in gone {
-            if let Some(serving) = self.serving.remove(&bind) {
-                serving.end(&bind);
-            }
-        }
-        self.note_own();
+        Ok(plan)
+    }
+
+    fn plan_address(&self, plan: &mut Plan, bind: &Bind, wanted: Wanted, terms: Terms) -> Result<(), String> {
+        let sockets = match self.at(bind) {
+            // What accepts there goes on.
+            Some(kept) if kept.terms == terms => None,
+            Some(kept) => Some(&kept.sockets),
+            None => plan.opened.get(bind),
+        };
+        let copies = sockets.map(|sockets| Copies::of(sockets, &self.remotes)).transpose();
+        let copies = copies.map_err(|error| format!("cannot listen on {bind} ({}): {error}", terms.name))?;
+        plan.addresses.insert(bind.clone(), Planned { wanted, terms, copies });
         Ok(())
+    }
+
+    /// Serves what was planned: kept addresses with their new routes, new ones, and no others.
+    /// Workers of generations before this one may still need a door that is gone: it stays until [`Self::end_left`].
+    pub(super) fn apply(&mut self, config: &Config, mut plan: Plan, generation: u64) {
+        let connections = connection_limit::derive(config);
+        connection_limit::warn_of_lowered(config, connections);
+        self.open.set_limit(connections);
+        self.doors_open.set_limit(connections);
+        for (bind, planned) in std::mem::take(&mut plan.addresses) {
+            self.serve(bind, planned, &mut plan.opened);
+        }
+        let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
+        let doors =
+            self.serving.extract_if(.., |bind, serving| serving.terms.is_door && !wanted.contains(bind));
+        self.leaving.extend(doors.map(|(bind, door)| (bind, (door, generation))));
+        self.end_where(|bind, _| !wanted.contains(bind));
+        self.note_own();
+    }
+
+    /// Whether a door stays only for workers that are about to go.
+    pub(super) fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// The generations before this one are over: nobody needs the doors that were gone by then.
+    pub(super) fn end_left(&mut self, generation: u64) {
+        let gone = self.leaving.extract_if(.., |_, (_, first)| *first <= generation);
+        let gone = gone.map(|(bind, (door, _))| (bind, door)).collect();
+        self.end_all(gone);
+        self.note_own();
+    }
+
+    /// What accepts at an address now.
+    fn at(&self, bind: &Bind) -> Option<&Serving> {
+        self.serving.get(bind).or_else(|| self.leaving.get(bind).map(|(door, _)| door))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&Bind, &Serving)> {
+        self.serving.iter().chain(self.leaving.iter().map(|(bind, (door, _))| (bind, door)))
+    }
+
+    /// Ends what listens there, unless its sockets have been taken over by others.
+    fn end_where(&mut self, which: impl Fn(&Bind, &Serving) -> bool) {
+        let gone = self.serving.extract_if(.., |bind, serving| which(bind, serving)).collect();
+        self.end_all(gone);
+    }
+
+    fn end_all(&self, gone: Vec<(Bind, Serving)>) {
+        let left = self.all().flat_map(|(_, serving)| &serving.sockets.bounds);
+        let kept: Vec<SocketAddr> = left.filter_map(|bound| bound.address).collect();
+        gone.iter().for_each(|(bind, serving)| serving.end(bind, &kept));
     }
 
     fn calls(
@@ -143,87 +210,68 @@ impl Listeners {
 
     /// Forward proxies are not to call what is served here.
     fn note_own(&self) {
-        let bounds = self.serving.values().flat_map(|serving| &serving.sockets.bounds);
+        let bounds = self.all().flat_map(|(_, serving)| &serving.sockets.bounds);
         self.own.store(Arc::new(bounds.filter_map(|bound| bound.address).collect()));
     }
 
     /// Serves doors that are not served yet: workers that start may call them.
-    pub(super) fn serve_new_doors(
-        &mut self,
-        config: &Config,
-        opened: &mut Opened,
-        upstreams: &Upstreams,
-    ) -> Result<(), String> {
-        for (bind, door, terms) in doors(config, upstreams) {
-            if !self.serving.contains_key(bind) {
-                self.serve(bind, opened, door, terms)?;
-            }
+    pub(super) fn serve_new_doors(&mut self, plan: &mut Plan) {
+        let is_new = |bind: &Bind, planned: &mut Planned| planned.terms.is_door && self.at(bind).is_none();
+        let new: Vec<(Bind, Planned)> = plan.addresses.extract_if(.., is_new).collect();
+        for (bind, planned) in new {
+            self.serve(bind, planned, &mut plan.opened);
         }
         self.note_own();
-        Ok(())
     }
 
     /// Ends what was begun for a configuration that did not come to serve; `config` goes on.
     pub(super) fn end_new_doors(&mut self, config: &Config) {
         let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
-        let new = self.serving.extract_if(.., |bind, _| !wanted.contains(bind));
-        new.for_each(|(bind, serving)| serving.end(&bind));
+        self.end_where(|bind, _| !wanted.contains(bind));
+        self.note_own();
     }
 
-    fn serve(
-        &mut self,
-        bind: &Bind,
-        opened: &mut Opened,
-        wanted: Wanted,
-        terms: Terms,
-    ) -> Result<(), String> {
-        let serving = match (self.serving.remove(bind), opened.take(bind)) {
-            (Some(kept), _) => {
-                let way = kept.way.replaced(wanted, &terms);
-                match kept.terms == terms {
-                    true => Serving { way, ..kept },
-                    // New connections get the new terms; the socket stays.
-                    false => {
-                        let serving = self.start(kept.sockets, way, terms)?;
-                        kept.stops.iter().for_each(StopListening::hand_over);
-                        serving
-                    }
-                }
-            }
-            (None, Some(sockets)) => {
-                let way = Way::of(wanted, &terms);
-                self.start(sockets, way, terms)?
-            }
-            (None, None) => return Ok(()),
+    fn serve(&mut self, bind: Bind, planned: Planned, opened: &mut Opened) {
+        let Planned { wanted, terms, copies } = planned;
+        let kept = self.serving.remove(&bind).or_else(|| self.leaving.remove(&bind).map(|(door, _)| door));
+        let way = match &kept {
+            Some(kept) => kept.way.replaced(wanted, &terms),
+            None => Way::of(wanted, &terms),
         };
-        self.serving.insert(bind.clone(), serving);
-        Ok(())
+        let serving = match (kept, copies) {
+            (Some(kept), None) => Serving { way, terms, ..kept },
+            // New connections get the new terms; the socket stays.
+            (Some(kept), Some(copies)) => {
+                let stops = self.start(copies, &way, &terms);
+                kept.stops.iter().for_each(StopListening::hand_over);
+                Serving { sockets: kept.sockets, way, terms, stops }
+            }
+            (None, Some(copies)) => {
+                let Some(sockets) = opened.take(&bind) else { return };
+                Serving { sockets, stops: self.start(copies, &way, &terms), way, terms }
+            }
+            // It was opened by nobody.
+            (None, None) => return,
+        };
+        self.serving.insert(bind, serving);
     }
 
-    fn start(&self, sockets: Sockets, way: Way, terms: Terms) -> Result<Serving, String> {
+    fn start(&self, copies: Copies, way: &Way, terms: &Terms) -> Vec<StopListening> {
         let (draining, open) = match terms.is_door {
             true => (&self.doors_draining, &self.doors_open),
             false => (&self.draining, &self.open),
         };
-        let context = Arc::new(ListenerContext {
+        copies.serve(&Arc::new(ListenerContext {
+            #[cfg(not(feature = "fault-injection"))]
             handler: way.handler(),
+            #[cfg(feature = "fault-injection")]
+            handler: Arc::new(crate::faults::Faulty(way.handler())),
             // An app beside us may speak it (gRPC does), and need not say so.
             limits: ConnectionLimits { http2: terms.is_door, ..assemble::connection_limits(&terms.limits) },
             draining: Arc::clone(draining),
             open: Arc::clone(open),
             meter: keepwarm_telemetry::meters::listener(&terms.name),
-        });
-        let mut stops = Vec::new();
-        for bound in &sockets.bounds {
-            for remote in &self.remotes {
-                let socket = bound.try_clone().map_err(|error| error.to_string())?;
-                let (stop, stopped) = keepwarm_net::stop_listening();
-                let context = Arc::clone(&context);
-                remote.spawn(move || keepwarm_net::serve(socket, context, stopped));
-                stops.push(stop);
-            }
-        }
-        Ok(Serving { sockets, way, terms, stops })
+        }))
     }
 
     /// What another process needs to listen in place of this one: each `bind`, whether the service manager keeps its sockets, and these.
@@ -239,14 +287,14 @@ impl Listeners {
         self.serving.keys().map(Bind::to_string).collect()
     }
 
-    /// Ends all listening: of those that another process has taken at once, since it accepts what comes; of others as [`end`](Self::end) does.
+    /// Ends all listening for clients: of those that another process has taken at once, since it accepts what comes; of others as [`end`](Self::end) does.
+    /// Doors that it has not taken stay: the workers of this process may need them to their end.
     pub(super) fn hand_over(&mut self, taken: &BTreeSet<String>) {
-        for (bind, serving) in std::mem::take(&mut self.serving) {
-            match taken.contains(&bind.to_string()) {
-                true => serving.stops.iter().for_each(StopListening::hand_over),
-                false => serving.end(&bind),
-            }
+        let taken = |bind: &Bind| taken.contains(&bind.to_string());
+        for (_, serving) in self.serving.extract_if(.., |bind, _| taken(bind)) {
+            serving.stops.iter().for_each(StopListening::hand_over);
         }
+        self.end();
     }
 
     /// Ends all listening because this process does not come to serve: what it inherited is not touched.
@@ -254,11 +302,12 @@ impl Listeners {
         let inherited =
             |(bind, serving): (&Bind, &Serving)| serving.sockets.inherited.then(|| bind.to_string());
         self.hand_over(&self.serving.iter().filter_map(inherited).collect());
+        self.end_doors();
     }
 
     /// The names of sockets in the file system that end with this process.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        let own = self.serving.iter().filter(|(_, serving)| serving.sockets.owner == Owner::Keepwarm);
+        let own = self.all().filter(|(_, serving)| serving.sockets.owner == Owner::Keepwarm);
         own.filter_map(|(bind, _)| match bind {
             Bind::Unix(path) => Some(path.clone()),
             _ => None,
@@ -268,15 +317,14 @@ impl Listeners {
 
     /// Ends all listening for clients; connections that were made are still accepted first. Doors go on: what workers have still to do may need them.
     pub(super) fn end(&mut self) {
-        let listeners = self.serving.extract_if(.., |_, serving| !serving.terms.is_door);
-        listeners.for_each(|(bind, serving)| serving.end(&bind));
+        self.end_where(|_, serving| !serving.terms.is_door);
     }
 
     /// Ends the doors as well.
     pub(super) fn end_doors(&mut self) {
-        for (bind, serving) in std::mem::take(&mut self.serving) {
-            serving.end(&bind);
-        }
+        let mut gone: Vec<(Bind, Serving)> = std::mem::take(&mut self.serving).into_iter().collect();
+        gone.extend(std::mem::take(&mut self.leaving).into_iter().map(|(bind, (door, _))| (bind, door)));
+        self.end_all(gone);
     }
 
     /// What is listened on for clients, as a person writes it.
@@ -300,7 +348,7 @@ impl Listeners {
     pub(super) fn door_variables(&self, config: &Config, opened: &Opened) -> DoorVariables {
         let url = |upstream: &Upstream| {
             let bind = upstream.bind.first()?;
-            let sockets = self.serving.get(bind).map(|serving| &serving.sockets).or(opened.get(bind))?;
+            let sockets = self.at(bind).map(|serving| &serving.sockets).or(opened.get(bind))?;
             // With port 0 the real one is known only now.
             let address = sockets.bounds.first()?.address;
             let url = match (bind, address) {
@@ -319,6 +367,16 @@ impl Listeners {
         let serving = binds.iter().filter_map(|bind| Some((bind, self.serving.get(bind)?)));
         serving.flat_map(|(bind, serving)| serving.sockets.shown(bind)).collect()
     }
+}
+
+/// Where is listened, and which of that the configuration does not have any more.
+fn own<'s>(serving: &'s BTreeMap<Bind, Serving>, config: &Config) -> Own<'s> {
+    let wanted: HashSet<&Bind> = binds(config).map(|(bind, _)| bind).collect();
+    let mut own = Own::default();
+    for (bind, serving) in serving {
+        own.add(&serving.sockets, &serving.terms.name, wanted.contains(bind));
+    }
+    own
 }
 
 /// All that is to be listened on, and for which section.
@@ -346,7 +404,7 @@ fn doors<'c>(
 }
 
 impl Serving {
-    fn end(&self, bind: &Bind) {
-        self.sockets.end(bind, &self.stops);
+    fn end(&self, bind: &Bind, kept: &[SocketAddr]) {
+        self.sockets.end(bind, &self.stops, kept);
     }
 }

@@ -1,11 +1,27 @@
 //! Reload: a new configuration, new workers; and the recycling of apps whose source files have changed.
 
 use keepwarm_config::Config;
+use keepwarm_workers::supervisor::AppSpec;
 
+use super::plan::Plan;
 use super::server::{Server, set_apps};
-use crate::assemble::Parts;
+use crate::admin::PreparedAdmin;
+use crate::assemble::{DoorVariables, Parts};
 use crate::control::ReloadRequest;
+use crate::upstreams::Prepared;
+use crate::watch::Watch;
 use crate::{assemble, version, watch};
+
+/// What a reload needs beside its workers, once that cannot fail any more.
+struct Next {
+    upstreams: Prepared,
+    admin: PreparedAdmin,
+    plan: Plan,
+    /// `None`: what is watched is the same.
+    watch: Option<Option<Watch>>,
+    doors: DoorVariables,
+    specs: Vec<AppSpec>,
+}
 
 impl Server {
     /// Reads the configuration again and replaces the workers; on any error what ran goes on running.
@@ -33,36 +49,73 @@ impl Server {
     async fn try_reload(&mut self) -> Result<String, String> {
         let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let mut prepared = self.upstreams.prepare(&config)?;
-        let admin = self.listeners.open_admin(&config, Some(&self.admin))?;
-        let mut opened = self.listeners.open(&config)?;
-        // Before the workers load what is watched. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
-        let watch = (!watch::is_same(self.watch.as_ref(), &config)).then(|| watch::start(&config));
-        let doors = self.listeners.door_variables(&config, &opened);
-        let specs = assemble::specs(&config, &doors).map_err(|error| error.to_string())?;
-        // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
-        for app in config.apps.iter().filter(|app| self.config.app(&app.name).is_none()) {
-            self.links.set_app(&app.name, assemble::policy(app));
-        }
-        self.prepare(&config);
-        self.upstreams.add(&config, &mut prepared);
-        self.listeners.serve_new_doors(&config, &mut opened, &self.upstreams)?;
-        let report = match self.supervisor.reload(specs).await {
-            Ok(report) => report,
-            Err(mut failure) => {
-                version::explain(&mut failure, &config).await;
-                self.prepare(&self.config);
-                self.listeners.end_new_doors(&self.config);
-                self.upstreams.keep_only(&self.config);
-                return Err(told(&failure));
-            }
+        let tried = match self.make_ready(&config) {
+            Ok(next) => match self.supervisor.reload(next.specs.clone()).await {
+                Ok(report) => Ok((next, report)),
+                Err(mut failure) => {
+                    version::explain(&mut failure, &config).await;
+                    Err(told(&failure))
+                }
+            },
+            Err(message) => Err(message),
         };
-        set_apps(&config, &self.links);
-        self.upstreams.apply(&config, &mut prepared);
+        match tried {
+            Ok((next, report)) => {
+                self.commit(config, next, report.generation);
+                let apps: Vec<&str> = report.apps.iter().map(|app| &**app).collect();
+                Ok(format!(
+                    "reloaded in {} ms: generation {} serves {}",
+                    report.took.as_millis(),
+                    report.generation,
+                    apps.join(", ")
+                ))
+            }
+            Err(message) => {
+                self.take_back();
+                Err(message)
+            }
+        }
+    }
+
+    /// All that can fail, but for the workers. Nothing of it changes how a request is served; what is added beside that, [`Self::take_back`] removes.
+    fn make_ready(&mut self, config: &Config) -> Result<Next, String> {
+        let mut upstreams = self.upstreams.prepare(config)?;
+        let admin = self.listeners.open_admin(config, Some(&self.admin))?;
+        let admin = self.admin.prepare(config.admin.as_ref(), admin)?;
+        let opened = self.listeners.open(config, Some(&self.admin))?;
+        // Before the workers load what is watched. A watch that stays keeps what it has seen: it may be newer than what the workers have loaded.
+        let watch = (!watch::is_same(self.watch.as_ref(), config)).then(|| watch::start(config));
+        let doors = self.listeners.door_variables(config, &opened);
+        let specs = assemble::specs(config, &doors).map_err(|error| error.to_string())?;
+        // The new apps must be known before their workers come; how requests of the old ones are treated changes with the routes.
+        config.apps.iter().for_each(|app| self.links.add_app(&app.name, assemble::policy(app)));
+        self.prepare(config);
+        self.upstreams.add(config, &mut upstreams);
         let parts = Parts { links: &self.links, upstreams: &self.upstreams };
-        self.listeners.apply(&config, opened, parts)?;
+        let mut plan = self.listeners.plan(config, opened, parts)?;
+        self.listeners.serve_new_doors(&mut plan);
+        Ok(Next { upstreams, admin, plan, watch, doors, specs })
+    }
+
+    /// The configuration did not come to serve: nothing of it remains.
+    fn take_back(&mut self) {
+        self.prepare(&self.config);
+        self.listeners.end_new_doors(&self.config);
+        self.upstreams.keep_only(&self.config);
+        self.links.keep_only(|name| self.config.app(name).is_some());
+    }
+
+    /// The new workers serve, and from now on all else is as the configuration says. Nothing here can fail.
+    fn commit(&mut self, config: Config, next: Next, generation: u64) {
+        let Next { mut upstreams, admin, plan, watch, doors, .. } = next;
+        set_apps(&config, &self.links);
+        self.links.keep_only(|name| config.app(name).is_some());
+        self.upstreams.apply(&config, &mut upstreams);
+        self.listeners.apply(&config, plan, generation);
+        self.await_over(generation);
         self.door_variables = doors;
-        self.admin.apply(config.admin.as_ref(), admin)?;
+        self.admin.apply(config.admin.as_ref(), admin);
+        assemble::set_process_limits(&config.server.limits);
         for key in self.config.restart_keys(&config) {
             tracing::warn!("{key} changes with a restart only");
         }
@@ -72,13 +125,18 @@ impl Server {
         self.config = config;
         self.show();
         self.guard_files();
-        let apps: Vec<&str> = report.apps.iter().map(|app| &**app).collect();
-        Ok(format!(
-            "reloaded in {} ms: generation {} serves {}",
-            report.took.as_millis(),
-            report.generation,
-            apps.join(", ")
-        ))
+    }
+
+    /// Doors that are gone stay until the workers that knew of them have ended.
+    fn await_over(&self, generation: u64) {
+        if self.listeners.has_leaving() {
+            let (supervisor, over) = (self.supervisor.clone(), self.over_news.clone());
+            tokio::spawn(async move {
+                supervisor.wait_over(generation).await;
+                // An error: the process ends, and all doors with it.
+                let _ = over.send(generation);
+            });
+        }
     }
 
     /// The workers that come may be of another kind than those that serve.

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use keepwarm_config::Config;
-use keepwarm_net::DataPlane;
+use keepwarm_net::{DataPlane, Remote};
+use keepwarm_telemetry::panics::{self, vital};
 use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{StartFailure, Supervisor};
 use tokio::sync::mpsc;
@@ -15,9 +17,10 @@ use super::drain::Ending;
 use super::inherited::Inherited;
 use super::listeners::Listeners;
 use super::pid_file::PidFile;
-use super::signals::Signals;
+use super::signals::{self, Ends, Signals};
 use super::takeover::Takeover;
 use super::upgrade::{self, Successor};
+use super::watchdog::{self, Watchdog};
 use crate::admin::Admin;
 use crate::assemble::DoorVariables;
 use crate::control::{self, Door, ReloadRequest};
@@ -46,9 +49,13 @@ pub(super) fn serve(
         Ok(logging) => logging,
         Err(message) => return failed(&message),
     };
+    panics::install();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let status = match runtime {
-        Ok(runtime) => match runtime.block_on(run(source, config, takeover.as_ref(), inherited)) {
+        // Without the thread that hears signals and decides nothing would end the process in order any more.
+        Ok(runtime) => match vital("the control thread", || {
+            runtime.block_on(run(source, config, takeover.as_ref(), inherited))
+        }) {
             Ok(status) => status,
             Err(Failure::Message(message)) => failed(&message),
             Err(Failure::App(failure)) => {
@@ -114,6 +121,9 @@ pub(super) struct Server {
     pub(super) listeners: Listeners,
     pub(super) supervisor: Supervisor,
     pub(super) watch: Option<Watch>,
+    pub(super) watchdog: Watchdog,
+    /// It ends for a fault of its own, and says so by its status.
+    pub(super) is_broken: bool,
     pub(super) pid_file: Option<PidFile>,
     pub(super) readiness: Readiness,
     pub(super) view: Arc<View>,
@@ -123,6 +133,9 @@ pub(super) struct Server {
     pub(super) door: Option<Door>,
     pub(super) reloads: mpsc::UnboundedReceiver<ReloadRequest>,
     pub(super) reload_requests: mpsc::UnboundedSender<ReloadRequest>,
+    /// The generations of workers before this one are over.
+    pub(super) over: mpsc::UnboundedReceiver<u64>,
+    pub(super) over_news: mpsc::UnboundedSender<u64>,
 }
 
 /// What a serving process is asked to do.
@@ -131,6 +144,8 @@ enum Work {
     /// Source files of these apps have changed.
     Recycle(Vec<String>),
     Upgrade,
+    /// A data-plane thread does not turn: this process is to be replaced.
+    LeaveBehind(usize),
 }
 
 impl Server {
@@ -172,7 +187,8 @@ impl Server {
     async fn until_end(&mut self, signals: &mut Signals) -> ExitCode {
         loop {
             let work = tokio::select! {
-                ending = signals.ends.next() => return self.stop(&mut signals.ends, ending).await,
+                ending = signals.ends.next() => return self.leave(&mut signals.ends, ending).await,
+                thread = self.watchdog.given_up() => Work::LeaveBehind(thread),
                 _ = signals.hangup.recv() => Work::Reload(None),
                 _ = signals.upgrade.recv() => Work::Upgrade,
                 _ = signals.more.recv() => {
@@ -181,6 +197,10 @@ impl Server {
                 }
                 _ = signals.fewer.recv() => {
                     self.supervisor.shift_workers(-1);
+                    continue;
+                }
+                Some(generation) = self.over.recv() => {
+                    self.listeners.end_left(generation);
                     continue;
                 }
                 Some(request) = self.reloads.recv() => Work::Reload(Some(request)),
@@ -192,9 +212,21 @@ impl Server {
                 ending = self.perform(work) => ending,
             };
             if let Some(ending) = ending {
-                return self.stop(&mut signals.ends, ending).await;
+                if let Ending::HandedOver { successor, .. } = ending {
+                    self.pass_on_reloads(signals, successor);
+                }
+                return self.leave(&mut signals.ends, ending).await;
             }
         }
+    }
+
+    /// Ends what is served; within the grace even where a thread that does not turn holds what the end waits for.
+    async fn leave(&mut self, ends: &mut Ends, ending: Ending) -> ExitCode {
+        if self.view.remotes.iter().any(Remote::is_stuck) {
+            watchdog::end_within(self.config.server.shutdown_grace + HELD_UP);
+        }
+        let status = self.stop(ends, ending).await;
+        if self.is_broken { ExitCode::from(exit::FAILED) } else { status }
     }
 
     /// `Some`: this process is to end.
@@ -203,13 +235,16 @@ impl Server {
             Work::Reload(request) => self.reload(request).await,
             Work::Recycle(apps) => self.recycle(&apps).await,
             Work::Upgrade => return self.upgrade().await,
+            Work::LeaveBehind(thread) => return self.leave_behind(thread).await,
         }
         None
     }
 
     async fn upgrade(&mut self) -> Option<Ending> {
         self.service_manager.status("upgrading");
-        match upgrade::upgrade(&self.listeners, &self.admin, &self.config).await {
+        let scaled = self.supervisor.snapshot().await.apps.into_iter().filter(|app| app.scaling.is_some());
+        let sizes = scaled.map(|app| (app.app.to_string(), app.target)).collect();
+        match upgrade::upgrade(&self.listeners, &self.admin, &self.config, sizes).await {
             Ok(successor) => Some(self.hand_over(&successor)),
             Err(message) => {
                 tracing::error!("not upgraded; this process goes on: {message}");
@@ -222,6 +257,22 @@ impl Server {
         }
     }
 
+    /// Has a fresh process of itself take over, since a thread of this one is lost.
+    async fn leave_behind(&mut self, thread: usize) -> Option<Ending> {
+        let thread = watchdog::name(thread);
+        if std::process::id() == 1 {
+            tracing::error!(
+                thread,
+                "the thread does not come back, and process 1 cannot be replaced: the others finish what they have, then it exits with \
+                status 1, to be started again"
+            );
+            self.is_broken = true;
+            return Some(Ending::Graceful);
+        }
+        tracing::error!(thread, "the thread does not come back: a fresh process takes over, as at SIGUSR2");
+        self.upgrade().await
+    }
+
     fn hand_over(&mut self, successor: &Successor) -> Ending {
         tracing::info!(
             pid = successor.pid,
@@ -232,9 +283,28 @@ impl Server {
         self.door = None;
         self.admin.hand_over(&successor.taken);
         successor.go();
-        Ending::HandedOver(successor.taken.clone())
+        Ending::HandedOver { taken: successor.taken.clone(), successor: successor.pid }
+    }
+
+    /// A reload that was asked for during the upgrade, or is asked of this process from now on, is the successor's.
+    fn pass_on_reloads(&mut self, signals: &mut Signals, successor: u32) {
+        let mut asked = signals.pass_on_hangups(successor);
+        while let Ok(request) = self.reloads.try_recv() {
+            asked = true;
+            let message = format!(
+                "an upgrade was under way: process {successor} serves now and reloads; its log says how that goes"
+            );
+            let _ = request.send(Ok(message));
+        }
+        if asked {
+            tracing::info!(pid = successor, "the reload is passed on to the process that serves now");
+            signals::hang_up(successor);
+        }
     }
 }
+
+/// What an end may take beyond its grace: workers that are killed, logs that are written.
+const HELD_UP: Duration = Duration::from_secs(5);
 
 pub(super) fn app_names(config: &Config) -> Vec<String> {
     config.apps.iter().map(|app| app.name.clone()).collect()

@@ -1,5 +1,9 @@
 //! The signals of a serving process.
 
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, kill_process};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::drain::Ending;
@@ -23,6 +27,7 @@ impl Signals {
             ends: Ends {
                 terminate: signal(SignalKind::terminate())?,
                 interrupt: signal(SignalKind::interrupt())?,
+                first: None,
             },
             hangup: signal(SignalKind::hangup())?,
             upgrade: signal(SignalKind::user_defined2())?,
@@ -32,15 +37,67 @@ impl Signals {
     }
 }
 
+impl Signals {
+    /// Has the process that serves now get each SIGHUP that this one gets from now on. `true`: one has come before.
+    pub(super) fn pass_on_hangups(&mut self, successor: u32) -> bool {
+        if let Ok(mut later) = signal(SignalKind::hangup()) {
+            tokio::spawn(async move {
+                while later.recv().await.is_some() {
+                    hang_up(successor);
+                }
+            });
+        }
+        let mut now = Context::from_waker(Waker::noop());
+        self.hangup.poll_recv(&mut now).is_ready()
+    }
+}
+
+/// Asks a process that this one has started, and not waited for, to reload.
+pub(super) fn hang_up(process: u32) {
+    if let Some(process) = Pid::from_raw(process.cast_signed()) {
+        // An error: it has ended.
+        let _ = kill_process(process, rustix::process::Signal::HUP);
+    }
+}
+
 /// Those that end the process.
 pub(super) struct Ends {
     terminate: Signal,
     interrupt: Signal,
+    /// When the first one came.
+    first: Option<Instant>,
 }
 
+/// A wrapper that signals its child and the child's group, or passes on what the terminal has sent to all, makes two signals of one.
+const SAME: Duration = Duration::from_secs(1);
+
 impl Ends {
-    /// Waits for the next.
+    /// Waits for the first.
     pub(super) async fn next(&mut self) -> Ending {
+        let ending = self.recv().await;
+        self.first.get_or_insert_with(Instant::now);
+        ending
+    }
+
+    /// Waits for one that asks again, while the process ends already: after more than a second.
+    pub(super) async fn again(&mut self) {
+        loop {
+            self.recv().await;
+            match self.first {
+                Some(first) if first.elapsed() >= SAME => return,
+                Some(_) => tracing::info!(
+                    "signal ignored: it is the one that stops already; a later one stops at once"
+                ),
+                // Until now another process was the reason.
+                None => {
+                    tracing::info!("already stopping; another signal stops at once");
+                    self.first = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    async fn recv(&mut self) -> Ending {
         tokio::select! {
             _ = self.terminate.recv() => Ending::Graceful,
             _ = self.interrupt.recv() => Ending::Interactive,

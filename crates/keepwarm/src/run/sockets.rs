@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
+use std::sync::Arc;
 
 use keepwarm_config::Bind;
-use keepwarm_net::{BindTo, Bound, StopListening};
+use keepwarm_net::{BindTo, Bound, ListenerContext, Remote, StopListening};
 
 use super::inherited::{Inherited, Owner};
 use super::occupant;
@@ -15,13 +16,22 @@ use super::occupant;
 pub(crate) struct Sockets {
     pub(crate) bounds: Vec<Bound>,
     pub(super) owner: Owner,
-    /// Bound by another process before this one, which may still serve.
+    /// Bound before it was asked for under this `bind`: by another process, which may still serve, or by this one.
     pub(crate) inherited: bool,
 }
 
 /// Sockets that are not yet served. Dropped so, those that are this process's own leave nothing behind.
 #[derive(Default)]
 pub(crate) struct Opened(BTreeMap<Bind, Sockets>);
+
+/// The sockets that this process has while others are opened.
+#[derive(Default)]
+pub(crate) struct Own<'s> {
+    /// Those whose `bind` the configuration no longer has: another may take them over.
+    pub(crate) free: Vec<&'s Bound>,
+    /// Where the others listen, and for which section.
+    pub(crate) used: Vec<(SocketAddr, String)>,
+}
 
 impl Drop for Opened {
     fn drop(&mut self) {
@@ -38,32 +48,103 @@ impl Opened {
         })
     }
 
-    /// Binds, for this `section` of the configuration, unless it was inherited.
+    /// Binds, for this `section` of the configuration, unless it was inherited or this process has it already.
     pub(super) fn open(
         &mut self,
         bind: &Bind,
         section: &str,
         inherited: &mut Inherited,
+        own: &mut Own<'_>,
     ) -> Result<(), String> {
         let sockets = match inherited.take(bind) {
             Some((bounds, owner)) => Sockets { bounds, owner, inherited: true },
-            None => {
-                let bounds = bind_all(bind).map_err(|error| explain(bind, section, &error))?;
-                Sockets { bounds, owner: Owner::Keepwarm, inherited: false }
-            }
+            None => bind_all(bind, own).map_err(|error| explain(bind, section, &error, own))?,
         };
+        own.note(&sockets, section);
         self.0.insert(bind.clone(), sockets);
         Ok(())
     }
 
     /// The sockets of a `bind`.
-    pub(super) fn get(&self, bind: &Bind) -> Option<&Sockets> {
+    pub(crate) fn get(&self, bind: &Bind) -> Option<&Sockets> {
         self.0.get(bind)
     }
 
     /// Gives the sockets of a `bind` away.
     pub(crate) fn take(&mut self, bind: &Bind) -> Option<Sockets> {
         self.0.remove(bind)
+    }
+}
+
+impl<'s> Own<'s> {
+    /// Those of a `bind` that stays (`kept`) or goes. What the service manager keeps is nobody's to take over.
+    pub(crate) fn add(&mut self, sockets: &'s Sockets, section: &str, kept: bool) {
+        match !kept && sockets.is_own() {
+            true => self.free.extend(&sockets.bounds),
+            false => self.note(sockets, section),
+        }
+    }
+
+    /// These are in use, for this section.
+    fn note(&mut self, sockets: &Sockets, section: &str) {
+        let addresses = sockets.bounds.iter().filter_map(|bound| bound.address);
+        self.used.extend(addresses.map(|address| (address, section.to_owned())));
+    }
+
+    /// Listens at an address. What this process has there already is used again, so that no connection is refused meanwhile.
+    fn listen(&self, address: SocketAddr) -> io::Result<(Vec<Bound>, bool)> {
+        if let Some(same) = self.free.iter().find(|bound| bound.address == Some(address)) {
+            return Ok((vec![same.try_clone()?], true));
+        }
+        let overlapping: Vec<&Bound> = self
+            .free
+            .iter()
+            .copied()
+            .filter(|bound| bound.address.is_some_and(|other| overlap(address, other)))
+            .collect();
+        if overlapping.is_empty() {
+            return Ok((vec![keepwarm_net::bind(BindTo::Tcp(address))?], false));
+        }
+        let mut bounds = vec![keepwarm_net::bind_beside(address, &overlapping)?];
+        if address.ip().is_unspecified() {
+            // Connections to their addresses go to the narrower ones, as long as they exist.
+            for narrower in overlapping {
+                bounds.push(narrower.try_clone()?);
+            }
+        }
+        Ok((bounds, false))
+    }
+}
+
+/// Whether one of two addresses includes the other. `[::]` is no address of IPv4 here (`net::bind`).
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (one.ip().is_unspecified() || other.ip().is_unspecified() || one.ip() == other.ip())
+}
+
+/// Descriptors for each thread that is to accept, made while nothing is changed yet.
+pub(crate) struct Copies(Vec<(Remote, Bound)>);
+
+impl Copies {
+    /// # Errors
+    /// No descriptor is left.
+    pub(crate) fn of(sockets: &Sockets, remotes: &[Remote]) -> io::Result<Self> {
+        let each = sockets.bounds.iter().flat_map(|bound| remotes.iter().map(move |remote| (remote, bound)));
+        each.map(|(remote, bound)| Ok((remote.clone(), bound.try_clone()?)))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Begins to accept.
+    pub(crate) fn serve(self, context: &Arc<ListenerContext>) -> Vec<StopListening> {
+        let serve = |(remote, socket): (Remote, Bound)| {
+            let (stop, stopped) = keepwarm_net::stop_listening();
+            let context = Arc::clone(context);
+            remote.spawn(move || keepwarm_net::serve(socket, context, stopped));
+            stop
+        };
+        self.0.into_iter().map(serve).collect()
     }
 }
 
@@ -81,8 +162,8 @@ impl Sockets {
         }
     }
 
-    /// Ends the listening by `stops`; what had connected is still accepted.
-    pub(crate) fn end(&self, bind: &Bind, stops: &[StopListening]) {
+    /// Ends the listening by `stops`, which [`Copies::serve`] gave; what had connected is still accepted. `kept` have been taken over under another `bind`.
+    pub(crate) fn end(&self, bind: &Bind, stops: &[StopListening], kept: &[SocketAddr]) {
         if self.owner == Owner::ServiceManager {
             // It keeps the socket open, for the next start to accept what comes meanwhile.
             return stops.iter().for_each(StopListening::hand_over);
@@ -91,37 +172,40 @@ impl Sockets {
             // First the name, so that nobody new finds the socket.
             let _ = std::fs::remove_file(path);
         }
-        self.bounds.iter().for_each(Bound::refuse_new);
-        stops.iter().for_each(StopListening::accept_rest);
+        let each = stops.len() / self.bounds.len().max(1);
+        for (bound, stops) in self.bounds.iter().zip(stops.chunks(each.max(1))) {
+            if bound.address.is_some_and(|address| kept.contains(&address)) {
+                stops.iter().for_each(StopListening::hand_over);
+            } else {
+                bound.refuse_new();
+                stops.iter().for_each(StopListening::accept_rest);
+            }
+        }
     }
 }
 
 /// A host name can have several addresses; each is listened on.
-fn bind_all(bind: &Bind) -> io::Result<Vec<Bound>> {
-    match bind {
-        Bind::Tcp(address) => Ok(vec![keepwarm_net::bind(BindTo::Tcp(*address))?]),
-        Bind::Unix(path) => Ok(vec![keepwarm_net::bind(BindTo::Unix(path))?]),
-        Bind::Host { host, port } => {
-            let addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs()?.collect();
-            addresses.iter().map(|address| keepwarm_net::bind(BindTo::Tcp(*address))).collect()
+fn bind_all(bind: &Bind, own: &Own<'_>) -> io::Result<Sockets> {
+    let addresses: Vec<SocketAddr> = match bind {
+        Bind::Tcp(address) => vec![*address],
+        Bind::Host { host, port } => (host.as_str(), *port).to_socket_addrs()?.collect(),
+        Bind::Unix(path) => {
+            let bounds = vec![keepwarm_net::bind(BindTo::Unix(path))?];
+            return Ok(Sockets { bounds, owner: Owner::Keepwarm, inherited: false });
         }
+    };
+    let (mut bounds, mut all) = (Vec::new(), true);
+    for address in addresses {
+        let (some, inherited) = own.listen(address)?;
+        bounds.extend(some);
+        all &= inherited;
     }
+    Ok(Sockets { bounds, owner: Owner::Keepwarm, inherited: all })
 }
 
-fn explain(bind: &Bind, section: &str, error: &io::Error) -> String {
+fn explain(bind: &Bind, section: &str, error: &io::Error, own: &Own<'_>) -> String {
     let what = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            let occupant = match bind {
-                Bind::Tcp(address) => occupant::of_tcp(*address),
-                Bind::Unix(path) => occupant::of_unix(path),
-                Bind::Host { host, port } => (host.as_str(), *port)
-                    .to_socket_addrs()
-                    .ok()
-                    .and_then(|mut addresses| addresses.find_map(occupant::of_tcp)),
-            };
-            let by = occupant.unwrap_or_else(|| "by another process".to_owned());
-            format!("the address is in use, {by}; stop that one, or choose another address")
-        }
+        io::ErrorKind::AddrInUse => in_use(bind, own),
         io::ErrorKind::PermissionDenied => {
             "not permitted; ports below 1024 need the right CAP_NET_BIND_SERVICE, a Unix socket a folder that can be written".to_owned()
         }
@@ -129,4 +213,26 @@ fn explain(bind: &Bind, section: &str, error: &io::Error) -> String {
         _ => error.to_string(),
     };
     format!("cannot listen on {bind} ({section}): {what}")
+}
+
+fn in_use(bind: &Bind, own: &Own<'_>) -> String {
+    let addresses: Vec<SocketAddr> = match bind {
+        Bind::Tcp(address) => vec![*address],
+        Bind::Host { host, port } => {
+            (host.as_str(), *port).to_socket_addrs().map(Iterator::collect).unwrap_or_default()
+        }
+        Bind::Unix(_) => Vec::new(),
+    };
+    let ours = |(used, _): &&(SocketAddr, String)| addresses.iter().any(|&address| overlap(address, *used));
+    if let Some((address, section)) = own.used.iter().find(ours) {
+        return format!(
+            "this Keepwarm itself listens on {address}, for {section}, and one of the two includes the other; leave one of them out, or move them in two reloads"
+        );
+    }
+    let occupant = match bind {
+        Bind::Unix(path) => occupant::of_unix(path),
+        _ => addresses.iter().copied().find_map(occupant::of_tcp),
+    };
+    let by = occupant.unwrap_or_else(|| "by another process".to_owned());
+    format!("the address is in use, {by}; stop that one, or choose another address")
 }

@@ -1,5 +1,6 @@
 //! The start of a serving process, until it is the service.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,13 +13,16 @@ use keepwarm_workers::supervisor::{Options, StartFailure, Supervisor};
 use tokio::sync::mpsc;
 
 use super::Source;
+use super::connection_limit;
 use super::inherited::Inherited;
 use super::listeners::Listeners;
-use super::pid_file::PidFile;
+use super::pid_file::{Draft, PidFile};
+use super::plan::Plan;
 use super::server::{Failure, Server, absolute, app_names, set_apps};
 use super::signals::Signals;
 use super::sockets::Opened;
 use super::takeover::{self, Takeover};
+use super::watchdog::Watchdog;
 use crate::admin::Admin;
 use crate::assemble::{self, DoorVariables, Parts};
 use crate::readiness::Readiness;
@@ -27,6 +31,7 @@ use crate::upstreams::Upstreams;
 use crate::version;
 use crate::view::{Served, View};
 use crate::watch;
+use crate::{file_limit, language};
 
 impl Server {
     /// `None`: it was told to end before it served.
@@ -38,27 +43,34 @@ impl Server {
         takeover: Option<&Takeover>,
         signals: &mut Signals,
     ) -> Result<Option<Self>, Failure> {
-        raise_file_limit();
+        file_limit::raise(takeover.is_some());
         let links = Arc::new(Links::new(plane.remotes()));
         let mut upstreams = Upstreams::new(plane.remotes());
-        let mut listeners = Listeners::new(plane.remotes(), connections(&config), inherited);
+        assemble::set_process_limits(&config.server.limits);
+        let mut listeners = Listeners::new(plane.remotes(), connection_limit::derive(&config), inherited);
         let mut opened_admin = Some(listeners.open_admin(&config, None)?);
-        let mut opened = listeners.open(&config)?;
+        let opened = listeners.open(&config, None)?;
         let door_variables = listeners.door_variables(&config, &opened);
         set_apps(&config, &links);
         let watch = watch::start(&config);
         // Before the workers: they may call while they boot.
         let mut prepared = upstreams.prepare(&config)?;
         upstreams.apply(&config, &mut prepared);
-        listeners.serve_new_doors(&config, &mut opened, &upstreams)?;
         // Guarded from the first moment: also a start that is killed leaves nothing.
         let files = opened.files().chain(opened_admin.iter().flat_map(Opened::files)).map(absolute).collect();
-        let supervisor = start_supervisor(&config, &door_variables, &links, files).await?;
+        let mut plan = listeners.plan(&config, opened, Parts { links: &links, upstreams: &upstreams })?;
+        listeners.serve_new_doors(&mut plan);
+        // As many workers as the load of the process before had come to need.
+        let none = BTreeMap::new();
+        let sizes = takeover.map_or(&none, |takeover| &takeover.sizes);
+        let supervisor = start_supervisor(&config, &door_variables, &links, files, sizes).await?;
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
         view.set_served(Served { apps: app_names(&config), ..Served::default() });
         let (reload_requests, reloads) = mpsc::unbounded_channel();
+        let (over_news, over) = mpsc::unbounded_channel();
         let admin = Admin::new(&view, &reload_requests);
+        let watched = Arc::clone(&links);
         let mut server = Self {
             source,
             config,
@@ -76,8 +88,12 @@ impl Server {
             door: None,
             reloads,
             reload_requests,
+            over,
+            over_news,
+            watchdog: Watchdog::start(plane.remotes(), &watched),
+            is_broken: false,
         };
-        let served = match server.boot(opened, &mut opened_admin, takeover, signals).await {
+        let served = match server.boot(plan, &mut opened_admin, takeover, signals).await {
             Ok(true) => server.become_the_service(takeover, opened_admin).await.map(|()| true),
             other => other,
         };
@@ -94,7 +110,7 @@ impl Server {
     /// Waits until every worker is ready, then serves: the other apps too if some could not be started. `false`: the process was told to end before.
     async fn boot(
         &mut self,
-        opened: Opened,
+        plan: Plan,
         admin: &mut Option<Opened>,
         takeover: Option<&Takeover>,
         signals: &mut Signals,
@@ -103,17 +119,24 @@ impl Server {
         if takeover.is_none()
             && let Some(opened) = admin.take()
         {
-            self.admin.apply(self.config.admin.as_ref(), opened)?;
+            self.serve_admin(opened)?;
         }
         tokio::select! {
             failures = self.supervisor.wait_first_boot() => self.go_on_without(failures, takeover).await?,
             _ = signals.ends.next() => return Ok(false),
             () = old_is_gone(takeover) => return Err(Failure::Message(takeover::gone().to_string())),
         }
-        let parts = Parts { links: &self.links, upstreams: &self.upstreams };
-        self.listeners.apply(&self.config, opened, parts)?;
+        // Nothing was served before: no generation has to end first.
+        self.listeners.apply(&self.config, plan, 0);
         self.show();
         Ok(true)
+    }
+
+    fn serve_admin(&mut self, opened: Opened) -> Result<(), String> {
+        let settings = self.config.admin.as_ref();
+        let prepared = self.admin.prepare(settings, opened)?;
+        self.admin.apply(settings, prepared);
+        Ok(())
     }
 
     /// Some apps could not be started: the others serve, unless there is none, or the process that is to be replaced serves them all.
@@ -140,16 +163,20 @@ impl Server {
         takeover: Option<&Takeover>,
         admin: Option<Opened>,
     ) -> Result<(), Failure> {
-        if let Some(file) = &self.config.server.pid_file {
-            self.pid_file = Some(PidFile::write(file)?);
-        }
+        let pid_file = self.config.server.pid_file.as_deref().map(PidFile::draft).transpose()?;
         if let Some(takeover) = takeover {
             let mut taken = self.listeners.binds();
             taken.extend(Admin::binds(self.config.admin.as_ref()));
             takeover.finish(taken).await.map_err(|error| error.to_string())?;
         }
+        // Not before: it is the other process's as long as that one may still be the service.
+        match pid_file.map(Draft::put).transpose() {
+            Ok(file) => self.pid_file = file,
+            Err(message) if takeover.is_some() => tracing::error!("{message}"),
+            Err(message) => return Err(message.into()),
+        }
         if let Some(admin) = admin {
-            self.admin.apply(self.config.admin.as_ref(), admin)?;
+            self.serve_admin(admin)?;
         }
         self.guard_files();
         self.open_door();
@@ -169,7 +196,9 @@ impl Server {
                 continue;
             }
             let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();
-            let _ = writeln!(out, "  serving   {} ({about}, {})", assemble::title(app), at_once(app));
+            let program = language::describe_interpreter(app).map(|program| format!(", by {program}"));
+            let (title, at_once) = (assemble::title(app), at_once(app));
+            let _ = writeln!(out, "  serving   {title} ({about}, {at_once}{})", program.unwrap_or_default());
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");
@@ -200,10 +229,16 @@ async fn start_supervisor(
     door_variables: &DoorVariables,
     links: &Arc<Links>,
     files: Vec<PathBuf>,
+    sizes: &BTreeMap<String, usize>,
 ) -> Result<Supervisor, Failure> {
-    let specs = assemble::specs(config, door_variables)
+    let mut specs = assemble::specs(config, door_variables)
         .map_err(|error| format!("an adapter cannot be unpacked: {error}"))?;
-    let options = Options { files, ..Options::default() };
+    for spec in &mut specs {
+        if let (Some(&workers), Some(scaling)) = (sizes.get(&*spec.name), spec.scaling) {
+            spec.workers = workers.clamp(scaling.min.max(1), scaling.max.max(1).max(scaling.min));
+        }
+    }
+    let options = Options { files, soft_files: file_limit::original(), ..Options::default() };
     let started = Supervisor::start(specs, Arc::clone(links) as _, options).await;
     Ok(started.map_err(|error| format!("the supervisor cannot be started: {error}"))?)
 }
@@ -213,27 +248,4 @@ async fn old_is_gone(takeover: Option<&Takeover>) {
         Some(takeover) => takeover.old_is_gone().await,
         None => std::future::pending().await,
     }
-}
-
-/// As configured, or what the limit of open files leaves room for: a connection is one descriptor.
-fn connections(config: &Config) -> usize {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let room = files.map_or(usize::MAX, |files| {
-        usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(RESERVED_FILES).max(16)
-    });
-    config
-        .server
-        .limits
-        .connections
-        .map_or(room, |limit| usize::try_from(limit).unwrap_or(usize::MAX).min(room))
-}
-
-/// Descriptors kept for workers, logs, listeners and spill files.
-const RESERVED_FILES: usize = 256;
-
-/// A connection is a descriptor: takes as many as the hard limit allows.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -1,11 +1,13 @@
 //! The new process's side of an upgrade: it is given the listening sockets, boots, says so, and is the service when the old one agrees.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use keepwarm_net::Bound;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::getppid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -19,7 +21,12 @@ pub(crate) const VARIABLE: &str = "KEEPWARM_UPGRADE";
 /// The old process, from the new one.
 pub(super) struct Takeover {
     socket: OwnedFd,
+    /// How many workers each app has that has more or fewer by its load.
+    pub(super) sizes: BTreeMap<String, usize>,
 }
+
+/// The old process says all it has to say within milliseconds; and it agrees at once. One that does not is stuck. This number is arbitrary.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Takeover {
     /// What the process that started this one hands over; `None` when it hands nothing over: this is a start like any other.
@@ -33,26 +40,10 @@ impl Takeover {
             return Ok(None);
         }
         let failed = |error: io::Error| format!("what is to be taken over cannot be received: {error}");
-        let takeover = Self { socket: take_stdin().map_err(failed)? };
-        let inherited = takeover.listeners().map_err(failed)?;
-        Ok(Some((takeover, inherited)))
-    }
-
-    fn listeners(&self) -> io::Result<Inherited> {
-        let mut inherited = Inherited::default();
-        loop {
-            match handover::receive(&self.socket)? {
-                Some((Say::Listener { bind, lent }, sockets)) => {
-                    let owner = if lent { Owner::ServiceManager } else { Owner::Keepwarm };
-                    for socket in sockets {
-                        inherited.add(bind.clone(), Bound::adopt(socket)?, owner);
-                    }
-                }
-                Some((Say::End, _)) => return Ok(inherited),
-                Some(_) => return Err(io::Error::other("the old process speaks out of turn")),
-                None => return Err(io::Error::other("the old process has gone")),
-            }
-        }
+        let socket = take_stdin().map_err(failed)?;
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(|error| failed(error.into()))?;
+        let (inherited, sizes) = listeners(&socket).map_err(failed)?;
+        Ok(Some((Self { socket, sizes }, inherited)))
     }
 
     /// Says that this process gives up: the old one goes on.
@@ -68,7 +59,8 @@ impl Takeover {
     pub(super) async fn finish(&self, taken: BTreeSet<String>) -> io::Result<()> {
         handover::send(&self.socket, &Say::Ready { taken }, &[])?;
         let watched = self.watch()?;
-        let _ = watched.readable().await?;
+        let heard = tokio::time::timeout(PATIENCE, watched.readable()).await;
+        let _ = heard.map_err(|_| io::Error::other("the old process does not agree to be replaced"))??;
         match handover::receive(&self.socket)? {
             Some((Say::Go, _)) => Ok(()),
             _ => Err(gone()),
@@ -86,6 +78,24 @@ impl Takeover {
     fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
         let socket = self.socket.try_clone()?;
         keepwarm_net::watch(socket, Interest::READABLE).map_err(|(_, error)| error)
+    }
+}
+
+/// All that the old process hands over.
+fn listeners(socket: &OwnedFd) -> io::Result<(Inherited, BTreeMap<String, usize>)> {
+    let mut inherited = Inherited::default();
+    loop {
+        match handover::receive(socket)? {
+            Some((Say::Listener { bind, lent }, sockets)) => {
+                let owner = if lent { Owner::ServiceManager } else { Owner::Keepwarm };
+                for socket in sockets {
+                    inherited.add(bind.clone(), Bound::adopt(socket)?, owner);
+                }
+            }
+            Some((Say::End { sizes }, _)) => return Ok((inherited, sizes)),
+            Some(_) => return Err(io::Error::other("the old process speaks out of turn")),
+            None => return Err(io::Error::other("the old process has gone")),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! SIGUSR2, the old process's side: another binary is started, given the listening sockets, and takes over once it serves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use keepwarm_config::Config;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::Interest;
@@ -18,6 +19,7 @@ use super::handover::{self, SOCKETS, Say};
 use super::listeners::Listeners;
 use super::takeover::VARIABLE;
 use crate::admin::Admin;
+use crate::file_limit;
 
 /// What the new process may take beside the boot of its slowest app. This number is arbitrary; it takes milliseconds.
 const MARGIN: Duration = Duration::from_secs(10);
@@ -50,6 +52,7 @@ pub(super) async fn upgrade(
     listeners: &Listeners,
     admin: &Admin,
     config: &Config,
+    sizes: BTreeMap<String, usize>,
 ) -> Result<Successor, String> {
     if std::process::id() == 1 {
         return Err("this is process 1, whose end is the end of its container: \
@@ -62,7 +65,9 @@ pub(super) async fn upgrade(
         .map_err(|error| format!("no socket for the new process: {error}"))?;
     let mut child =
         start(&binary, theirs).map_err(|error| format!("{} cannot be started: {error}", binary.display()))?;
-    match hand_over(&ours, listeners, admin) {
+    // A process that reads nothing must not hold this one up.
+    set_socket_timeout(&ours, Timeout::Send, Some(KILL_AFTER)).map_err(|error| error.to_string())?;
+    match hand_over(&ours, listeners, admin, sizes) {
         Err(error) if !is_gone(&error) => {
             child.end().await;
             return Err(format!("the new process cannot be given the sockets: {error}"));
@@ -108,14 +113,19 @@ async fn answer(socket: &OwnedFd) -> io::Result<Option<Say>> {
     Ok(handover::receive(socket)?.map(|(say, _)| say))
 }
 
-fn hand_over(socket: &OwnedFd, listeners: &Listeners, admin: &Admin) -> io::Result<()> {
+fn hand_over(
+    socket: &OwnedFd,
+    listeners: &Listeners,
+    admin: &Admin,
+    sizes: BTreeMap<String, usize>,
+) -> io::Result<()> {
     for (bind, lent, bounds) in listeners.offers().chain(admin.offers()) {
         let bounds: Vec<_> = bounds.iter().collect();
         for some in bounds.chunks(SOCKETS) {
             handover::send(socket, &Say::Listener { bind: bind.clone(), lent }, some)?;
         }
     }
-    handover::send(socket, &Say::End, &[])
+    handover::send(socket, &Say::End { sizes }, &[])
 }
 
 fn start(binary: &Path, socket: OwnedFd) -> io::Result<NewProcess> {
@@ -125,6 +135,7 @@ fn start(binary: &Path, socket: OwnedFd) -> io::Result<NewProcess> {
         .arg0(name)
         .args(arguments)
         .env(VARIABLE, std::process::id().to_string())
+        .envs(file_limit::original().map(|files| (file_limit::VARIABLE, files.to_string())))
         // Said of this process; the new one is the service manager's by then.
         .env_remove("WATCHDOG_PID")
         .env_remove("LISTEN_PID")
@@ -177,8 +188,11 @@ impl NewProcess {
 
 impl Drop for NewProcess {
     fn drop(&mut self) {
-        if let Some(child) = self.0.take() {
-            end(child);
+        let Some(child) = self.0.take() else { return };
+        match tokio::runtime::Handle::try_current() {
+            // Not on this thread, which has an end of its own to see to. The runtime waits for it when it ends.
+            Ok(runtime) => drop(runtime.spawn_blocking(move || end(child))),
+            Err(_) => drop(end(child)),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use keepwarm_config::{self as config, Ca, PemFile};
 use keepwarm_egress::Upstream;
-use keepwarm_net::{CaSource, ClientTls, Pem, TlsSettings, TlsVersion};
+use keepwarm_net::{CaSource, ClientTls, Pem, TlsSettings, TlsVersion, restarted};
 use tokio::task::JoinHandle;
 
 /// Files are looked at so often. A certificate that is renewed is renewed days before it ends.
@@ -64,32 +64,41 @@ pub(super) fn watch(
     if files.is_empty() {
         return None;
     }
-    let (upstream, mut used) = (Arc::clone(upstream), Arc::clone(tls));
-    let mut seen = states(&files);
+    let (upstream, tls) = (Arc::clone(upstream), Arc::clone(tls));
+    let seen = states(&files);
     Some(tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let now = states(&files);
-            if now == seen {
-                continue;
-            }
-            seen = now;
-            match read_again(used.settings())
-                .map(|settings| (settings != *used.settings()).then_some(settings))
-            {
-                Ok(None) => {}
-                Ok(Some(settings)) => match ClientTls::new(&settings) {
-                    Ok(tls) => {
-                        upstream.set_tls(Some(Arc::clone(&tls)));
-                        used = tls;
-                        tracing::info!(upstream = %upstream.name(), "new connections use the changed certificates");
-                    }
-                    Err(error) => tell(&upstream, &error.to_string()),
-                },
-                Err(error) => tell(&upstream, &error),
-            }
-        }
+        restarted("certificate_files", || look_again(&upstream, Arc::clone(&tls), &files, seen.clone()))
+            .await;
     }))
+}
+
+/// Does not return.
+async fn look_again(
+    upstream: &Upstream,
+    mut used: Arc<ClientTls>,
+    files: &[PathBuf],
+    mut seen: Vec<Option<(SystemTime, u64)>>,
+) {
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let now = states(files);
+        if now == seen {
+            continue;
+        }
+        seen = now;
+        match read_again(used.settings()).map(|settings| (settings != *used.settings()).then_some(settings)) {
+            Ok(None) => {}
+            Ok(Some(settings)) => match ClientTls::new(&settings) {
+                Ok(tls) => {
+                    upstream.set_tls(Some(Arc::clone(&tls)));
+                    used = tls;
+                    tracing::info!(upstream = %upstream.name(), "new connections use the changed certificates");
+                }
+                Err(error) => tell(upstream, &error.to_string()),
+            },
+            Err(error) => tell(upstream, &error),
+        }
+    }
 }
 
 fn tell(upstream: &Upstream, error: &str) {

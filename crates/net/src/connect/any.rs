@@ -7,15 +7,14 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::endpoint::{Begun, under_way};
+use crate::endpoint::under_way;
+use crate::socket::{Begun, Watch, connect, take_error};
 use crate::{Endpoint, Io};
 
 /// From one attempt to the next while none has failed (RFC 8305 §5: recommended).
@@ -37,7 +36,7 @@ pub async fn connect_any(addresses: &[SocketAddr]) -> io::Result<(Io, SocketAddr
 
 struct Race {
     waiting: VecDeque<SocketAddr>,
-    attempts: Vec<(AsyncFd<OwnedFd>, SocketAddr)>,
+    attempts: Vec<(Watch, SocketAddr)>,
     delay: Pin<Box<Sleep>>,
     error: Option<io::Error>,
 }
@@ -90,10 +89,7 @@ impl Race {
         let Some(at) = over else { return Poll::Pending };
         let (watch, address) = self.attempts.remove(at);
         let fd = watch.into_inner();
-        Poll::Ready(match rustix::net::sockopt::socket_error(&fd) {
-            Ok(Ok(())) => Ok((Io::new(fd), address)),
-            Ok(Err(error)) | Err(error) => Err(error.into()),
-        })
+        Poll::Ready(take_error(&fd).map(|()| (Io::new(fd), address)))
     }
 
     /// An unreachable network (a host without IPv6) says less than anything else.
@@ -108,11 +104,11 @@ impl Race {
 
 enum Attempt {
     Connected(Io),
-    UnderWay(AsyncFd<OwnedFd>),
+    UnderWay(Watch),
 }
 
 fn begin(address: SocketAddr) -> io::Result<Attempt> {
-    match Endpoint::Tcp(address).begin()? {
+    match connect(&Endpoint::Tcp(address))? {
         Begun::Connected(fd) => Ok(Attempt::Connected(Io::new(fd))),
         Begun::UnderWay(fd) => under_way(fd).map(Attempt::UnderWay),
         Begun::Full => Err(io::ErrorKind::WouldBlock.into()),

@@ -33,18 +33,3 @@ pub fn file_name(path: &[u8]) -> Option<Vec<u8>> {
     }
     Some(name)
 }
-
-/// Whether a server for PHP would run a file of that name: such a file is never sent as it is, because what is in it is code, and passwords.
-#[must_use]
-pub fn is_script_name(name: &[u8]) -> bool {
-    let file = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
-    let Some(dot) = file.iter().rposition(|&byte| byte == b'.') else { return false };
-    let ending = file.get(dot + 1..).unwrap_or_default();
-    // php, php3 … php8, phtml, phar, phps, pht
-    match ending.split_at_checked(3) {
-        Some((front, back)) if front.eq_ignore_ascii_case(b"php") => {
-            matches!(back, [] | [b'0'..=b'9'] | [b's' | b'S'])
-        }
-        _ => [b"phtml".as_slice(), b"phar", b"pht"].iter().any(|known| ending.eq_ignore_ascii_case(known)),
-    }
-}

@@ -31,7 +31,9 @@ impl Stream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) {
         // RFC 9110 §15.2: never to an HTTP/1.0 client.
-        let wanted = self.request.head.version >= Version::Http11;
+        // Nor kept without a bound for a client that does not take them.
+        let wanted =
+            self.request.head.version >= Version::Http11 && self.storage.out.len() < crate::UNSENT_ENOUGH;
         if wanted && matches!(self.state.answer, Answer::None) {
             encode_informational(&mut self.storage.out.head, status, fields);
         }

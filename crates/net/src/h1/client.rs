@@ -14,8 +14,8 @@ pub struct Http1 {
     decoder: ResponseDecoder,
     framing: RequestBody,
     keeps: bool,
-    /// The answer has no body, whatever its fields say.
-    bodiless: bool,
+    /// How the body of the answer is framed.
+    body: ResponseBody,
     keep_alive_timeout: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Codec for Http1 {
             decoder: ResponseDecoder::new(Limits::default()),
             framing: RequestBody::None,
             keeps: false,
-            bodiless: false,
+            body: ResponseBody::None,
             keep_alive_timeout: None,
         }
     }
@@ -84,7 +84,7 @@ impl Codec for Http1 {
         let decoded = self.decoder.decode(input, head).map_err(|fault| told(&fault))?;
         if decoded.event == Event::Head {
             self.keeps = head.keeps_connection();
-            self.bodiless = head.body == ResponseBody::None;
+            self.body = head.body;
             self.keep_alive_timeout = head.keep_alive_timeout();
         }
         Ok(decoded)
@@ -96,7 +96,11 @@ impl Codec for Http1 {
 
     fn fault_behind(&mut self, behind: &[u8]) -> Option<ServerFault> {
         // A body behind a head that can have none is the mistake of many, moves no boundary, and is dropped (`http-rules` §1). A second answer is none.
-        if self.bodiless && !behind.starts_with(b"HTTP/") {
+        if self.body == ResponseBody::None && !behind.starts_with(b"HTTP/") {
+            return None;
+        }
+        // An empty line too many after the last chunk moves no boundary either. After a length it does: that may be the length of something shorter.
+        if self.body == ResponseBody::Chunked && b"\r\n".starts_with(behind) {
             return None;
         }
         let sentence = "sent bytes behind the end of its answer".to_owned();

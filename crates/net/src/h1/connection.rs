@@ -1,43 +1,60 @@
 //! The life of a server-role connection: idle, head, exchange, and again, or the end.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_http1::{Event, Fault};
+use keepwarm_telemetry::RequestId;
+use keepwarm_telemetry::panics::{Panic, caught};
 use tokio::time::Instant;
 
 use super::answer::DRAIN_BODY;
 use super::request_body::HEAD_READ;
 use super::stream::{Answer, State, Stream};
+use crate::client::Idleness;
+use crate::error_answer::{PANICKED, answer_panicked};
 use crate::h2;
-use crate::{Exchange, Fate, Gone, Handler, Io, ListenerContext, Outcome, Peer, Refusal, Wait};
+use crate::{Exchange, Fate, Gone, Handler, Io, ListenerContext, Outcome, Peer, Refusal, Wait, now};
 
 /// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
 /// answer those bytes with a reset, which can destroy our last answer on its way (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 64 * 1024;
 
-/// Serves one connection to its end.
+/// Serves one connection to its end, or to a panic: that costs this connection, and the request it had is answered with 500 where nothing of a response
+/// has left. One `catch_unwind` for all of it: what it costs while nothing panics are two stores for each poll of the task.
 pub(crate) async fn serve(io: Io, peer: Peer, context: Arc<ListenerContext>) {
     let mut stream = Stream::new(io, peer, context);
-    loop {
-        let next = stream.next_request().await;
-        let handler = Arc::clone(&stream.context.handler);
-        let _busy = Busy::new(&stream.context);
-        match next {
-            Next::Request => handler.handle(&mut Exchange::http1(&mut stream)).await,
-            Next::Refused(refusal) => stream.refuse(&*handler, &refusal),
-            Next::Http2 => return h2::serve(stream.into_http2()).await,
-            Next::Over => break,
+    let served = {
+        let requests = pin!(stream.serve_requests());
+        caught(requests).await
+    };
+    match served {
+        Ok(End::Over) => stream.rest(now()),
+        Ok(End::Http2) => {
+            let connection = pin!(h2::serve(stream.into_http2()));
+            if let Err(panic) = caught(connection).await {
+                panic.report("connection", None, None);
+            }
         }
-        if stream.finish(&*handler).await == After::Close {
-            break;
+        Err(panic) => {
+            let last = pin!(stream.answer_panic(&panic));
+            if let Err(second) = caught(last).await {
+                second.report("connection", None, None);
+            }
         }
     }
-    stream.rest();
+}
+
+/// How the HTTP/1 of a connection ends.
+enum End {
+    Over,
+    /// The client speaks HTTP/2.
+    Http2,
 }
 
 /// Counts a request that is under way.
@@ -63,6 +80,8 @@ enum Next {
     Refused(Refusal),
     /// The client speaks HTTP/2.
     Http2,
+    /// A part of a head; the client has left.
+    BrokenOff(Gone),
     /// Nothing; close.
     Over,
 }
@@ -74,6 +93,7 @@ enum Preface {
     None,
     /// As one of HTTP/2, as far as it has come.
     Part,
+    /// Whole, or known to be wrong.
     Whole,
 }
 
@@ -84,6 +104,54 @@ enum After {
 }
 
 impl Stream {
+    async fn serve_requests(&mut self) -> End {
+        loop {
+            let next = self.next_request().await;
+            let handler = Arc::clone(&self.context.handler);
+            let _busy = Busy::new(&self.context);
+            match next {
+                Next::Request => {
+                    self.under_way = true;
+                    handler.handle(&mut Exchange::http1(self)).await;
+                }
+                Next::Refused(refusal) => self.refuse(&*handler, &refusal),
+                Next::BrokenOff(gone) => {
+                    self.record_broken_head(&*handler, gone);
+                    return End::Over;
+                }
+                Next::Http2 => return End::Http2,
+                Next::Over => return End::Over,
+            }
+            if self.finish(&*handler).await == After::Close {
+                return End::Over;
+            }
+        }
+    }
+
+    /// Reports a panic, and answers the request it happened in: 500 where nothing of a response has left, else it is cut. The connection ends in any case,
+    /// and its buffers, which may be in any state, go to no other.
+    async fn answer_panic(&mut self, panic: &Panic) {
+        if !self.under_way {
+            return panic.report("connection", None, None);
+        }
+        let request = &self.request;
+        panic.report("request", request.target.as_deref(), Some(RequestId::new(request.number)));
+        let handler = Arc::clone(&self.context.handler);
+        let _busy = Busy::new(&self.context);
+        self.request.answer_edits = None;
+        self.take_back();
+        match self.state.answer {
+            // What is there of a head, if anything is, was being written when it panicked.
+            Answer::None if self.storage.out.is_untouched() => {
+                self.storage.out.clear();
+                self.state.refused = true;
+                answer_panicked(&mut Exchange::http1(self));
+            }
+            _ => self.abort(PANICKED),
+        }
+        self.finish(&*handler).await;
+    }
+
     async fn next_request(&mut self) -> Next {
         loop {
             let quiet = !self.awake || self.storage.read.is_empty();
@@ -97,7 +165,7 @@ impl Stream {
             self.deadlines.set(Wait::Read, None);
             match next {
                 Some(next) => return next,
-                None => self.rest(),
+                None => self.rest(Instant::now()),
             }
         }
     }
@@ -110,20 +178,34 @@ impl Stream {
                 self.wake();
                 match self.poll_fill(cx, HEAD_READ) {
                     Poll::Ready(got) => return Poll::Ready(got.is_ok_and(|got| got > 0)),
-                    Poll::Pending => self.rest(),
+                    Poll::Pending => self.rest(Instant::now()),
                 }
             }
-            if self.deadlines.poll_passed(Wait::Read, cx) {
-                return Poll::Ready(false);
-            }
-            if !self.deadlines.is_set(Wait::Read) {
-                self.deadlines.set_after(Wait::Read, self.context.limits.idle);
-            }
-            match ready!(self.io.poll_readable(cx)) {
-                Ok(()) => self.wake(),
-                Err(_) => return Poll::Ready(false),
+            match self.io.poll_readable(cx) {
+                Poll::Ready(Ok(())) => self.wake(),
+                Poll::Ready(Err(_)) => return Poll::Ready(false),
+                Poll::Pending if self.must_leave(cx) => return Poll::Ready(false),
+                Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Whether a connection that says nothing has to end: its idle time is over, or it is asked to leave. Who has sent something by then is served: the socket itself
+    /// is asked, since the reactor may not have told yet. What crosses our FIN is lost, as with every close (RFC 9112 §9.6); shutting our side first
+    /// would not save it, since nothing could be written any more.
+    fn must_leave(&mut self, cx: &Context<'_>) -> bool {
+        let late = self.deadlines.poll_passed(Wait::Read, cx);
+        let evicted = self.activity.poll_leave(cx);
+        if !self.deadlines.is_set(Wait::Read) {
+            self.deadlines.set_after(Wait::Read, self.context.limits.idle);
+        }
+        if !(late || evicted) || self.io.look() == Idleness::Noisy {
+            return false;
+        }
+        if evicted && !self.is_draining() {
+            self.cells.evicted.add(1);
+        }
+        true
     }
 
     /// `None`: nothing but an empty line has come, as old clients send one behind a body (RFC 9112 §2.2). No head has begun, and none is late.
@@ -164,9 +246,13 @@ impl Stream {
                 Err(fault) => return Poll::Ready(Some(Next::Refused(refusal(&fault)))),
             }
             match self.poll_fill(cx, HEAD_READ) {
-                Poll::Ready(Ok(0)) | Poll::Ready(Err(_)) => return Poll::Ready(Some(Next::Over)),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Some(self.left_in_head(Gone::Closed))),
+                Poll::Ready(Err(_)) => return Poll::Ready(Some(self.left_in_head(Gone::Reset))),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending if self.deadlines.poll_passed(Wait::Read, cx) => {
+                    if preface == Preface::Part && self.storage.read.unread().starts_with(h2::PREFACE_LINE) {
+                        return Poll::Ready(Some(Next::Http2));
+                    }
                     return Poll::Ready(Some(Next::Refused(Refusal {
                         status: 408,
                         name: "head_timeout",
@@ -185,6 +271,8 @@ impl Stream {
             _ if !self.context.limits.http2 || self.served > 0 || unread.is_empty() => Preface::None,
             Some(begin) if begin == h2::PREFACE => Preface::Whole,
             None if h2::PREFACE.starts_with(unread) => Preface::Part,
+            // It goes on wrongly: an error of HTTP/2, not a request of HTTP/1.
+            _ if unread.starts_with(h2::PREFACE_LINE) => Preface::Whole,
             Some(_) | None => Preface::None,
         }
     }
@@ -198,8 +286,27 @@ impl Stream {
             peer: self.request.peer,
             context: self.context,
             cells: self.cells,
+            activity: self.activity,
             opened: self.opened,
         }
+    }
+
+    fn left_in_head(&self, gone: Gone) -> Next {
+        match self.storage.read.is_empty() {
+            true => Next::Over,
+            false => Next::BrokenOff(gone),
+        }
+    }
+
+    /// Nobody is left to answer, but who looks for a request that got no response finds it.
+    fn record_broken_head(&mut self, handler: &dyn Handler, gone: Gone) {
+        // What is there is the head of the request before it, or half of one.
+        self.request.head = keepwarm_http1::RequestHead::default();
+        self.begin();
+        self.request.reason = Some("head_incomplete");
+        let elapsed = self.request.received.elapsed();
+        handler
+            .finished(&self.request, &Outcome { status: 0, body_bytes: 0, fate: Fate::Gone(gone), elapsed });
     }
 
     /// Answers what is no request.
@@ -240,6 +347,7 @@ impl Stream {
             fate,
             elapsed: self.request.received.elapsed(),
         };
+        self.under_way = false;
         handler.finished(&self.request, &outcome);
         if fate != Fate::Complete {
             match fate {
@@ -276,8 +384,9 @@ impl Stream {
     fn continue_or_rest(&mut self) {
         self.state = State::new(self.state.facts, &self.context.limits);
         if self.storage.read.is_empty() {
-            self.rest();
-            self.deadlines.set_after(Wait::Read, self.context.limits.idle);
+            let now = Instant::now();
+            self.rest(now);
+            self.deadlines.set(Wait::Read, now.checked_add(self.context.limits.idle));
         }
     }
 

@@ -9,6 +9,8 @@ mod connection;
 mod request_body;
 mod storage;
 mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
 mod tunnel;
 mod websocket;
 

@@ -20,6 +20,8 @@ impl Stream {
         max: usize,
     ) -> Poll<Result<BodyProgress, BodyError>> {
         let before = into.len();
+        // Of a caller without room nobody could say whether it is to come again or to wait.
+        let end = before + max.max(1);
         loop {
             if self.state.body_done {
                 return Poll::Ready(Ok(BodyProgress::Done));
@@ -27,15 +29,14 @@ impl Stream {
             if self.state.body_failed {
                 return Poll::Ready(Err(BodyError::Gone(self.broken.unwrap_or(Gone::Closed))));
             }
-            match self.decode_body(into, max.saturating_sub(into.len() - before)) {
+            match self.decode_body(into, end) {
                 Ok(Step::Done) => {
                     self.deadlines.set(Wait::Read, None);
                     let progress = if into.len() > before { BodyProgress::More } else { BodyProgress::Done };
                     return Poll::Ready(Ok(progress));
                 }
-                Ok(Step::Full) => return Poll::Ready(Ok(BodyProgress::More)),
-                Ok(Step::Starved) if into.len() > before => return Poll::Ready(Ok(BodyProgress::More)),
-                Ok(Step::Starved) => {}
+                Ok(Step::NoMore) if into.len() > before => return Poll::Ready(Ok(BodyProgress::More)),
+                Ok(Step::NoMore) => {}
                 Err(error) => {
                     self.state.body_failed = true;
                     return Poll::Ready(Err(error));
@@ -48,45 +49,30 @@ impl Stream {
         }
     }
 
-    /// Decodes what is in the buffer.
-    fn decode_body(&mut self, into: &mut Vec<u8>, room: usize) -> Result<Step, BodyError> {
-        let end = into.len() + room;
+    /// Decodes what is in the buffer, as far as `into` is shorter than `end`. What does not fit stays in the buffer; the decoder sees it all the same, since
+    /// framing needs no room.
+    fn decode_body(&mut self, into: &mut Vec<u8>, end: usize) -> Result<Step, BodyError> {
         loop {
-            if into.len() >= end {
-                return Ok(Step::Full);
-            }
-            let unread = self.storage.read.unread();
-            // What does not fit stays in the buffer: the decoder sees no more than there is room for.
-            let window = unread.get(..end - into.len()).unwrap_or(unread);
-            let decoded = self.decoder.decode(window, &mut self.request.head).map_err(BodyError::Fault)?;
-            match decoded.event {
-                Event::Data { start, end } => {
-                    let data = window.get(start..end).unwrap_or_default();
-                    self.state.body_received += data.len() as u64;
-                    if self.state.body_limit.is_some_and(|limit| self.state.body_received > limit) {
-                        return Err(BodyError::TooLarge);
-                    }
-                    into.extend_from_slice(data);
+            let (unread, room) = (self.storage.read.unread(), end.saturating_sub(into.len()));
+            let decoded =
+                self.decoder.decode_within(unread, room, &mut self.request.head).map_err(BodyError::Fault)?;
+            if let Event::Data { start, end } = decoded.event {
+                let data = unread.get(start..end).unwrap_or_default();
+                self.state.body_received += data.len() as u64;
+                if self.state.body_limit.is_some_and(|limit| self.state.body_received > limit) {
+                    return Err(BodyError::TooLarge);
                 }
+                into.extend_from_slice(data);
+            }
+            self.storage.read.consume(decoded.consumed);
+            match decoded.event {
                 Event::End => {
-                    self.storage.read.consume(decoded.consumed);
                     self.state.body_done = true;
                     return Ok(Step::Done);
                 }
-                Event::NeedMore => {
-                    let stuck = window.len() < unread.len() && decoded.consumed == 0;
-                    self.storage.read.consume(decoded.consumed);
-                    match stuck {
-                        true => return Ok(Step::Full),
-                        false if self.storage.read.is_empty() || decoded.consumed == 0 => {
-                            return Ok(Step::Starved);
-                        }
-                        false => continue,
-                    }
-                }
-                Event::Head | Event::Trailers | Event::Informational => {}
+                Event::NeedMore => return Ok(Step::NoMore),
+                Event::Data { .. } | Event::Head | Event::Trailers | Event::Informational => {}
             }
-            self.storage.read.consume(decoded.consumed);
         }
     }
 
@@ -210,10 +196,8 @@ impl Stream {
 enum Step {
     /// The body is complete.
     Done,
-    /// The caller's room is used up.
-    Full,
-    /// The buffer has nothing more.
-    Starved,
+    /// The buffer has nothing more, or nothing more fits.
+    NoMore,
 }
 
 /// Pipelined bytes taken in while a request is at work; the rest stays in the socket (`http-rules` §8).

@@ -11,12 +11,14 @@ use tokio::time::Instant;
 
 use super::storage::Storage;
 use super::websocket::Socket;
+use crate::listener::Activity;
 use crate::{Deadlines, Io, ListenerContext, Peer, Request, thread_index};
 
 /// A server-role connection. What concerns one request is in [`State`], replaced for each.
 pub(crate) struct Stream {
     pub(super) io: Io,
     pub(crate) deadlines: Deadlines,
+    pub(super) activity: Activity,
     pub(super) context: Arc<ListenerContext>,
     /// This thread's counts of the listener.
     pub(super) cells: &'static ListenerCells,
@@ -28,6 +30,8 @@ pub(crate) struct Stream {
     pub(super) opened: Instant,
     /// Requests answered.
     pub(super) served: u64,
+    /// A request was given to the handler, and not yet finished.
+    pub(super) under_way: bool,
     /// Whether there are buffers.
     pub(super) awake: bool,
     /// The client has shut its writing side.
@@ -135,12 +139,14 @@ impl Stream {
         Self {
             io,
             deadlines: Deadlines::new(),
+            activity: context.open.track(),
             decoder,
             storage: Storage::default(),
             request,
             state,
             opened: crate::now(),
             served: 0,
+            under_way: false,
             awake: false,
             read_closed: false,
             broken: None,
@@ -155,17 +161,17 @@ impl Stream {
             self.storage = Storage::take();
             std::mem::swap(&mut self.request.head, &mut self.storage.head);
             self.awake = true;
-            self.deadlines.set_idle(false);
+            self.activity.set_busy();
         }
     }
 
-    /// Gives the buffers back while nothing is going on.
-    pub(super) fn rest(&mut self) {
+    /// Gives the buffers back: from `now` on nothing is going on.
+    pub(super) fn rest(&mut self, now: Instant) {
         if self.awake {
             std::mem::swap(&mut self.request.head, &mut self.storage.head);
             std::mem::take(&mut self.storage).give();
             self.awake = false;
-            self.deadlines.set_idle(true);
+            self.activity.set_idle(now, self.served > 0);
         }
     }
 
@@ -187,6 +193,7 @@ impl Stream {
             || self.opened + limits.age <= crate::now()
             || self.state.refused
             || self.state.body_failed
+            || self.context.open.takes_turn(self.opened)
     }
 
     pub(crate) fn is_draining(&self) -> bool {

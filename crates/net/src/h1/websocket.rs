@@ -2,7 +2,7 @@
 //! buffers; messages come out.
 
 use std::io::{self, Read, Write};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields};
@@ -46,7 +46,12 @@ pub(crate) struct Socket {
     idle: Duration,
     pinged: bool,
     closed: bool,
+    /// Bytes of pongs that the client has not taken.
+    pongs: usize,
 }
+
+/// Bytes of pongs beyond which a client is read only when it has taken them: one that pings and reads nothing would have us hold them all.
+const PONGS_ENOUGH: usize = 16 * 1024;
 
 impl std::fmt::Debug for Socket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -76,6 +81,7 @@ impl Stream {
             idle: limits.idle,
             pinged: false,
             closed: false,
+            pongs: 0,
         }));
         self.deadlines.set_after(Wait::Read, limits.idle / 2);
         Ok(())
@@ -87,8 +93,17 @@ impl Stream {
             if socket.closed {
                 return Poll::Ready(Err(self.broken.unwrap_or(Gone::Closed)));
             }
+            if socket.pongs > PONGS_ENOUGH {
+                ready!(self.poll_write_out(cx))?;
+                self.forget_pongs();
+                continue;
+            }
+            let unsent = self.storage.out.body.len();
             let mut pipe = Pipe { read: &mut self.storage.read, write: &mut self.storage.out.body };
-            match socket.context.read(&mut pipe) {
+            let read = socket.context.read(&mut pipe);
+            socket.pongs += self.storage.out.body.len() - unsent;
+            let mut pipe = Pipe { read: &mut self.storage.read, write: &mut self.storage.out.body };
+            match read {
                 Ok(tungstenite::Message::Text(text)) => {
                     return Poll::Ready(Ok(Message::Text(text.as_str().to_owned())));
                 }
@@ -118,8 +133,10 @@ impl Stream {
                     return Poll::Ready(Err(Gone::Closed));
                 }
             }
-            if let Poll::Ready(Err(gone)) = self.poll_write_out(cx) {
-                return Poll::Ready(Err(gone));
+            match self.poll_write_out(cx) {
+                Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
+                Poll::Ready(Ok(())) => self.forget_pongs(),
+                Poll::Pending => {}
             }
             match self.poll_fill(cx, 16 * 1024) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.lost(Gone::Closed))),
@@ -132,6 +149,13 @@ impl Stream {
                 }
                 Poll::Pending => return Poll::Pending,
             }
+        }
+    }
+
+    /// All that was to be written is.
+    fn forget_pongs(&mut self) {
+        if let Some(socket) = &mut self.state.websocket {
+            socket.pongs = 0;
         }
     }
 

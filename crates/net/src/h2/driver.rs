@@ -1,13 +1,14 @@
 //! The task that drives one connection.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use h2::{Ping, PingPong, client::Connection};
+use keepwarm_telemetry::panics::{catch, caught};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::link::Link;
@@ -24,10 +25,19 @@ pub(super) async fn run(connection: Connection<Wire<Link>, Bytes>, link: Arc<Lin
     let patience = pool.upgrade().map_or(GOODBYE, |pool| pool.connect_timeout());
     let mut driver =
         Driver { connection, link, pool, pings, patience, pinged: None, settled: false, timer: None };
-    poll_fn(|cx| driver.poll(cx)).await;
+    let driven = {
+        let driving = pin!(poll_fn(|cx| driver.poll(cx)));
+        caught(driving).await
+    };
     let Driver { connection, link, pool, .. } = driver;
-    // What is open on it learns of the end by this.
-    drop(connection);
+    if let Err(panic) = driven {
+        panic.report("http2_connection", None, None);
+        link.retire();
+    }
+    // What is open on it learns of the end by this. It panics where a panic before has left the connection locked: so does every call on it then.
+    if let Err(panic) = catch(|| drop(connection)) {
+        panic.report("http2_connection", None, None);
+    }
     link.close();
     if let Some(pool) = pool.upgrade() {
         pool.handle_end(&link);

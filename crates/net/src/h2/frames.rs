@@ -44,6 +44,10 @@ pub(super) struct Frames {
     skip: usize,
     seen: [u8; HEADER + LOOKED_AT],
     have: usize,
+    /// The header of a first frame has passed.
+    begun: bool,
+    /// A head has begun, and the frame that ends it (END_HEADERS) has not come (RFC 9113 §4.3).
+    in_block: bool,
 }
 
 impl Frames {
@@ -69,6 +73,7 @@ impl Frames {
             self.have += take;
             rest = behind;
             if self.have >= HEADER && self.have == self.wanted() {
+                self.note_header();
                 let goes_on = each(self.passed());
                 self.skip = self.length().saturating_sub(self.have - HEADER);
                 self.have = 0;
@@ -76,6 +81,19 @@ impl Frames {
                     return bytes.len() - rest.len();
                 }
             }
+        }
+    }
+
+    /// Whether a head, or any other frame but DATA, has begun and is not whole: the peer has to go on. So it has before its first frame.
+    pub(super) fn is_in_head(&self) -> bool {
+        let in_payload = self.skip > 0 && self.kind() != DATA;
+        !self.begun || self.in_block || self.have > 0 || in_payload
+    }
+
+    fn note_header(&mut self) {
+        self.begun = true;
+        if matches!(self.kind(), HEADERS | CONTINUATION) {
+            self.in_block = self.flags() & END_HEADERS == 0;
         }
     }
 
@@ -131,6 +149,7 @@ const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
 
 #[cfg(test)]
 mod tests {
@@ -182,6 +201,30 @@ mod tests {
             rest = &rest[passed..];
         }
         assert_eq!(seen, expected, "stopped after each");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_told_from_what_is() {
+        let mut frames = Frames::after(PREFACE);
+        let mut in_head_after = |bytes: &[u8]| {
+            frames.feed(bytes, |_| true);
+            frames.is_in_head()
+        };
+        assert!(in_head_after(&[b'x'; PREFACE]), "SETTINGS are due");
+        assert!(!in_head_after(&frame(SETTINGS, 0, 0, &[0; 6])));
+        let head = frame(HEADERS, 0, 1, &[1; 40]);
+        for at in 0..head.len() {
+            assert!(
+                in_head_after(&head[at..=at]),
+                "{at}: more of it is due, and so is the frame that ends it"
+            );
+        }
+        assert!(in_head_after(&frame(CONTINUATION, 0, 1, &[])));
+        assert!(!in_head_after(&frame(CONTINUATION, END_HEADERS, 1, &[1; 9])));
+        let body = frame(DATA, 0, 1, &[2; 300]);
+        assert!(in_head_after(&body[..8]), "it may be anything");
+        assert!(!in_head_after(&body[8..20]), "a body has a time of its own");
+        assert!(!in_head_after(&body[20..]));
     }
 
     #[test]

@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -16,6 +15,7 @@ use super::frames::Passed;
 use super::wire::Watch;
 use crate::client::Idleness;
 use crate::pool::Meter;
+use crate::socket::{self, Socket};
 use crate::transport::Transport;
 use crate::{Endpoint, ServerFault};
 
@@ -36,7 +36,7 @@ pub(super) struct Link {
     /// What counts it.
     pub(super) meter: Meter,
     /// The socket, to look at it, while the connection lasts.
-    socket: Mutex<Option<OwnedFd>>,
+    socket: Mutex<Option<Socket>>,
     /// The last stream whose head the socket took. Streams are opened in the order of their numbers (RFC 9113 §5.1.1).
     sent: AtomicU32,
     /// The last stream that GOAWAY promises to process.
@@ -253,7 +253,7 @@ impl Link {
     /// Whether an idle connection has nothing to say: one that has, most likely closes, and its task has not read it yet.
     pub(super) fn is_quiet(&self) -> bool {
         let used = self.open() == 0 && self.begun() > 0;
-        !used || lock(&self.socket).as_ref().is_none_or(|fd| crate::io::look(fd) == Idleness::Quiet)
+        !used || lock(&self.socket).as_ref().is_none_or(|fd| socket::look(fd) == Idleness::Quiet)
     }
 
     /// The connection has ended: calls that still know of it do not keep the socket open.

@@ -18,5 +18,5 @@ mod tests;
 mod wire;
 
 pub use pool::Http2Pool;
-pub(crate) use server::{Begun, PREFACE, ServerStream, serve};
+pub(crate) use server::{Begun, PREFACE, PREFACE_LINE, ServerStream, serve};
 pub use stream::Http2Call;

@@ -10,9 +10,10 @@
 //! place to who has waited for one.
 
 mod dial;
+mod waiter;
 mod warmth;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -30,6 +31,7 @@ use crate::pool::{Metering, Place, Places, Seeks, Waits};
 use crate::{
     AcquireError, ClientTls, Endpoint, Http1, Need, Pool, PoolSettings, PoolState, PoolTotals, thread_index,
 };
+use waiter::Waiter;
 use warmth::Warmer;
 
 /// The connections to one upstream. Shared by all threads.
@@ -52,6 +54,10 @@ struct Inner {
     keep_alive: HashMap<Endpoint, KeepAlive>,
     /// Warmers that ever were.
     warmers: u64,
+    /// Dials that ever were: a number is never given twice, though the shelves of an endpoint come and go.
+    dials: u64,
+    /// Waiters that ever were.
+    waiters: u64,
 }
 
 /// Why there is no place on a connection.
@@ -73,7 +79,8 @@ struct Shelf {
     dial: u64,
     /// The last dial failed.
     failure: Option<AcquireError>,
-    waiting: Vec<Waker>,
+    /// By number: the oldest first.
+    waiting: BTreeMap<u64, Waker>,
     /// Who keeps a connection there, whether there are calls or not.
     warmer: Option<Warmer>,
 }
@@ -99,7 +106,7 @@ impl Http2Pool {
         metering: Metering,
     ) -> Arc<Self> {
         let (shelves, keep_alive) = (HashMap::new(), HashMap::new());
-        let inner = Inner { settings, tls: None, shelves, keep_alive, warmers: 0 };
+        let inner = Inner { settings, tls: None, shelves, keep_alive, warmers: 0, dials: 0, waiters: 0 };
         let pool = Arc::new(Self { inner: Mutex::new(inner), metering, http1, places });
         let giver = Arc::downgrade(&pool);
         pool.places.add_giver(giver);
@@ -131,10 +138,10 @@ impl Http2Pool {
         endpoint: &Endpoint,
         need: Need,
     ) -> Result<Http2Call, AcquireError> {
-        let (mut waits_for, mut ticket, mut waits) = (None, None, Waits::default());
+        let (mut waiter, mut ticket, mut waits) = (Waiter::new(self, endpoint), None, Waits::default());
         poll_fn(|cx| {
             loop {
-                match self.poll_acquire(endpoint, need, &mut waits_for, cx) {
+                match self.poll_acquire(need, &mut waiter, cx) {
                     Ok(call) => return Poll::Ready(call),
                     Err(NoPlace::Short) => {}
                     Err(NoPlace::Full) => {
@@ -187,27 +194,26 @@ impl Http2Pool {
     /// A place, or why there is none.
     fn poll_acquire(
         self: &Arc<Self>,
-        endpoint: &Endpoint,
         need: Need,
-        waits_for: &mut Option<u64>,
+        waiter: &mut Waiter<'_>,
         cx: &mut Context<'_>,
     ) -> Result<Result<Http2Call, AcquireError>, NoPlace> {
+        let endpoint = waiter.endpoint;
         if let Some(call) = self.take(endpoint, need) {
             return Ok(Ok(call));
         }
         let mut inner = self.lock();
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
-        let shelf = inner.shelf(endpoint, thread_index());
-        if let Some(failure) = shelf.failure_of(*waits_for) {
+        if let Some(failure) = inner.shelf(endpoint, waiter.thread).failure_of(waiter.dial) {
             return Ok(Err(failure));
         }
-        shelf.wait(cx.waker());
+        let shelf = waiter.wait(&mut inner, cx.waker());
         if shelf.is_short(need, everywhere, max) {
             return Err(NoPlace::Short);
         }
         if shelf.dialling {
-            waits_for.get_or_insert(shelf.dial);
+            waiter.dial.get_or_insert(shelf.dial);
         }
         if !shelf.says_nothing(need) {
             // Its task is about to read what it says: that it closes, or nothing of importance.
@@ -224,14 +230,16 @@ impl Http2Pool {
         let mut inner = self.lock();
         let max = inner.settings.max;
         let everywhere = inner.connections(endpoint);
+        let number = inner.dials + 1;
         let shelf = inner.shelf(endpoint, thread_index());
         if !shelf.is_short(need, everywhere, max) {
             drop(inner);
             return drop(place);
         }
         shelf.dialling = true;
-        shelf.dial += 1;
+        shelf.dial = number;
         shelf.failure = None;
+        inner.dials = number;
         tokio::task::spawn_local(dial::dial(Arc::clone(self), endpoint.clone(), thread_index(), place));
     }
 
@@ -245,7 +253,7 @@ impl Http2Pool {
         for mut shelf in shelves.into_iter().flatten() {
             shelf.wake_warmer();
             shelf.kept.iter().for_each(|kept| kept.link.retire());
-            shelf.waiting.into_iter().for_each(Waker::wake);
+            shelf.wake();
         }
     }
 
@@ -366,7 +374,22 @@ impl Http2Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
+    }
+
+    /// A panic has left the shelves in the middle of a change: the connections get no further calls, and who waits looks again.
+    #[cold]
+    fn begin_anew<'p>(&'p self, poisoned: PoisonError<MutexGuard<'p, Inner>>) -> MutexGuard<'p, Inner> {
+        let mut inner = poisoned.into_inner();
+        tracing::error!("a bug in Keepwarm has broken a pool of HTTP/2 connections: it begins anew");
+        for shelf in inner.shelves.values_mut().flatten() {
+            shelf.kept.drain(..).for_each(|kept| kept.link.retire());
+            (shelf.dialling, shelf.failure) = (false, None);
+            shelf.wake();
+            shelf.wake_warmer();
+        }
+        self.inner.clear_poison();
+        inner
     }
 }
 
@@ -446,12 +469,6 @@ impl Shelf {
         need == Need::New || self.kept.iter().all(|kept| kept.link.is_quiet())
     }
 
-    fn wait(&mut self, waker: &Waker) {
-        if !self.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
-            self.waiting.push(waker.clone());
-        }
-    }
-
     /// Why the dial that somebody waits for has failed.
     fn failure_of(&self, waits_for: Option<u64>) -> Option<AcquireError> {
         let failure = self.failure.as_ref().filter(|_| waits_for.is_some_and(|dial| dial <= self.dial))?;
@@ -460,7 +477,7 @@ impl Shelf {
 
     /// Each looks again, and those who find nothing wait once more.
     fn wake(&mut self) {
-        self.waiting.drain(..).for_each(Waker::wake);
+        std::mem::take(&mut self.waiting).into_values().for_each(Waker::wake);
     }
 }
 

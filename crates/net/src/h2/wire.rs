@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop;
 
 use super::frames::{Frames, PREFACE, Passed};
 use crate::ReadBuffer;
@@ -29,6 +30,9 @@ pub(super) trait Watch {
     /// A frame of ours, or its front, was taken.
     fn handle_sent(&self, passed: Passed);
 
+    /// The peer is in the middle of a head, or of another frame but DATA ([`Frames::is_in_head`]); or is so no more.
+    fn handle_in_head(&self, _in_head: bool) {}
+
     /// Whether nothing passes to the `h2` crate for now. Whoever ends that wakes the connection's task.
     fn holds_back(&self) -> bool;
 
@@ -44,6 +48,8 @@ pub(super) struct Wire<W> {
     large: bool,
     inbound: Frames,
     outbound: Frames,
+    /// As the watch knows it.
+    in_head: bool,
     watch: Arc<W>,
 }
 
@@ -51,13 +57,13 @@ impl<W: Watch> Wire<W> {
     /// Of the client's side.
     pub(super) fn client(transport: Transport, watch: Arc<W>) -> Self {
         let (inbound, outbound) = (Frames::default(), Frames::after(PREFACE));
-        Self { transport, read: ReadBuffer::default(), large: false, inbound, outbound, watch }
+        Self { transport, read: ReadBuffer::default(), large: false, inbound, outbound, in_head: true, watch }
     }
 
     /// Of the server's side; `read` has come already.
     pub(super) fn server(transport: Transport, read: ReadBuffer, watch: Arc<W>) -> Self {
         let (inbound, outbound) = (Frames::after(PREFACE), Frames::default());
-        Self { transport, read, large: false, inbound, outbound, watch }
+        Self { transport, read, large: false, inbound, outbound, in_head: true, watch }
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -82,6 +88,9 @@ impl<W: Watch> Wire<W> {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Poll::Ready(Err(error)),
+                Ok(Written { taken: 0, .. }) if slices.iter().all(|slice| slice.is_empty()) => {
+                    return Poll::Ready(Ok(0));
+                }
                 // What was taken before went first.
                 Ok(Written { taken: 0, .. }) => {}
             }
@@ -108,13 +117,20 @@ impl<W: Watch> AsyncRead for Wire<W> {
         if wire.watch.holds_back() {
             return Poll::Pending;
         }
-        if wire.read.is_empty() && ready!(wire.poll_fill(cx))? == 0 {
-            return Poll::Ready(Ok(()));
+        match wire.read.is_empty() {
+            true if ready!(wire.poll_fill(cx))? == 0 => return Poll::Ready(Ok(())),
+            true => {}
+            // A read has been counted against the budget of the task by the socket. What is made of one is counted here: it may be many small frames.
+            false => ready!(coop::poll_proceed(cx)).made_progress(),
         }
         let bytes = wire.read.unread();
         let (bytes, _) = bytes.split_at(into.remaining().min(bytes.len()));
         let watch = &wire.watch;
         let passed = wire.inbound.feed(bytes, |passed| watch.handle_received(passed));
+        let in_head = wire.inbound.is_in_head();
+        if in_head != std::mem::replace(&mut wire.in_head, in_head) {
+            watch.handle_in_head(in_head);
+        }
         let (bytes, _) = bytes.split_at(passed);
         into.put_slice(bytes);
         wire.read.consume(passed);
@@ -143,8 +159,50 @@ impl<W: Watch> AsyncWrite for Wire<W> {
         self.get_mut().transport.poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().transport.shutdown_write();
-        Poll::Ready(Ok(()))
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let transport = &mut self.get_mut().transport;
+        transport.shutdown_write();
+        transport.poll_flush(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+
+    use super::*;
+    use crate::Io;
+
+    struct Nobody;
+
+    impl Watch for Nobody {
+        fn handle_read(&self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn handle_received(&self, _: Passed) -> bool {
+            true
+        }
+
+        fn handle_sent(&self, _: Passed) {}
+
+        fn holds_back(&self) -> bool {
+            false
+        }
+    }
+
+    #[tokio::test]
+    async fn what_one_read_brought_is_not_taken_apart_in_one_turn() {
+        let (ours, mut peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        peer.write_all(&[0; READ]).unwrap();
+        let mut wire = Wire::server(Io::new(ours.into()).into(), ReadBuffer::default(), Arc::new(Nobody));
+        let mut small = [0; 9];
+        let reads = poll_fn(|cx| {
+            let mut read = || Pin::new(&mut wire).poll_read(cx, &mut ReadBuf::new(&mut small));
+            Poll::Ready((0..READ / 9).take_while(|_| read().is_ready()).count())
+        });
+        assert!((2..READ / 90).contains(&reads.await));
     }
 }

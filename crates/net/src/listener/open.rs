@@ -2,11 +2,22 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use keepwarm_telemetry::meters::ListenerCells;
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::activity::{Activities, Activity, Eviction, RETRY};
+use crate::{now, thread_index};
+
+/// A connection that has had this long gives its slot up with its next response while others wait for one: so they take turns, and
+/// nobody reconnects for every request.
+const TURN: Duration = Duration::from_secs(1);
+/// The limit is said to be reached again when it was not for this long.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Counts the connections of the process against a limit.
 #[derive(Debug)]
@@ -14,9 +25,14 @@ pub struct OpenConnections {
     count: AtomicUsize,
     /// Those that are reading or answering a request.
     busy: AtomicUsize,
-    pub(super) limit: usize,
+    limit: AtomicUsize,
     closed: Notify,
     by_client: Mutex<HashMap<IpAddr, usize>>,
+    activities: Activities,
+    /// A connection waits to be accepted, and none is idle: one response is to be its connection's last.
+    wanted: AtomicBool,
+    /// When a connection last had to wait for one of the others to end.
+    full_at: Mutex<Option<Instant>>,
 }
 
 impl OpenConnections {
@@ -25,9 +41,12 @@ impl OpenConnections {
         Self {
             count: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
-            limit,
+            limit: AtomicUsize::new(limit),
             closed: Notify::new(),
             by_client: Mutex::default(),
+            activities: Activities::default(),
+            wanted: AtomicBool::new(false),
+            full_at: Mutex::default(),
         }
     }
 
@@ -55,6 +74,57 @@ impl OpenConnections {
                 return;
             }
             changed.await;
+        }
+    }
+
+    /// Follows what a connection of this thread does.
+    pub(crate) fn track(&self) -> Activity {
+        self.activities.add(thread_index())
+    }
+
+    /// Asks every connection to leave that has been idle for this long; one with bytes unread is not idle.
+    pub fn close_idle(&self, idle_for: Duration) {
+        self.activities.close_idle(idle_for);
+    }
+
+    /// Changes the limit; connections above it are not ended for that.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
+        self.closed.notify_waiters();
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.count() >= self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Has a connection end, so that another can be accepted: the longest idle one, or else one of those that have had their turn, with its next response.
+    /// Waits until one has, or it is time to ask again.
+    pub(super) async fn make_room(&self, has_room: impl Fn() -> bool) {
+        if self.activities.evict() == Eviction::NobodyIdle {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+        let _ = tokio::time::timeout(RETRY, self.until(has_room)).await;
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a connection that was opened then has to end with the response that begins now, for another that waits.
+    pub(crate) fn takes_turn(&self, opened: Instant) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+            && opened + TURN <= now()
+            && self.wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// A connection has to wait for another to end. Says so, once for as long as it goes on.
+    pub(super) fn note_full(&self, listener: &str) {
+        let now = Instant::now();
+        let before = self.full_at.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+        if before.is_none_or(|at| now.saturating_duration_since(at) > QUIET) {
+            tracing::warn!(
+                listener,
+                limit = self.limit.load(Ordering::Relaxed),
+                "connection limit reached: new connections wait until others end; raise `server.limits.connections`, \
+                 and the limit on open files (systemd: LimitNOFILE) with it"
+            );
         }
     }
 

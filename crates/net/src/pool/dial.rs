@@ -85,17 +85,20 @@ impl<C: Codec> Future for Seat<'_, C> {
         let this = &mut *self;
         let mut inner = this.pool.lock();
         let settings = inner.settings;
-        let (mut given, mut at_limit) = (Poll::Pending, false);
+        let (mut given, mut at_limit) = (Poll::Ready((None, None)), false);
         if let Some(shelf) = inner.shelves.get_mut(this.endpoint) {
             given = shelf.poll_given(this.id, cx).map(|given| (given, shelf.meter));
             at_limit = given.is_pending() && this.dial.is_none() && shelf.is_held_up(this.id, settings.max);
         }
         drop(inner);
         match given {
-            Poll::Ready((Given::Connection(idle), meter)) => {
+            Poll::Ready((Some(Given::Connection(idle)), meter)) => {
                 return Poll::Ready(this.take(idle, meter, settings).map(Ok));
             }
-            Poll::Ready((Given::Place, _)) => this.dial = Some(Dialling::new(this.pool, this.endpoint)),
+            // The pool has begun anew; who makes a connection has no need of it.
+            Poll::Ready((None, _)) if this.dial.is_none() => return Poll::Ready(None),
+            Poll::Ready((None, _)) => {}
+            Poll::Ready((Some(Given::Place), _)) => this.dial = Some(Dialling::new(this.pool, this.endpoint)),
             Poll::Pending => {}
         }
         let dialled = this.dial.as_mut().map_or(Poll::Pending, |dialling| dialling.poll(cx));

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Poll, Wake};
+use std::task::{Context, Poll, Wake};
 
 use tokio::task::LocalSet;
 

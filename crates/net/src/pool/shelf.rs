@@ -225,20 +225,28 @@ impl<C> Shelf<C> {
         self.forgotten || now.saturating_duration_since(since) >= REMEMBER
     }
 
-    /// What a waiter was given.
-    pub(super) fn poll_given(&mut self, id: u64, cx: &mut Context<'_>) -> Poll<Given<C>> {
-        let Some(at) = self.waiters.iter().position(|it| it.id == id) else { return Poll::Pending };
-        let Some(waiter) = self.waiters.get_mut(at) else { return Poll::Pending };
+    /// Drops all connections, and sends those who wait away to look again; what was learnt of the endpoint is kept.
+    pub(super) fn begin_anew(&mut self) {
+        self.waiters.iter_mut().filter_map(|it| it.waker.take()).for_each(Waker::wake);
+        self.waiters.clear();
+        self.idle.clear();
+        (self.open, self.dialling, self.spare) = (0, 0, 0);
+    }
+
+    /// What a waiter was given; `None`: it is not among those who wait any more (see [`Self::begin_anew`]).
+    pub(super) fn poll_given(&mut self, id: u64, cx: &mut Context<'_>) -> Poll<Option<Given<C>>> {
+        let Some(at) = self.waiters.iter().position(|it| it.id == id) else { return Poll::Ready(None) };
+        let Some(waiter) = self.waiters.get_mut(at) else { return Poll::Ready(None) };
         match waiter.given.take() {
             Some(Given::Place) => {
                 waiter.dials = true;
-                Poll::Ready(Given::Place)
+                Poll::Ready(Some(Given::Place))
             }
             Some(given) => {
                 // What it is making is for somebody else.
                 self.spare += usize::from(waiter.dials);
                 self.waiters.remove(at);
-                Poll::Ready(given)
+                Poll::Ready(Some(given))
             }
             None => {
                 waiter.waker = Some(cx.waker().clone());

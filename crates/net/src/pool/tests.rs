@@ -15,7 +15,7 @@ use tokio::task::LocalSet;
 use super::*;
 use crate::{Answer, ClientError, Http1, RequestLine};
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -526,13 +526,16 @@ mod client {
         .await;
     }
 
-    /// What stands behind an answer puts it in doubt, but for the body of one that has none.
+    /// What stands behind an answer puts it in doubt, but for the body of one that has none, and an empty line behind the last chunk.
     #[tokio::test]
     async fn bytes_behind_an_answer_are_a_fault_of_it() {
-        const CASES: [(Method, &str, &str); 8] = [
+        const CASES: [(Method, &str, &str); 11] = [
             (Method::GET, "200 OK\r\nContent-Length: 2\r\n\r\nok!", "unsolicited"),
             (Method::GET, "200 OK\r\nContent-Length: 0\r\n\r\n\r\n", "unsolicited"),
             (Method::GET, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n!", "unsolicited"),
+            (Method::GET, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\r\n\r\n", "unsolicited"),
+            (Method::GET, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r\n", ""),
+            (Method::GET, "200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n\r", ""),
             (Method::GET, "204 No Content\r\n\r\nHTTP/1.1 200 OK\r\n", "unsolicited"),
             (Method::HEAD, "200 OK\r\nContent-Length: 2\r\n\r\nHTTP/1.1 200 OK\r\n", "unsolicited"),
             (Method::HEAD, "200 OK\r\nContent-Length: 2\r\n\r\nok", ""),
@@ -679,4 +682,52 @@ fn an_endpoint_that_nobody_calls_is_forgotten_in_time() {
     assert!(!shelf.is_stale(later), "it counts anew");
     drop(shelf.forget(1));
     assert!(shelf.is_stale(later) && shelf.is_over());
+}
+
+/// Has the task use up its turn: from now on nothing seems ready to it.
+fn use_up_the_budget(cx: &mut Context<'_>) {
+    while std::pin::pin!(tokio::task::coop::consume_budget()).poll(cx).is_ready() {}
+}
+
+#[tokio::test]
+async fn a_close_is_heard_of_by_a_task_without_budget_too() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let mut client = Client::<Http1>::new(endpoint.connect().await.unwrap());
+        drop(listener.accept().await.unwrap());
+        assert_eq!(poll_fn(|cx| client.poll_noise(cx)).await, Idleness::Closed);
+        poll_fn(|cx| {
+            use_up_the_budget(cx);
+            assert_eq!(client.heard_of(Waker::noop()), Idleness::Closed);
+            Poll::Ready(())
+        })
+        .await;
+    })
+    .await;
+}
+
+/// It would be taken for one that was closed while idle, and teach that those do not live long.
+#[tokio::test]
+async fn a_connection_that_was_closed_with_its_answer_is_not_kept_by_a_task_without_budget() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        tokio::task::spawn_local(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_head(&mut stream).await;
+            stream.write_all(HELLO.as_bytes()).await.unwrap();
+        });
+        let pool = pool(PoolSettings::default());
+        let mut lease = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut lease).await.unwrap();
+        assert_eq!(poll_fn(|cx| lease.poll_noise(cx)).await, Idleness::Closed);
+        let mut lease = Some(lease);
+        poll_fn(|cx| {
+            use_up_the_budget(cx);
+            lease.take().unwrap().finish();
+            assert_eq!(pool.count(&endpoint), (0, 0));
+            Poll::Ready(())
+        })
+        .await;
+    })
+    .await;
 }

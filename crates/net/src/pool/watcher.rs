@@ -1,11 +1,12 @@
 //! Watches the idle connections of one thread: closes those that were closed, or that have been idle for too long.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Weak;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use keepwarm_telemetry::panics::caught;
 use tokio::time::{Instant, Sleep};
 
 use super::dial::spawn_spare;
@@ -30,8 +31,18 @@ pub(super) enum Wake {
     Start,
 }
 
-/// Runs as a task of the thread for as long as the pool lives.
+/// Runs as a task of the thread for as long as the pool lives. After a panic the next connection that comes back starts another.
 pub(super) async fn run<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
+    let watching = pin!(watch(pool.clone(), thread));
+    if let Err(panic) = caught(watching).await {
+        panic.report("pool_watcher", None, None);
+        if let Some(pool) = pool.upgrade() {
+            pool.lock().watchers.remove(&thread);
+        }
+    }
+}
+
+async fn watch<C: Codec>(pool: Weak<Pool<C>>, thread: usize) {
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     // Not bounded by the runtime's budget: a sweep that stopped in the middle would begin anew each time.
     tokio::task::unconstrained(poll_fn(|cx| {

@@ -4,7 +4,6 @@
 //! what is given in one go. Both pass through buffers of the thread: a session that has nothing half-read or half-written holds none.
 
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
 
 use rustls::HandshakeKind;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
@@ -16,6 +15,7 @@ use rustls::unbuffered::{
 use super::scratch::{READ, RECORD, Records, SCRATCH, Scratch, WRITE};
 use super::{ClientTls, HandshakeFacts, TlsError};
 use crate::client::Idleness;
+use crate::socket::{Socket, receive};
 
 /// A TLS session without its socket.
 pub(super) struct Channel {
@@ -229,7 +229,7 @@ impl Channel {
     }
 
     /// What an idle connection has to say. Tickets and new keys are taken in, and are nothing.
-    pub(super) fn look(&mut self, fd: &OwnedFd) -> Idleness {
+    pub(super) fn look(&mut self, fd: &Socket) -> Idleness {
         /// Nobody has that many tickets to send: what goes on and on is not to hold up the thread.
         const READS: usize = 4;
         for _ in 0..READS {
@@ -241,7 +241,7 @@ impl Channel {
             }
             let received = SCRATCH.with_borrow_mut(|Scratch { incoming, .. }| {
                 self.prepare(incoming);
-                let received = crate::io::receive(fd, incoming);
+                let received = receive(fd, incoming);
                 if received.as_ref().is_ok_and(|got| *got > 0) {
                     self.handle_incoming(incoming, None);
                 }

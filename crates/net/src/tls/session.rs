@@ -27,6 +27,8 @@ pub(crate) struct Session {
     io: Io,
     channel: Channel,
     facts: HandshakeFacts,
+    /// Our side ends with what is still to be written.
+    ends: bool,
 }
 
 impl Session {
@@ -37,7 +39,7 @@ impl Session {
     pub(crate) async fn handshake(io: Io, tls: &ClientTls) -> Result<Self, AcquireError> {
         let channel = Channel::new(tls).map_err(AcquireError::Tls)?;
         let facts = HandshakeFacts { resumed: false, certificate_bytes: 0 };
-        let mut session = Self { io, channel, facts };
+        let mut session = Self { io, channel, facts, ends: false };
         poll_fn(|cx| session.poll_handshake(cx)).await.map_err(AcquireError::Tls)?;
         session.facts = session.channel.facts();
         Ok(session)
@@ -87,7 +89,11 @@ impl Session {
             return Ok(0);
         }
         let written = self.io.write(&[IoSlice::new(outgoing.unwritten())])?;
-        Ok(outgoing.advance(written))
+        let left = outgoing.advance(written);
+        if self.ends && outgoing.is_empty() {
+            self.io.shutdown_write();
+        }
+        Ok(left)
     }
 
     /// Appends what has arrived, decrypted. `Ok(0)` is the end of the stream, [`io::ErrorKind::UnexpectedEof`] one that TLS did not announce.
@@ -128,6 +134,10 @@ impl Session {
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Written> {
         if !self.channel.outgoing.is_empty() {
             return Ok(Written { taken: 0, left: self.write_outgoing()? });
+        }
+        if slices.iter().all(|slice| slice.is_empty()) {
+            // Nothing becomes no record.
+            return Ok(Written { taken: 0, left: 0 });
         }
         SCRATCH.with_borrow_mut(|scratch| {
             scratch.outgoing.clear();
@@ -170,12 +180,14 @@ impl Session {
         self.channel.outgoing.clear();
     }
 
-    /// Ends our side: close_notify, and FIN behind it.
+    /// Ends our side: close_notify, and FIN behind it. What the socket has no room for now goes with what is flushed, and FIN then.
     pub(crate) fn shutdown_write(&mut self) {
         self.channel.shut();
-        let _ = self.write_outgoing();
-        if self.channel.outgoing.is_empty() {
-            self.io.shutdown_write();
+        self.ends = true;
+        match self.channel.outgoing.is_empty() {
+            // There is no goodbye on a session that is broken, and none twice.
+            true => self.io.shutdown_write(),
+            false => drop(self.write_outgoing()),
         }
     }
 

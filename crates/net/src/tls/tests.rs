@@ -1,5 +1,6 @@
 //! TLS against servers of the test's own.
 
+mod ends;
 mod errors;
 mod idle;
 pub(crate) mod kit;

@@ -45,6 +45,7 @@ impl AsyncWrite for TransportStream {
         loop {
             match transport.write(&[IoSlice::new(bytes)]) {
                 Ok(Written { taken: taken @ 1.., .. }) => return Poll::Ready(Ok(taken)),
+                Ok(Written { taken: 0, .. }) if bytes.is_empty() => return Poll::Ready(Ok(0)),
                 // What was taken before went first.
                 Ok(Written { taken: 0, .. }) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -60,8 +61,9 @@ impl AsyncWrite for TransportStream {
         self.get_mut().transport.poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().transport.shutdown_write();
-        Poll::Ready(Ok(()))
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let transport = &mut self.get_mut().transport;
+        transport.shutdown_write();
+        transport.poll_flush(cx)
     }
 }

@@ -62,6 +62,18 @@ fn nobody_is_picked_from_nobody() {
     }
 }
 
+/// There is nowhere else to go: whether it starts slowly, is ejected or fails its checks, the only one gets everything.
+#[test]
+fn the_only_endpoint_gets_everything_whatever_is_known_of_it() {
+    for method in [Method::LeastRequest, Method::RoundRobin, Method::RingHash, Method::Maglev] {
+        let balancer = balancer(method, &equal(1));
+        for usable in [true, false] {
+            let view = |_| View { usable, warmth: 100, ..WELL };
+            assert_eq!(spread(&balancer, 1, 1_000, view), [1_000], "{method:?}");
+        }
+    }
+}
+
 #[test]
 fn picks_follow_the_weights() {
     let weights = [1, 2, 3, 10, 0, 4];

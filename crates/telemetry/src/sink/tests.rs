@@ -91,12 +91,19 @@ fn what_waits_when_the_last_user_goes_is_written() {
 fn a_blocked_output_blocks_nobody_and_what_was_dropped_is_said() {
     let (mut reader, sink) = to_pipe(Format::Json);
     let text = "x".repeat(1023);
+    let before = counters::LOG_LINES_DROPPED.value();
     // Three times what may be held. Would it wait for the output, this would never end: nobody reads.
     let count = 3 * HELD / 1024;
     (0..count).for_each(|_| line(&sink, &text));
     assert!(!sink.flush(Duration::from_millis(1)), "the output is blocked");
     let held: usize = sink.0.0.lock_queue().held;
     assert!(held <= HELD, "{held}");
+    let dropped = sink.0.0.dropped.load(Ordering::Relaxed);
+    let counted = counters::LOG_LINES_DROPPED.value() - before;
+    assert!(
+        dropped > 0 && counted >= dropped,
+        "{counted} of {dropped} are counted while the output is blocked"
+    );
     drop(sink);
     let mut all = String::new();
     reader.read_to_string(&mut all).unwrap();

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{FULL, GATHER, Shared, lock};
-use crate::{Format, counters, timestamp};
+use crate::{Format, timestamp};
 
 /// Empty buffers kept.
 const SPARE: usize = 8;
@@ -115,7 +115,9 @@ fn write(shared: &Shared, file: &mut File, lines: &[u8]) {
         }
     }
     let lost = rest.iter().filter(|&&b| b == b'\n').count();
-    shared.dropped.fetch_add(lost as u64, Ordering::Relaxed);
+    if lost > 0 {
+        shared.count_dropped(lost as u64);
+    }
 }
 
 /// Says how many lines were dropped; when that cannot be written either, the next time.
@@ -135,11 +137,8 @@ fn report_dropped(shared: &Shared, file: &mut File) {
             )
         }
     };
-    match file.write_all(line.as_bytes()) {
-        Ok(()) => counters::LOG_LINES_DROPPED.add(dropped),
-        Err(_) => {
-            shared.dropped.fetch_add(dropped, Ordering::Relaxed);
-        }
+    if file.write_all(line.as_bytes()).is_err() {
+        shared.dropped.fetch_add(dropped, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Appends records to a `Vec<u8>`.
 
+use crate::encode::EncodeError;
+
 use super::record::{FIXED_BODY, HEADER_LEN, MAX_CONTENT, NO_REQUEST, RecordHeader, RecordType};
 
 /// The role of a program that answers requests (F §6.2).
@@ -45,13 +47,16 @@ pub fn encode_get_values(out: &mut Vec<u8>) {
 
 /// The parameters of a request, as a stream of PARAMS records: [`begin`](Self::begin), any number of [`pair`](Self::pair), [`finish`](Self::finish).
 ///
-/// They are written where they belong, and a record is closed when it is full: a pair may go on in the next one (F §3.3).
+/// They are written where they belong, and a record is closed before a pair that it has no room for. A pair may go on in the next record (F §3.3), but PHP
+/// takes each record apart by itself, and closes the connection over one that does: so none does, and none is longer than a record.
 #[derive(Debug)]
 pub struct ParamsWriter<'o> {
     out: &'o mut Vec<u8>,
     request: u16,
     /// Where the header of the record in progress stands.
     header: usize,
+    /// A pair was left out.
+    too_long: bool,
 }
 
 impl<'o> ParamsWriter<'o> {
@@ -59,49 +64,59 @@ impl<'o> ParamsWriter<'o> {
     pub fn begin(out: &'o mut Vec<u8>, request: u16) -> Self {
         let header = out.len();
         out.extend_from_slice(&[0; HEADER_LEN]);
-        Self { out, request, header }
+        Self { out, request, header, too_long: false }
     }
 
     /// One name and its value.
     pub fn pair(&mut self, name: &[u8], value: &[u8]) {
+        let begin = self.out.len();
         push_pair(self.out, name, value);
-        while self.content() > MAX_CONTENT {
-            self.split();
-        }
+        self.settle(begin);
     }
 
     /// One name and a value in parts.
     pub fn pair_of(&mut self, name: &[u8], parts: &[&[u8]]) {
+        let begin = self.out.len();
         push_length(self.out, name.len());
         push_length(self.out, parts.iter().map(|part| part.len()).sum());
         self.out.extend_from_slice(name);
         parts.iter().for_each(|part| self.out.extend_from_slice(part));
-        while self.content() > MAX_CONTENT {
-            self.split();
-        }
+        self.settle(begin);
     }
 
     /// Ends the stream.
-    pub fn finish(mut self) {
+    ///
+    /// # Errors
+    ///
+    /// [`EncodeError::TooLong`]: a pair is longer than a record, and was left out.
+    pub fn finish(mut self) -> Result<(), EncodeError> {
         let content = self.content();
         if content > 0 {
-            self.seal(content as u16); // at most MAX_CONTENT, or it were split
+            self.seal(content as u16); // at most MAX_CONTENT, see `settle`
             self.header = self.out.len();
             self.out.extend_from_slice(&[0; HEADER_LEN]);
         }
         self.seal(0);
+        if self.too_long { Err(EncodeError::TooLong) } else { Ok(()) }
     }
 
     fn content(&self) -> usize {
         self.out.len() - self.header - HEADER_LEN
     }
 
-    /// Closes a record that is more than full, and moves what is too much for it behind the header of the next.
-    fn split(&mut self) {
-        self.seal(MAX_CONTENT as u16);
-        let next = self.header + HEADER_LEN + MAX_CONTENT;
-        self.out.splice(next..next, [0; HEADER_LEN]);
-        self.header = next;
+    /// Closes the record in front of the pair that begins at `begin` where it has no room for it, and moves the pair behind the header of the next.
+    fn settle(&mut self, begin: usize) {
+        if self.content() <= MAX_CONTENT {
+            return;
+        }
+        if self.out.len() - begin > MAX_CONTENT {
+            self.out.truncate(begin);
+            self.too_long = true;
+            return;
+        }
+        self.seal((begin - self.header - HEADER_LEN) as u16); // it was within its limit without the pair
+        self.out.splice(begin..begin, [0; HEADER_LEN]);
+        self.header = begin;
     }
 
     fn seal(&mut self, content: u16) {

@@ -229,7 +229,7 @@ fn a_request_is_a_begin_two_streams_and_their_ends() {
     params.pair(b"A", b"");
     params.pair_of(b"SCRIPT_FILENAME", &[b"/srv", b"/x.php"]);
     params.pair(&[b'N'; 128], &[b'V'; 127]);
-    params.finish();
+    params.finish().unwrap();
     encode_stdin(&mut out, 300, b"");
     encode_stdin(&mut out, 300, &[7; MAX_CONTENT + 1]);
     encode_stdin_end(&mut out, 300);
@@ -258,26 +258,41 @@ fn a_request_is_a_begin_two_streams_and_their_ends() {
     assert_eq!(pairs[2], (vec![b'N'; 128], vec![b'V'; 127]));
 }
 
+/// PHP takes each record apart by itself.
 #[test]
-fn parameters_that_fill_a_record_go_on_in_the_next() {
+fn no_parameter_is_cut_by_the_end_of_a_record() {
     let big = |size: usize, byte: u8| vec![byte; size];
     let given = [
         (b"A".to_vec(), big(MAX_CONTENT - 10, 1)),
-        (b"B".to_vec(), big(200_000, 2)),
+        (b"B".to_vec(), big(40_000, 2)),
         (b"C".to_vec(), Vec::new()),
-        // Ends a record exactly.
-        (b"D".to_vec(), big(64_000, 3)),
+        (b"D".to_vec(), big(40_000, 3)),
+        // Fills a record exactly.
+        (b"E".to_vec(), big(MAX_CONTENT - 6, 4)),
+        (b"F".to_vec(), big(1, 5)),
     ];
     let mut out = b"before".to_vec();
     let mut params = ParamsWriter::begin(&mut out, 5);
     given.iter().for_each(|(name, value)| params.pair(name, value));
-    params.finish();
+    params.finish().unwrap();
     let records = parse(&out[6..], 5);
-    assert!(records.iter().rev().skip(1).all(|(_, content)| !content.is_empty()), "an empty record ends it");
-    assert_eq!(records.last().unwrap().1, b"");
-    assert!(records.len() >= 6);
-    let content: Vec<u8> = records.into_iter().flat_map(|(_, content)| content).collect();
-    assert_eq!(parse_pairs(&content), given);
+    let (end, records) = records.split_last().unwrap();
+    assert_eq!(end.1, b"", "an empty record ends it, and no other is empty");
+    let pairs: Vec<Vec<_>> = records.iter().map(|(_, content)| parse_pairs(content)).collect();
+    assert_eq!(pairs.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2, 1, 1, 1]);
+    assert_eq!(pairs.concat(), given);
+}
+
+#[test]
+fn a_parameter_that_no_record_holds_is_left_out_and_told() {
+    let mut out = Vec::new();
+    let mut params = ParamsWriter::begin(&mut out, 5);
+    params.pair(b"A", b"1");
+    params.pair_of(b"B", &[&[2; 40_000], &[2; 40_000]]);
+    params.pair(b"C", b"3");
+    assert_eq!(params.finish(), Err(crate::encode::EncodeError::TooLong));
+    let records = parse(&out, 5);
+    assert_eq!(parse_pairs(&records[0].1), [(b"A".to_vec(), b"1".to_vec()), (b"C".to_vec(), b"3".to_vec())]);
 }
 
 /// Feeds a head whole, byte by byte, and with a body behind it: all must agree.

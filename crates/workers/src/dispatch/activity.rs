@@ -1,6 +1,7 @@
 //! What each worker is doing: a view for status and metrics, and the words by which a request is told in the log.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::Method;
@@ -38,13 +39,22 @@ pub struct About {
     pub method: Method,
     /// The pattern of its route, as configured.
     pub route: Option<Arc<str>>,
+    /// Stands for its path, of which there is no copy here.
+    pub(super) path: u64,
 }
 
 impl About {
     pub(super) fn of(request: &Request) -> Self {
         let (method, route) = (request.head.method.clone(), request.route.clone());
-        Self { id: RequestId::new(request.number), method, route }
+        Self { id: RequestId::new(request.number), method, route, path: path_number(request.path()) }
     }
+}
+
+/// The same for the same path, as long as this process lives. Keyed: nobody outside can find another path with the number of a page, to have that page
+/// refused (`quarantine`).
+fn path_number(path: &[u8]) -> u64 {
+    static KEY: OnceLock<RandomState> = OnceLock::new();
+    KEY.get_or_init(RandomState::new).hash_one(path)
 }
 
 impl std::fmt::Display for About {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use keepwarm_net::{Exchange, Handler, Http1, Refusal, Remote};
+use keepwarm_net::{Exchange, Handler, Refusal, Remote};
 use keepwarm_policy::RetryBudget;
 use keepwarm_policy::scale::Load;
 
@@ -16,10 +16,14 @@ use super::call::{Call, Item};
 use super::conversation;
 use super::fastcgi;
 use super::link::Link;
-use super::quarantine::{Quarantine, RouteKey};
-use super::queue::{Job, Queue, Retired};
+use super::quarantine::Quarantine;
+use super::queue::{Job, Queue};
 use super::relay::{self, Protocol, ServerPolicy, Servers, Standing, StandingServer};
-use crate::supervisor::WorkerKey;
+
+mod workers;
+
+use self::workers::Early;
+pub(super) use self::workers::{Places, Traits};
 
 /// The generation that takes requests as soon as it is ready.
 const FIRST_GENERATION: u64 = 1;
@@ -71,6 +75,8 @@ pub struct App {
     streams: AtomicUsize,
     /// The workers build CGI-style names from fields.
     cgi_names: AtomicBool,
+    /// It was said that its servers listen on all interfaces.
+    pub(super) said_open: AtomicBool,
     /// Requests whose worker may be waiting for a client's body.
     expecting: AtomicUsize,
     warned_hop_by_hop: AtomicBool,
@@ -89,8 +95,8 @@ pub(super) struct State {
     pub(super) queue: Queue,
     /// Workers up to this generation take requests.
     generation: u64,
-    /// Workers of a later one that are ready, and their places.
-    early: Vec<(Arc<Link>, Places)>,
+    /// Workers of a later one that are ready.
+    early: Vec<Early>,
     pub(super) failed: Option<Arc<str>>,
     retries: RetryBudget,
 }
@@ -114,6 +120,7 @@ impl App {
             blocking: AtomicBool::new(true),
             streams: AtomicUsize::new(1),
             cgi_names: AtomicBool::new(true),
+            said_open: AtomicBool::new(false),
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
             servers,
@@ -137,6 +144,14 @@ impl App {
         let new = named.map(|(endpoint, places)| Standing::begin(self, endpoint, places, remote));
         let old = std::mem::replace(&mut *standing, new);
         drop(standing);
+        if let Some(old) = old {
+            old.end();
+        }
+    }
+
+    /// Gives requests to no server that runs already.
+    pub(super) fn leave_standing(&self) {
+        let old = self.standing.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(old) = old {
             old.end();
         }
@@ -183,11 +198,14 @@ impl App {
 
     /// What each of its workers is doing; those that finish before they leave included.
     pub fn activity(&self) -> Vec<WorkerActivity> {
+        self.links().iter().map(|link| link.activity()).collect()
+    }
+
+    /// Its workers.
+    pub(super) fn links(&self) -> Vec<Arc<Link>> {
         let state = self.state();
-        let early = state.early.iter().map(|(link, _)| Arc::clone(link));
-        let links: Vec<Arc<Link>> = state.queue.links().chain(early).collect();
-        drop(state);
-        links.iter().map(|link| link.activity()).collect()
+        let early = state.early.iter().map(|early| Arc::clone(&early.link));
+        state.queue.links().chain(early).collect()
     }
 
     /// The kind of app and the language, as its workers say (`wsgi, CPython 3.11.7`).
@@ -203,62 +221,16 @@ impl App {
         self.cgi_names.load(Ordering::Relaxed)
     }
 
-    /// A worker is ready.
-    pub(super) fn welcome_worker(&self, link: &Arc<Link>, places: Places, kind: &str, language: &str) {
-        // `rack` is a word, the others are letters.
-        let kind_shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
-        let about = format!("{kind_shown}, {language}");
-        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(about);
-        // Several at once may also be several threads.
-        let blocking = places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php");
-        self.blocking.store(blocking, Ordering::Relaxed);
-        self.streams.store(places.streams, Ordering::Relaxed);
-        self.cgi_names.store(kind != "asgi", Ordering::Relaxed);
-        let mut state = self.state();
-        if link.key.generation > state.generation {
-            state.early.push((Arc::clone(link), places));
-            return;
-        }
-        state.failed = None;
-        state.queue.enter(Arc::clone(link), places.streams, places.ahead);
-        drop(state);
-        self.fill(link);
-    }
-
-    /// Workers up to this generation take requests.
-    pub(super) fn promote(&self, generation: u64) {
-        self.quarantine.forget();
-        if let Some(server) = self.next_server().take() {
-            let policy = AppPolicy { server, ..AppPolicy::clone(&self.policy()) };
-            self.policy.store(Arc::new(policy));
-        }
-        let mut state = self.state();
-        state.generation = generation;
-        let ready: Vec<_> =
-            state.early.extract_if(.., |(link, _)| link.key.generation <= generation).collect();
-        for (link, places) in &ready {
-            state.failed = None;
-            state.queue.enter(Arc::clone(link), places.streams, places.ahead);
-        }
-        drop(state);
-        ready.iter().for_each(|(link, _)| self.fill(link));
-    }
-
-    /// Gives waiting requests to a worker as long as it has places.
-    fn fill(&self, link: &Arc<Link>) {
-        loop {
-            // The lock is not held while a request is written.
-            let Some(job) = self.state().queue.fill(link) else { return };
-            link.give(job);
-        }
-    }
-
     /// A worker has died of one of these requests; which one, nobody knows if there are several.
     pub(super) fn handle_death(&self, suspects: &[About]) {
-        for (route, time) in self.quarantine.handle_death(suspects) {
-            tracing::error!(app = %self.name, %route, seconds = time.as_secs(),
+        for (refused, time) in self.quarantine.handle_death(suspects) {
+            let scope = if refused.is_page() { "page" } else { "route" };
+            // The path itself stands in the access log, beside this id.
+            let id =
+                suspects.iter().find(|suspect| refused.covers(suspect)).map(|suspect| suspect.id.to_string());
+            tracing::error!(app = %self.name, route = %refused, scope, id, seconds = time.as_secs(),
                 "the route kills workers; it is refused for a while, then tried with one request at a time");
-            let waiting = self.state().queue.take_waiting_of(|job| RouteKey::of(&job.call.about) == route);
+            let waiting = self.state().queue.take_waiting_of(|job| refused.covers(&job.call.about));
             waiting.into_iter().for_each(|job| job.call.put(Item::Quarantined(time)));
         }
     }
@@ -270,46 +242,10 @@ impl App {
         }
     }
 
-    /// A worker is about to be killed: it gets nothing more.
-    pub(super) fn remove_condemned(&self, key: &WorkerKey) {
-        self.state().queue.leave_key(key);
-    }
-
-    /// A worker is gone.
-    pub(super) fn remove(&self, link: &Arc<Link>) {
-        let mut state = self.state();
-        state.queue.leave(link);
-        state.early.retain(|(early, _)| !Arc::ptr_eq(early, link));
-    }
-
-    /// A worker gets no more requests. `true`: it has none now.
-    pub(super) fn retire(&self, key: &WorkerKey) -> bool {
-        self.state().queue.retire(key)
-    }
-
-    /// The same for one that has asked for it: what waits is for others.
-    pub(super) fn close(&self, key: &WorkerKey) -> bool {
-        self.state().queue.close(key)
-    }
-
     /// The end is near: streams that have begun are ended, WebSockets closed with 1001. Requests that are not answered yet go on.
     pub fn say_goodbye(&self) {
         let links: Vec<Arc<Link>> = self.state().queue.links().collect();
         links.iter().for_each(|link| link.say_goodbye());
-    }
-
-    /// A worker has finished with a request.
-    pub(super) fn place_is_free(&self, link: &Arc<Link>) {
-        let next = self.state().queue.free_place(link);
-        match next {
-            Ok(Some(job)) => {
-                link.give(job);
-                // Behind it others may wait.
-                self.fill(link);
-            }
-            Ok(None) => {}
-            Err(Retired) => link.drain(),
-        }
     }
 
     /// Whether no worker will come before the next reload.
@@ -377,17 +313,26 @@ impl App {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(|poisoned| self.begin_anew(poisoned))
     }
-}
 
-/// What a worker takes at once.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Places {
-    /// Requests it works on.
-    pub(super) streams: usize,
-    /// Requests that may wait behind them.
-    pub(super) ahead: usize,
+    /// A panic has left queue and places in the middle of a change: a place may be counted twice or never, and a request be lost. Both begin anew: what waits is
+    /// refused, and the workers, whose places are not known any more, are replaced. Other apps notice nothing.
+    #[cold]
+    fn begin_anew<'a>(&'a self, poisoned: PoisonError<MutexGuard<'a, State>>) -> MutexGuard<'a, State> {
+        const REASON: &str = "a bug in Keepwarm has broken the queue of its app";
+        let mut state = poisoned.into_inner();
+        let waiting = state.queue.take_waiting();
+        let queue = std::mem::take(&mut state.queue);
+        let links: Vec<Arc<Link>> =
+            queue.links().chain(state.early.drain(..).map(|early| early.link)).collect();
+        self.state.clear_poison();
+        tracing::error!(app = %self.name, waiting = waiting.len(), workers = links.len(), "{REASON}: all of them are replaced");
+        let reason: Arc<str> = REASON.into();
+        waiting.into_iter().for_each(|job| job.call.put(Item::Refused(Arc::clone(&reason))));
+        links.iter().for_each(|link| link.kill(REASON));
+        state
+    }
 }
 
 /// Why a request was not taken.
@@ -416,7 +361,7 @@ impl Handler for AppHandler {
         let server = self.0.policy().server.as_ref().map(|server| server.protocol.clone());
         match server {
             None => Box::pin(conversation::hold(&self.0, exchange)),
-            Some(Protocol::Http) => Box::pin(relay::hold::<Http1>(&self.0, exchange, ())),
+            Some(Protocol::Http) => Box::pin(relay::hold_http(&self.0, exchange)),
             Some(Protocol::FastCgi(root)) => Box::pin(fastcgi::hold(&self.0, root, exchange)),
         }
     }
@@ -425,3 +370,6 @@ impl Handler for AppHandler {
         // What is no request has no route: the edge answers it.
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,6 +36,9 @@ struct Inner {
     frame: Vec<u8>,
 }
 
+/// Items that may lie here before informational responses are dropped. The number is arbitrary: far above what an application gives hints in.
+const HINTS: usize = 64;
+
 /// Where a request is.
 #[derive(Debug, Default, Clone)]
 pub(super) enum Place {
@@ -62,8 +65,6 @@ pub(super) enum Item {
     },
     /// The application wants the body.
     Want,
-    /// More of the body may be sent.
-    Credit,
     /// Part of a WebSocket message; to be released.
     Message {
         /// Text, else binary.
@@ -119,6 +120,13 @@ impl Call {
         }
     }
 
+    /// The same for an informational response, which costs its worker no credit: those that nobody takes are not kept without bound.
+    pub(super) fn put_hint(&self, item: Item) {
+        if self.lock().more.len() < HINTS {
+            self.put(item);
+        }
+    }
+
     /// The client's side: the next item.
     pub(super) fn poll_item(&self, cx: &Context<'_>) -> Poll<Item> {
         let mut inner = self.lock();
@@ -130,6 +138,15 @@ impl Call {
             inner.waker = Some(cx.waker().clone());
         }
         Poll::Pending
+    }
+
+    /// Has the client's task woken by the next item, although it takes none now: there is no room for what it may be, yet with credit ([`Self::wake`]) the rest of the
+    /// request can go on.
+    pub(super) fn wake_on_item(&self, cx: &Context<'_>) {
+        let mut inner = self.lock();
+        if !inner.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            inner.waker = Some(cx.waker().clone());
+        }
     }
 
     /// Notes which worker has it. `false`: nobody waits for it any more.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A worker that takes one request at a time gets it with its body already read, and is free as soon as it has produced its answer: what a
-//! slow client sends and takes waits in a [`Spool`] (`http-rules` §7). Other workers stream, under credit.
+//! slow client sends and takes waits in a spool (`http-rules` §7). Other workers stream, under credit.
 
 mod answer;
 pub(super) mod body;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{BodyError, Exchange, Gone, Spool, Wait, now, thread_index};
+use keepwarm_net::{BodyError, Exchange, Gone, ResponseBuffer, UNSENT_ENOUGH, Wait, now, thread_index};
 use keepwarm_telemetry::stalls::Stall;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
@@ -35,8 +35,6 @@ use super::request::{Opening, encode_request};
 use body::Source;
 use websocket::Messages;
 
-/// Unsent bytes of an answer beyond which a streaming worker has to wait, and a blocking one's answer goes to the spool.
-const UNSENT_ENOUGH: usize = 128 * 1024;
 /// Memory of a spool, in bytes; beyond it a file is used.
 const SPOOL_MEMORY: usize = 256 * 1024;
 /// A worker that was told to read a body itself is not kept waiting longer than this (`http-rules` §2).
@@ -86,12 +84,11 @@ pub(super) struct Conversation<'a, 'c> {
     since: Instant,
     /// That it is slow is in the log.
     slow_said: bool,
-    /// The answer is taken from the worker faster than the client takes it.
-    buffers_answer: bool,
-    /// The answer, as far as the client has not taken it.
-    spool: Option<Spool>,
+    response: ResponseBuffer,
     /// There was no room for what the worker may have said.
     full: bool,
+    /// The application waits for the client: to take the response, or to send more of its body.
+    client_is_slow: bool,
     /// The worker has said all of its answer.
     complete: bool,
     /// When it had.
@@ -109,7 +106,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
         let wanted = exchange.request().passing.buffer_response;
         Self {
             app,
-            buffers_answer: wanted.unwrap_or(app.is_blocking()),
+            response: ResponseBuffer::new(wanted.unwrap_or(app.is_blocking())),
             call: Call::new(About::of(exchange.request())),
             exchange,
             source: Source::Client,
@@ -122,8 +119,8 @@ impl<'a, 'c> Conversation<'a, 'c> {
             given: 0,
             since: now(),
             slow_said: false,
-            spool: None,
             full: false,
+            client_is_slow: false,
             complete: false,
             ended: None,
             over: false,
@@ -202,6 +199,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             if self.messages.is_some() {
                 return self.poll_messages(cx);
             }
+            self.client_is_slow = false;
             self.poll_items(cx);
             if self.messages.is_some() {
                 continue;
@@ -217,12 +215,13 @@ impl<'a, 'c> Conversation<'a, 'c> {
                 Poll::Ready(Err(gone)) => return self.client_gone(gone),
                 // What the client has taken makes room for more.
                 Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
-                Poll::Ready(Ok(())) if self.spool_has_bytes() && self.poll_unspool(cx).is_ready() => continue,
+                Poll::Ready(Ok(())) if !self.response.is_empty() && self.poll_kept(cx).is_ready() => continue,
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             if let Poll::Ready(gone) = self.exchange.poll_gone(cx) {
                 return self.client_gone(gone);
             }
+            self.keep_time();
             if self.exchange.deadlines().poll_passed(Wait::Slow, cx) {
                 self.is_slow();
             }
@@ -239,6 +238,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             self.app.handle_answer(&self.call.about);
         }
         self.exchange.abort(gone.name());
+        self.keep_time_of_abandoned();
         self.stop_waiting();
         Poll::Ready(())
     }

@@ -2,19 +2,21 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use keepwarm_net::{Deadlines, Io, ReadBuffer, Wait};
+use keepwarm_net::{Deadlines, Io, ReadBuffer, Socket, Wait};
+use keepwarm_telemetry::panics::{catch, caught};
 use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
 
 use super::activity::About;
-use super::app::{App, Places};
+use super::app::{App, Places, Traits};
 use super::call::{Call, Item};
-use super::link::{Condemned, Link, Remains, Tail};
+use super::link::{Condemned, Left, Link, Remains, Tail};
 use crate::supervisor::LinkEvent;
 
 /// Read at a time: a whole largest frame, so that a body block costs one read.
@@ -22,8 +24,11 @@ const READ: usize = 128 * 1024;
 /// Read at a time from a worker whose answers have been small.
 const READ_SMALL: usize = 16 * 1024;
 
+/// How long a write waits for what the kernel is short of. The number is arbitrary: long enough not to spin, short beside any time-out.
+const WRITE_AGAIN: Duration = Duration::from_millis(100);
+
 /// Reads what a worker says until its socket ends; then everything that it held is lost.
-pub(super) async fn drive(link: Arc<Link>, socket: OwnedFd) {
+pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
     let Some(app) = link.app.upgrade() else { return };
     let mut driver = Driver {
         link: Arc::clone(&link),
@@ -34,10 +39,24 @@ pub(super) async fn drive(link: Arc<Link>, socket: OwnedFd) {
         deadlines: Deadlines::new(),
         tail: None,
     };
-    driver.welcome();
-    let end = poll_fn(|cx| driver.poll(cx)).await;
-    driver.finish(end);
+    let served = {
+        let serving = pin!(driver.serve());
+        caught(serving).await
+    };
+    let end = served.unwrap_or_else(|panic| {
+        panic.report("worker_link", Some(&link.key.app), None);
+        End::Panicked
+    });
+    if let Err(panic) = catch(|| driver.finish(end)) {
+        panic.report("worker_link", Some(&link.key.app), None);
+        // Whatever was not done of it: the worker is gone for everybody.
+        link.kill(PANICKED);
+        link.report(LinkEvent::Closed { worker: link.key.clone(), reason: PANICKED.to_owned() });
+    }
 }
+
+/// Why a worker is killed that nobody reads from any more.
+const PANICKED: &str = "a bug in Keepwarm has broken the link to it";
 
 struct Driver {
     link: Arc<Link>,
@@ -58,9 +77,16 @@ enum End {
     ClosedUnread,
     /// The worker broke the rules.
     Fault(WireFault),
+    /// We did.
+    Panicked,
 }
 
 impl Driver {
+    async fn serve(&mut self) -> End {
+        self.welcome();
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
     fn welcome(&self) {
         let number = self.link.key.number.to_string();
         let workers = self.app.policy().workers.to_string();
@@ -76,15 +102,16 @@ impl Driver {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
-            if !self.link.flush() {
-                // Writable again is one of the two things waited for; the other is the read below.
-                self.link.lock().driver = Some(cx.waker().clone());
-                if let Poll::Ready(Ok(())) = self.io.poll_writable(cx) {
-                    continue;
-                }
-            } else {
-                self.io.forget_writable();
-                self.link.lock().driver = Some(cx.waker().clone());
+            // Room to write is one of the two things waited for; the other is the read below.
+            match self.link.flush(cx.waker()) {
+                Left::Nothing => self.io.forget_writable(),
+                Left::ForRoom => match self.io.poll_writable(cx) {
+                    Poll::Ready(Ok(())) => continue,
+                    // No descriptor is free for the watch (EMFILE): one may be later.
+                    Poll::Ready(Err(_)) => self.write_later(cx),
+                    Poll::Pending => {}
+                },
+                Left::ForLater => self.write_later(cx),
             }
             if self.tail.is_some() && self.deadlines.poll_passed(Wait::Answer, cx) {
                 self.tail_is_late();
@@ -106,6 +133,12 @@ impl Driver {
                 Err(_) => return Poll::Ready(End::Closed),
             }
         }
+    }
+
+    /// Nothing will tell when there is room: tries again after a while.
+    fn write_later(&self, cx: &Context<'_>) {
+        self.deadlines.set_after(Wait::Write, WRITE_AGAIN);
+        self.deadlines.poll_passed(Wait::Write, cx);
     }
 
     fn read_frames(&mut self) -> Result<(), WireFault> {
@@ -174,6 +207,10 @@ impl Driver {
                 self.link.kill(&reason);
                 reason
             }
+            End::Panicked => {
+                self.link.kill(PANICKED);
+                PANICKED.to_owned()
+            }
         };
         self.app.remove(&self.link);
         let Remains { calls, unread, condemned, planned } = self.link.die(unprocessed);
@@ -227,13 +264,20 @@ fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8])
             _ => Vec::new(),
         };
         drop(inner);
-        all.iter().for_each(|call| call.put(Item::Credit));
+        all.iter().for_each(|call| call.wake());
         connection_event(link, app, event);
         return Ok(false);
     }
     drop(inner);
-    if let (Some(call), Some(item)) = (call, item(event, bytes)) {
-        call.put(item);
+    let Some(call) = call else { return Ok(freed) };
+    match event {
+        SessionEvent::Credit { .. } => call.wake(),
+        SessionEvent::Inform { .. } => call.put_hint(Item::Frame(bytes.to_vec())),
+        event => {
+            if let Some(item) = item(event, bytes) {
+                call.put(item);
+            }
+        }
     }
     Ok(freed)
 }
@@ -243,7 +287,7 @@ fn connection_event(link: &Arc<Link>, app: &Arc<App>, event: SessionEvent<'_>) {
         SessionEvent::Hello(hello) => ready_now(link, app, hello),
         SessionEvent::Pong { .. } => link.ponged(),
         SessionEvent::Drain => {
-            if app.close(&link.key) {
+            if app.close(link) {
                 link.drain();
             }
             link.report(LinkEvent::WantsDrain { worker: link.key.clone() });
@@ -257,7 +301,7 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
     let places = Places { streams: hello.streams as usize, ahead: hello.ahead() as usize };
-    app.welcome_worker(link, places, &kind, &text("language"));
+    app.welcome_worker(link, Traits::new(places, &kind, &text("language")));
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: text("adapter"),
@@ -269,13 +313,16 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
 
 fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
     Some(match event {
-        SessionEvent::Response(_) | SessionEvent::Trailers { .. } | SessionEvent::Inform { .. } => {
+        SessionEvent::Response(_) | SessionEvent::Trailers { .. } => {
             debug_assert!(frame.len() >= HEADER_LEN, "a frame has its header");
             Item::Frame(frame.to_vec())
         }
+        // Costs its worker no credit: it would be kept without bound for a client that reads nothing.
+        SessionEvent::Data { bytes: [], over: false, .. }
+        | SessionEvent::Text { bytes: [], end: false, .. }
+        | SessionEvent::Binary { bytes: [], end: false, .. } => return None,
         SessionEvent::Data { bytes, over, .. } => Item::Data { bytes: bytes.to_vec(), over },
         SessionEvent::Want { .. } => Item::Want,
-        SessionEvent::Credit { .. } => Item::Credit,
         SessionEvent::Text { bytes, end, .. } => Item::Message { text: true, bytes: bytes.to_vec(), end },
         SessionEvent::Binary { bytes, end, .. } => Item::Message { text: false, bytes: bytes.to_vec(), end },
         SessionEvent::Close { code, reason, .. } => Item::Close(code, reason.to_owned()),
@@ -286,6 +333,18 @@ fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
         | SessionEvent::Pong { .. }
         | SessionEvent::Drain
         | SessionEvent::Busy { .. }
+        | SessionEvent::Credit { .. }
+        | SessionEvent::Inform { .. }
         | SessionEvent::Dropped { .. } => return None,
     })
+}
+
+/// What a driver does with the frames of a worker that a test plays.
+#[cfg(test)]
+pub(super) fn hear(link: &Arc<Link>, app: &Arc<App>, bytes: &[u8]) {
+    let (frame, length) = FromWorker::decode(bytes).unwrap().unwrap();
+    assert_eq!(length, bytes.len(), "one frame");
+    if handle(link, app, frame, bytes).unwrap() {
+        app.place_is_free(link);
+    }
 }

@@ -1,16 +1,16 @@
 //! One worker's socket: writing to it, from any thread, and the session that says what may be written.
 
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
-use keepwarm_net::Remote;
+use keepwarm_net::{Remote, Socket, send};
 use keepwarm_wire::encode::{encode_close, encode_data, encode_trailers};
 use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
 use keepwarm_wire::session::{Session, SessionConfig};
-use rustix::net::{SendFlags, send};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use super::activity::{About, WorkerActivity};
@@ -37,11 +37,15 @@ pub(super) struct Link {
     pub(super) app: Weak<App>,
     remote: Remote,
     /// For writing; the driver reads from a duplicate. None of a server.
-    socket: Option<OwnedFd>,
+    socket: Option<Socket>,
     /// A worker that listens by itself: whoever has a place there speaks to it.
     pub(super) server: Option<Server>,
     events: UnboundedSender<LinkEvent>,
     requests: Requests,
+    /// Its thread has had its turn since the worker was last asked for a sign of life.
+    listened: Arc<AtomicBool>,
+    /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
+    retired: AtomicBool,
     inner: Mutex<LinkInner>,
 }
 
@@ -51,8 +55,10 @@ pub(super) struct LinkInner {
     pub(super) calls: HashMap<u32, Arc<Call>>,
     /// What the socket did not take.
     unsent: Vec<u8>,
+    /// It did not for want of memory.
+    short_of_memory: bool,
     /// The driver, which writes the rest when the socket takes more.
-    pub(super) driver: Option<Waker>,
+    driver: Option<Waker>,
     /// The worker takes its requests one after the other, in the order of their streams.
     pub(super) in_order: bool,
     /// The worker has something to do behind the answer that ends next, or has ended (`spec/wire.md` §8).
@@ -107,7 +113,7 @@ impl Link {
         key: WorkerKey,
         app: &Arc<App>,
         remote: Remote,
-        socket: Option<OwnedFd>,
+        socket: Option<Socket>,
         server: Option<Server>,
         events: UnboundedSender<LinkEvent>,
     ) -> Self {
@@ -115,6 +121,7 @@ impl Link {
             session: Session::new(CREDIT),
             calls: HashMap::new(),
             unsent: Vec::new(),
+            short_of_memory: false,
             driver: None,
             in_order: false,
             busy: false,
@@ -135,6 +142,8 @@ impl Link {
             server,
             events,
             requests: Requests::default(),
+            retired: AtomicBool::new(false),
+            listened: Arc::default(),
             inner: Mutex::new(inner),
         }
     }
@@ -144,8 +153,33 @@ impl Link {
         self.remote.index
     }
 
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_retired(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, LinkInner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(|poisoned| self.break_off(poisoned))
+    }
+
+    /// A panic has left the link in the middle of a change: which streams are open, and how much of a frame was written, is not known any more. Nothing more is
+    /// written; the worker is replaced, and its end takes the requests that it holds to their fate.
+    #[cold]
+    fn break_off<'l>(
+        &'l self,
+        poisoned: PoisonError<MutexGuard<'l, LinkInner>>,
+    ) -> MutexGuard<'l, LinkInner> {
+        let mut inner = poisoned.into_inner();
+        inner.session = Session::new(CREDIT);
+        inner.unsent.clear();
+        inner.tail = None;
+        inner.dead = true;
+        self.inner.clear_poison();
+        self.kill("a bug in Keepwarm has broken the link to it");
+        inner
     }
 
     /// Tells the supervisor.
@@ -173,9 +207,13 @@ impl Link {
             false => inner.session.open(),
         };
         let Some(stream) = stream.filter(|_| !inner.dead) else {
+            let dead = inner.dead;
             drop(inner);
             job.call.keep_frame(job.frame);
             job.call.put(Item::Lost { unprocessed: true, verdict: None });
+            if !dead {
+                self.take_no_more();
+            }
             return;
         };
         if let Some(id) = job.frame.get_mut(STREAM_AT) {
@@ -206,6 +244,14 @@ impl Link {
         }
     }
 
+    /// A place was taken, and the worker takes no request: its DRAIN has crossed, or it has used up its stream ids. The place is free again, and the last of all.
+    fn take_no_more(self: &Arc<Self>) {
+        let Some(app) = self.app.upgrade() else { return };
+        app.close(self);
+        app.place_is_free(self);
+        self.report(LinkEvent::WantsDrain { worker: self.key.clone() });
+    }
+
     /// A request of it has taken too long: has the supervisor see what the worker is doing, and kill it. It gets nothing more.
     pub(super) fn give_up(&self, culprit: Option<&About>, reason: &str) {
         self.condemn_for(Verdict::TimedOut, culprit.cloned());
@@ -217,14 +263,23 @@ impl Link {
         self.report(LinkEvent::Slow { worker: self.key.clone() });
     }
 
-    /// Asks for a sign of life; [`Self::heard`] is another number once one has come.
-    pub(super) fn ping(&self) {
+    /// Asks for a sign of life; [`Self::heard`] is another number once one has come. `false`: none was asked for, or it has been before.
+    pub(super) fn ping(&self) -> bool {
         let mut frame = Vec::new();
         let mut inner = self.lock();
         let heard = inner.heard;
         // One that is under way serves as well.
-        inner.session.ping(heard.to_be_bytes(), &mut frame);
+        let asked = inner.session.ping(heard.to_be_bytes(), &mut frame);
         inner.write(&self.socket, &frame);
+        asked
+    }
+
+    /// Runs `then` on the thread that reads from it, once that has read what lay in its sockets.
+    pub(super) fn once_listened(&self, then: impl FnOnce() + Send + 'static) {
+        self.remote.spawn(move || async move {
+            tokio::time::sleep(LISTEN).await;
+            then();
+        });
     }
 
     /// How often something has come from it.
@@ -235,7 +290,7 @@ impl Link {
     fn condemn_for(&self, verdict: Verdict, culprit: Option<About>) {
         self.lock().condemned.get_or_insert(Condemned { verdict, culprit });
         if let Some(app) = self.app.upgrade() {
-            app.remove_condemned(&self.key);
+            app.remove_condemned(self);
         }
     }
 
@@ -278,6 +333,18 @@ impl Link {
         }
     }
 
+    /// Whether the worker has not let go of this stream.
+    pub(super) fn is_held(&self, stream: u32) -> bool {
+        let inner = self.lock();
+        !inner.dead && !inner.session.is_over(stream)
+    }
+
+    /// Whether it may be working on this stream now: one that takes requests in their order works on the first.
+    pub(super) fn is_at_work_on(&self, stream: u32) -> bool {
+        let inner = self.lock();
+        !inner.in_order || !inner.session.is_open_before(stream)
+    }
+
     /// Gives credit back for bytes that have left memory.
     pub(super) fn release(&self, stream: u32, bytes: usize) {
         let mut frame = Vec::new();
@@ -302,7 +369,7 @@ impl Link {
             server.forget(app.as_ref());
             if let Some(app) = app.filter(|_| server.is_standing()) {
                 // No process ends with it.
-                app.remove_condemned(&self.key);
+                app.remove_condemned(self);
             }
             return self.report(LinkEvent::Drained { worker: self.key.clone() });
         }
@@ -310,6 +377,14 @@ impl Link {
         let mut inner = self.lock();
         inner.session.drain(&mut frame);
         inner.write(&self.socket, &frame);
+    }
+
+    /// Whether it has said HELLO, or answered for the first time.
+    fn is_ready(&self) -> bool {
+        match &self.server {
+            Some(server) => server.endpoint().is_some(),
+            None => self.lock().session.is_ready(),
+        }
     }
 
     /// Tells the requests that this worker holds that their time is over.
@@ -326,12 +401,25 @@ impl Link {
         self.lock().write(&self.socket, frames);
     }
 
-    /// Writes what is left; `true` when nothing is.
-    pub(super) fn flush(&self) -> bool {
+    /// Writes what was left. From now on, and not a moment later, `driver` is woken when something is left again.
+    pub(super) fn flush(&self, driver: &Waker) -> Left {
         let mut inner = self.lock();
         let rest = std::mem::take(&mut inner.unsent);
+        inner.driver = None;
         inner.write(&self.socket, &rest);
-        inner.unsent.is_empty()
+        inner.driver = Some(driver.clone());
+        let left = match (inner.unsent.is_empty(), inner.short_of_memory) {
+            (true, _) => Left::Nothing,
+            (false, false) => Left::ForRoom,
+            (false, true) => Left::ForLater,
+        };
+        if rest.len() > UNSENT_ENOUGH && inner.unsent.len() <= UNSENT_ENOUGH {
+            // They had no credit while there was so much (see [`Self::send_credit`]), and no frame of the worker says that they have some now.
+            let calls: Vec<Arc<Call>> = inner.calls.values().cloned().collect();
+            drop(inner);
+            calls.iter().for_each(|call| call.wake());
+        }
+        left
     }
 
     /// What it is doing.
@@ -373,6 +461,20 @@ impl Link {
         }
     }
 
+    /// Nobody reads from it any more, since its thread does not turn: it gets nothing more, what it holds is lost, and it is replaced.
+    pub(super) fn abandon(self: &Arc<Self>) {
+        const REASON: &str = "the thread that reads from it does not turn";
+        if let Some(app) = self.app.upgrade() {
+            app.remove(self);
+        }
+        self.die(false)
+            .calls
+            .into_iter()
+            .for_each(|(_, call)| call.put(Item::Lost { unprocessed: false, verdict: None }));
+        self.kill(REASON);
+        self.report(LinkEvent::Closed { worker: self.key.clone(), reason: REASON.to_owned() });
+    }
+
     /// Whether it holds a request.
     pub(super) fn is_at_work(&self) -> bool {
         let inner = self.lock();
@@ -397,8 +499,9 @@ impl Link {
 
 impl WorkerLink for Link {
     fn retire(&self) {
-        let Some(app) = self.app.upgrade() else { return };
-        if app.retire(&self.key) {
+        let has_none = self.app.upgrade().is_none_or(|app| app.retire(self));
+        // One that is not ready yet has nothing to finish: it is told so when it is.
+        if has_none && self.is_ready() {
             self.drain();
         }
     }
@@ -406,14 +509,18 @@ impl WorkerLink for Link {
     fn ping(&self) {
         // One that works is watched by the time of its requests.
         let idle = self.lock().session.open_streams() == 0;
-        if idle {
-            Self::ping(self);
+        if idle && Self::ping(self) {
+            self.listened.store(false, Ordering::Relaxed);
+            let listened = Arc::clone(&self.listened);
+            self.once_listened(move || listened.store(true, Ordering::Relaxed));
         }
     }
 
     fn is_silent(&self) -> bool {
         let inner = self.lock();
-        inner.session.open_streams() == 0 && inner.session.is_ping_pending()
+        let unanswered = inner.session.open_streams() == 0 && inner.session.is_ping_pending();
+        // The answer may lie in the socket of a thread that does not turn: nothing of that is the worker's fault.
+        unanswered && self.listened.load(Ordering::Relaxed)
     }
 
     fn requests(&self) -> &Requests {
@@ -450,16 +557,22 @@ impl LinkInner {
     }
 
     /// One write; what the socket does not take waits for the driver.
-    fn write(&mut self, socket: &Option<OwnedFd>, bytes: &[u8]) {
+    fn write(&mut self, socket: &Option<Socket>, bytes: &[u8]) {
         let Some(socket) = socket.as_ref().filter(|_| !bytes.is_empty() && !self.dead) else { return };
         self.last_written = None;
         if !self.unsent.is_empty() {
             self.unsent.extend_from_slice(bytes);
             return;
         }
-        let sent = match send(socket, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from) {
+        self.short_of_memory = false;
+        let sent = match send(socket, &[IoSlice::new(bytes)]) {
             Ok(sent) => sent,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            // The socket lives, and the worker would wait for the rest of a frame.
+            Err(error) if is_shortage(&error) => {
+                self.short_of_memory = true;
+                0
+            }
             // The driver learns it from its read, with all requests that are lost by it.
             Err(_) => return,
         };
@@ -472,6 +585,24 @@ impl LinkInner {
         }
     }
 }
+
+/// What is left to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    Nothing,
+    /// The socket is full.
+    ForRoom,
+    /// The kernel has no memory for it now, and does not tell when it has.
+    ForLater,
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    let short = [rustix::io::Errno::NOBUFS, rustix::io::Errno::NOMEM];
+    short.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// The time in which a thread that turns has read what lay in its sockets. The number is arbitrary.
+const LISTEN: Duration = Duration::from_millis(100);
 
 /// What a body frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

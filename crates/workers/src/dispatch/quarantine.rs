@@ -1,11 +1,11 @@
-//! The routes of an app that are refused because they kill its workers: [`keepwarm_policy::Vigil`], shared by all threads.
+//! The pages and routes of an app that are refused because they kill its workers: [`keepwarm_policy::Vigil`], shared by all threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::Method;
-use keepwarm_policy::{Admission, Vigil};
+use keepwarm_policy::vigil::{Admission, Page, Scope, Vigil};
 use tokio::time::Instant;
 
 use super::activity::About;
@@ -26,12 +26,16 @@ pub(super) struct Quarantine {
     vigil: Mutex<Vigil<RouteKey>>,
 }
 
-/// A request that is let through to see whether its route still kills.
+/// A request that is let through to see whether its page or route still kills.
 #[derive(Debug)]
 pub(super) struct Trial {
     app: Arc<App>,
-    route: RouteKey,
+    scope: Refused,
 }
+
+/// What is refused: one page, or a route with all of its pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused(Scope<RouteKey>);
 
 impl RouteKey {
     pub(super) fn of(about: &About) -> Self {
@@ -50,13 +54,29 @@ impl RouteKey {
     }
 }
 
+fn page(about: &About) -> Page<RouteKey> {
+    Page { route: RouteKey::of(about), path: about.path }
+}
+
+impl Refused {
+    /// Whether this request is one of those.
+    pub(super) fn covers(&self, about: &About) -> bool {
+        self.0.covers(&page(about))
+    }
+
+    /// One page of a route, and not all.
+    pub(super) fn is_page(&self) -> bool {
+        matches!(self.0, Scope::Page(_))
+    }
+}
+
 impl Quarantine {
     /// Whether a request would be refused now, and for how long.
     pub(super) fn refuses(&self, about: &About) -> Option<Duration> {
         if !self.watches() {
             return None;
         }
-        self.vigil().refuses(&RouteKey::of(about), now())
+        self.vigil().refuses(&page(about), now())
     }
 
     /// A request has been answered to its end. `true`: its route was refused until now.
@@ -65,18 +85,25 @@ impl Quarantine {
             return false;
         }
         let mut vigil = self.vigil();
-        let opened = vigil.handle_answer(&RouteKey::of(about));
+        let opened = vigil.handle_answer(&page(about));
         self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
         opened
     }
 
-    /// A worker has died of these. Gives the routes that are refused from now on.
-    pub(super) fn handle_death(&self, suspects: &[About]) -> Vec<(RouteKey, Duration)> {
-        let routes: Vec<RouteKey> = suspects.iter().map(RouteKey::of).collect();
+    /// A worker has died of these. Gives what is refused from now on.
+    pub(super) fn handle_death(&self, suspects: &[About]) -> Vec<(Refused, Duration)> {
+        let pages: Vec<Page<RouteKey>> = suspects.iter().map(page).collect();
         let mut vigil = self.vigil();
-        let refused = vigil.handle_death(&routes, now());
+        let refused = vigil.handle_death(&pages, now());
         self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
-        refused
+        refused.into_iter().map(|(scope, time)| (Refused(scope), time)).collect()
+    }
+
+    fn admit(&self, about: &About) -> Admission<RouteKey> {
+        let mut vigil = self.vigil();
+        let admission = vigil.admit(&page(about), now());
+        self.watches.store(!vigil.is_quiet(), Ordering::Relaxed);
+        admission
     }
 
     /// Other code runs from now on: what is known of the old says nothing.
@@ -100,10 +127,9 @@ impl Trial {
         if !app.quarantine.watches() {
             return Ok(None);
         }
-        let route = RouteKey::of(about);
-        match app.quarantine.vigil().admit(&route, now()) {
+        match app.quarantine.admit(about) {
             Admission::Free => Ok(None),
-            Admission::Trial => Ok(Some(Self { app: Arc::clone(app), route })),
+            Admission::Trial(scope) => Ok(Some(Self { app: Arc::clone(app), scope: Refused(scope) })),
             Admission::Refused(time) => Err(time),
         }
     }
@@ -111,7 +137,7 @@ impl Trial {
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        self.app.quarantine.vigil().handle_trial_over(&self.route, now());
+        self.app.quarantine.vigil().handle_trial_over(&self.scope.0, now());
     }
 }
 
@@ -120,6 +146,15 @@ impl std::fmt::Display for RouteKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let method = self.method.as_ref().map_or("other methods", Method::as_str);
         write!(f, "{method} {}", self.route.as_deref().unwrap_or("-"))
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Scope::Page(page) => page.route.fmt(f),
+            Scope::Route(route) => route.fmt(f),
+        }
     }
 }
 
@@ -140,7 +175,7 @@ mod tests {
 
     fn about(method: &str, route: &str) -> About {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        About { id: RequestId::new(1), method, route: Some(route.into()) }
+        About { id: RequestId::new(1), method, route: Some(route.into()), path: 0 }
     }
 
     #[test]

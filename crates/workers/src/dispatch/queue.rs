@@ -258,6 +258,18 @@ impl Queue {
         self.seats.iter().filter(|seat| !seat.retired).count()
     }
 
+    /// Of each worker how many places are taken, and how many it has.
+    #[cfg(test)]
+    pub(super) fn places(&self) -> impl Iterator<Item = (&Arc<Link>, usize, usize)> {
+        self.seats.iter().map(|seat| (&seat.link, seat.taken, seat.places))
+    }
+
+    /// Requests that workers hold.
+    #[cfg(test)]
+    pub(super) fn in_work(&self) -> usize {
+        self.in_work
+    }
+
     fn seat(&mut self, link: &Arc<Link>) -> Option<&mut Seat> {
         self.seats.iter_mut().find(|seat| Arc::ptr_eq(&seat.link, link))
     }

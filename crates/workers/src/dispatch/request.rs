@@ -1,7 +1,7 @@
 //! A request as a REQUEST frame (`spec/wire.md` §4).
 
-use keepwarm_http1::{HopByHop, RequestBody, Version, cgi_safe_name, percent_decode};
-use keepwarm_net::{EarlyHints, Request};
+use keepwarm_http1::{HopByHop, RequestBody, Version, percent_decode};
+use keepwarm_net::{EarlyHints, FieldNames, Request};
 use keepwarm_wire::encode::{EncodeError, RequestWriter};
 use keepwarm_wire::frame::{Fixed, flags};
 
@@ -133,13 +133,14 @@ fn listening_server(request: &Request) -> (&[u8], &[u8]) {
 fn encode_fields(frame: &mut RequestWriter<'_>, request: &Request, opening: &Opening<'_>) {
     let head = &request.head;
     let hop_by_hop = HopByHop::of(&head.fields);
+    let names = if opening.cgi_names { FieldNames::Cgi } else { FieldNames::Http };
     for (name, value) in head.fields.iter() {
         let kept = match name {
-            b"host" | b"expect" | b"transfer-encoding" | b"proxy" => false,
+            b"host" | b"expect" | b"transfer-encoding" => false,
             b"content-length" => true,
-            _ => !hop_by_hop.removes(name) && (!opening.cgi_names || cgi_safe_name(name)),
+            _ => !hop_by_hop.removes(name),
         };
-        if kept && !request.drops_field(name) {
+        if kept && !request.drops_field(name, names) {
             frame.field(name, value);
         }
     }

@@ -26,12 +26,14 @@ pub struct Options {
     pub executable: PathBuf,
     /// Files that the guardian guards from the first moment: see [`Supervisor::guard_file`].
     pub files: Vec<PathBuf>,
+    /// The soft limit of open files that workers get which have none configured. `None`: that of this process.
+    pub soft_files: Option<u64>,
 }
 
 impl Default for Options {
     /// This very binary, also when its file has been replaced since.
     fn default() -> Self {
-        Self { executable: PathBuf::from("/proc/self/exe"), files: Vec::new() }
+        Self { executable: PathBuf::from("/proc/self/exe"), files: Vec::new(), soft_files: None }
     }
 }
 
@@ -83,6 +85,14 @@ impl Supervisor {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Recycle(Box::new(app), reply));
         answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Returns when no worker of a generation before this one is left.
+    pub async fn wait_over(&self, generation: u64) {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::WaitOver(generation, reply));
+        // An error: the supervisor has stopped, and with it every worker.
+        let _ = answer.await;
     }
 
     /// Has the guardian remove this file, given by its absolute path, when Keepwarm dies: if it still is the file it is now.

@@ -21,6 +21,7 @@ mod worker;
 use keepwarm_policy::Jitter;
 
 pub(super) use self::view::Tally;
+pub(super) use self::worker::SLOW_BOOT;
 use self::worker::{Fate, Place, Worker};
 use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState, priority};
 
@@ -28,6 +29,8 @@ use super::{AppSpec, Death, Exit, Recycled, Recycling, WorkerState, priority};
 const KILL_AFTER: Duration = Duration::from_secs(2);
 /// From the end of the wire to SIGKILL, for a worker that does not end by itself. It may still print why it ends.
 const CLOSED_KILL_AFTER: Duration = Duration::from_secs(2);
+/// From SIGKILL until its place is given to another, should the kernel not let it end: it waits for a disk or a file server that does not answer.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);
 
 /// Names a worker within its generation; never used again.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -52,6 +55,8 @@ pub(super) enum Action {
     Restart { id: WorkerId, number: u32, reason: String, wait: Duration },
     /// A worker ended that should not have; its place is served already.
     Lost { id: WorkerId, number: u32, reason: String },
+    /// It has been starting for a while: this is said, with its stack.
+    SlowBoot { id: WorkerId, number: u32 },
     /// This place is not tried again; others of the app serve, or are still tried.
     GiveUpPlace { id: WorkerId, number: u32, reason: String },
     /// The app is not tried again. This worker was the last straw.
@@ -108,6 +113,8 @@ pub(super) struct Generation {
     quiet_starts: usize,
     /// What starts later beside a generation that serves is in a hurry.
     quiet_until: Instant,
+    /// A worker was given requests: from now on the app is not given up.
+    has_served: bool,
     jitter: Jitter,
     places: Vec<Place>,
     workers: BTreeMap<WorkerId, Worker>,
@@ -140,6 +147,7 @@ impl Generation {
             // Half of the processors stay with those that serve.
             quiet_starts: (around.cores / 2).max(1),
             quiet_until: now + priority::LONGEST,
+            has_served: false,
             jitter: Jitter::new(around.seed),
             places: (1..=places).map(|number| Place::new(number, now)).collect(),
             workers: BTreeMap::new(),
@@ -203,6 +211,14 @@ impl Generation {
         self.handle_timeout(now);
     }
 
+    /// It was given a request, as has to be said before [`handle_end`](Self::handle_end).
+    pub(super) fn handle_request_given(&mut self, id: WorkerId) {
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.has_served = true;
+            self.has_served = true;
+        }
+    }
+
     /// The wire has ended.
     pub(super) fn handle_closed(&mut self, id: WorkerId, reason: &str, now: Instant) {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.is_wanted()) {
@@ -237,6 +253,7 @@ impl Generation {
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.check_slow_boots(now);
         self.check_deadlines(now);
         self.recycle_due(now);
         self.start_due(now);
@@ -276,7 +293,8 @@ impl Generation {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let deadlines = self.workers.values().filter_map(|worker| worker.deadline);
+        let deadlines =
+            self.workers.values().flat_map(|worker| [worker.deadline, worker.slow_boot_at]).flatten();
         let starts = self.places.iter().filter_map(|place| place.spawn_at).filter(|_| self.may_start());
         deadlines.chain(starts).chain(self.next_recycle()).min()
     }

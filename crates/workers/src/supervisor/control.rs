@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use keepwarm_telemetry::panics::vital_task;
 use tokio::sync::{mpsc, oneshot};
 
 use self::reload::{Asked, Extent, Trial};
@@ -29,6 +30,8 @@ mod state;
 /// What the handle asks for, with the place for the answer.
 pub(super) enum Command {
     WaitFirstBoot(oneshot::Sender<Vec<StartFailure>>),
+    /// That all generations before this one are over.
+    WaitOver(u64, oneshot::Sender<()>),
     Reload(Vec<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
     Recycle(Box<AppSpec>, oneshot::Sender<Result<ReloadReport, StartFailure>>),
     /// Passed on to the thread that speaks to the guardian.
@@ -74,6 +77,7 @@ pub(super) async fn start(
         trial: None,
         queue: VecDeque::new(),
         first: First::default(),
+        over: Vec::new(),
         stopping: None,
     };
     let now = now();
@@ -83,12 +87,14 @@ pub(super) async fn start(
     }
     let inputs = Inputs {
         commands,
+        has_handles: true,
         from_links,
         from_processes,
         from_look,
         guardian: GuardianWatch::new(spawner.guardian),
     };
-    tokio::spawn(control.run(inputs, spawner.ended));
+    // Which process is whose is known here and nowhere else.
+    tokio::spawn(vital_task("the supervisor of workers", control.run(inputs, spawner.ended)));
     Ok(())
 }
 
@@ -106,6 +112,8 @@ struct Control {
     /// Reloads that wait for their turn.
     queue: VecDeque<Asked>,
     first: First,
+    /// Those who wait until the generations before one are over.
+    over: Vec<(u64, oneshot::Sender<()>)>,
     /// What happened in generations that are over, by app.
     past: BTreeMap<Arc<str>, Past>,
     looks: Looks,
@@ -135,6 +143,8 @@ struct Looks {
 
 struct Inputs {
     commands: mpsc::UnboundedReceiver<Command>,
+    /// Somebody may still send a command.
+    has_handles: bool,
     from_links: mpsc::UnboundedReceiver<LinkEvent>,
     from_processes: mpsc::UnboundedReceiver<ProcessEvent>,
     from_look: mpsc::UnboundedReceiver<Seen>,
@@ -149,7 +159,9 @@ impl Control {
         while !self.is_over() {
             let timeout = self.running.values().filter_map(|running| running.machine.poll_timeout()).min();
             tokio::select! {
-                command = inputs.commands.recv(), if !inputs.commands.is_closed() || !inputs.commands.is_empty() => {
+                // Not by `is_closed`: that the last handle was dropped is to be learnt once, also when something else came first.
+                command = inputs.commands.recv(), if inputs.has_handles => {
+                    inputs.has_handles = command.is_some();
                     self.handle_command(command);
                 }
                 Some(event) = inputs.from_links.recv() => self.handle_link(&event),
@@ -182,6 +194,7 @@ impl Control {
     fn handle_command(&mut self, command: Option<Command>) {
         match command {
             Some(Command::WaitFirstBoot(reply)) => self.first.waiters.push(reply),
+            Some(Command::WaitOver(generation, reply)) => self.over.push((generation, reply)),
             Some(Command::Reload(apps, reply)) => {
                 self.queue.push_back(Asked { apps, extent: Extent::All, reply, at: now() });
             }
@@ -278,6 +291,16 @@ impl Control {
         self.start_trial(now);
         self.answer_first();
         self.forget_over();
+        self.answer_over();
+    }
+
+    fn answer_over(&mut self) {
+        let oldest = self.running.keys().map(|(_, generation)| *generation).min();
+        let is_over = |(before, _): &mut (u64, _)| oldest.is_none_or(|oldest| oldest >= *before);
+        for (_, waiter) in self.over.extract_if(.., is_over) {
+            // Somebody who does not wait any more.
+            let _ = waiter.send(());
+        }
     }
 
     fn add(&mut self, spec: AppSpec, phase: Phase, now: Instant) {

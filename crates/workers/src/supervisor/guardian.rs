@@ -1,8 +1,8 @@
 //! The guardian is another process: Keepwarm's binary, started again as `keepwarm __guardian`.
 //!
 //! The kernel kills workers when Keepwarm dies (the parent-death signal), but not what they have forked. The guardian
-//! is told each worker's process group, and the files that would be left behind; it kills and removes what is still listed when its
-//! input ends, which it does however Keepwarm dies. It says [`READY`] once.
+//! is told each worker's process group, the mark of all that they have started, and the files that would be left behind; it kills and removes what is still
+//! listed when its input ends, which it does however Keepwarm ends. It says [`READY`] once.
 
 pub(super) mod list;
 
@@ -14,6 +14,7 @@ use rustix::process::{Signal, kill_process_group, setsid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::list::List;
+use super::descendants;
 use super::descriptors::close_inherited;
 
 /// The hidden sub-command that calls [`guardian_main`].
@@ -55,6 +56,7 @@ fn guard() -> io::Result<()> {
         // An error: the group has ended by itself.
         let _ = kill_process_group(*group, Signal::KILL);
     }
+    list.marks.iter().for_each(|mark| descendants::kill(mark, None));
     list.remove_files();
     Ok(())
 }

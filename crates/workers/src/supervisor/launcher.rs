@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, set
 use super::ProcessSettings;
 use super::descriptors::close_inherited;
 use super::priority;
+use super::signals;
 
 /// The hidden sub-command that calls [`launcher_main`].
 pub const LAUNCH: &str = "__launch";
@@ -69,8 +70,8 @@ fn launch(mut args: impl Iterator<Item = OsString>) -> Failure {
     if let Err(error) = std::env::set_current_dir(&directory) {
         return Failure::new(format_args!("the directory {} cannot be entered", directory.display()), error);
     }
-    // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore; handlers
-    // of Keepwarm's end with exec by themselves.
+    // `exec` gives the command an empty signal mask and the default action for SIGPIPE, which Rust programs ignore.
+    let _handlers = signals::stop_ignoring();
     let mut command = Command::new(&program);
     command.args(args).env_remove(QUIET);
     match wire {

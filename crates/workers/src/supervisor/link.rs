@@ -1,10 +1,11 @@
 //! The border to the side that speaks to workers: the supervisor gives it the socket of every worker it spawns, and it
 //! says what it learns about them.
 
-use std::os::fd::OwnedFd;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use keepwarm_net::Socket;
 use keepwarm_policy::scale::Load;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -30,7 +31,7 @@ pub trait WorkerLinks: Send + Sync {
     fn adopt(
         &self,
         worker: WorkerKey,
-        socket: OwnedFd,
+        socket: Socket,
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink>;
 
@@ -42,9 +43,9 @@ pub trait WorkerLinks: Send + Sync {
         events: UnboundedSender<LinkEvent>,
     ) -> Arc<dyn WorkerLink>;
 
-    /// A reload has succeeded: workers up to this generation take requests from now on. Those of a later one wait, since they may yet be
+    /// A reload of these apps has succeeded: their workers up to this generation take requests from now on. Those of a later one wait, since they may yet be
     /// ended as a whole. The first generation takes requests at once.
-    fn promote(&self, generation: u64);
+    fn promote(&self, apps: &BTreeSet<Arc<str>>, generation: u64);
 
     /// What the requests of an app have met since this was asked last.
     fn load(&self, app: &str) -> Load;
@@ -56,7 +57,8 @@ pub trait WorkerLinks: Send + Sync {
 
 /// One worker's wire, or its server. Dropped once the process has been reaped.
 pub trait WorkerLink: Send + Sync {
-    /// No new requests. The link sends DRAIN by itself once its streams are over. May be called more than once.
+    /// No new requests; of a worker that is not ready yet, none at all. The link sends DRAIN by itself once its streams are over. May be called more than
+    /// once.
     fn retire(&self);
 
     /// The process is about to be killed, for this reason: a request that it may have begun is judged by it when it is lost.

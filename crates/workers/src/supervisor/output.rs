@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use keepwarm_telemetry::panics::vital;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, oneshot};
@@ -50,19 +51,8 @@ impl Output {
         let (jobs, mut receiver) = mpsc::unbounded_channel::<Job>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         std::thread::Builder::new().name("worker-output".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                let mut readers = tokio::task::JoinSet::new();
-                loop {
-                    tokio::select! {
-                        job = receiver.recv() => match job {
-                            Some(job) => drop(readers.spawn(job.run())),
-                            None => break,
-                        },
-                        Some(_) = readers.join_next() => {}
-                    }
-                }
-                while readers.join_next().await.is_some() {}
-            });
+            // Workers whose output nobody reads stand still. A task's panic costs the output of its worker alone, whose pipes are closed.
+            vital("the reader of what workers print", || runtime.block_on(read_all(&mut receiver)));
         })?;
         Ok(Self { jobs })
     }
@@ -80,6 +70,20 @@ impl Output {
         let _ = self.jobs.send(Job { source, stdout, stderr, kept, ended });
         receiver
     }
+}
+
+async fn read_all(receiver: &mut mpsc::UnboundedReceiver<Job>) {
+    let mut readers = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            job = receiver.recv() => match job {
+                Some(job) => drop(readers.spawn(job.run())),
+                None => break,
+            },
+            Some(_) = readers.join_next() => {}
+        }
+    }
+    while readers.join_next().await.is_some() {}
 }
 
 impl Job {

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_send_signal, waitid};
@@ -16,7 +17,7 @@ use super::children;
 use super::spawn::Order;
 use super::template::Parent;
 
-/// Waits until the process has ended, kills what is left of its group, and only then takes its status: until that
+/// Waits until the process has ended, kills what is left of its group, unless that is spared, and only then takes its status: until that
 /// moment the kernel gives its id, which is the group's, to nobody else.
 ///
 /// `parent`: whose child it is, if it is not Keepwarm's own.
@@ -25,10 +26,13 @@ pub(super) async fn reap(
     pidfd: Arc<OwnedFd>,
     orders: mpsc::Sender<Order>,
     parent: Option<Parent>,
+    spares: &AtomicBool,
 ) -> Exit {
     let pidfd = wait_exited(pidfd).await;
-    // An error: nobody is left, or it died before it had a group.
-    let _ = kill_process_group(pid, Signal::KILL);
+    if !spares.load(Ordering::Relaxed) {
+        // An error: nobody is left, or it died before it had a group.
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
     // An error: the thread has ended, and its guardian with it.
     let _ = orders.send(Order::Forget(pid));
     if let Some(parent) = parent {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -96,8 +97,18 @@ struct Handle {
     pid: Pid,
     pidfd: Arc<OwnedFd>,
     source: Source,
+    /// It ends as planned: what it has started in its group lives until the app ends (`descendants`).
+    spares: Arc<AtomicBool>,
     /// None when it was not wanted any more by the time it was there.
     link: Option<Arc<dyn WorkerLink>>,
+}
+
+/// What is needed to see a process end.
+struct Reaped {
+    pid: Pid,
+    pidfd: Arc<OwnedFd>,
+    parent: Option<template::Parent>,
+    spares: Arc<AtomicBool>,
 }
 
 impl Running {
@@ -159,6 +170,7 @@ impl Running {
                     self.record(id, &format!("the worker has ended: {exit}"));
                 }
                 self.note_boots(id);
+                self.note_served();
                 self.machine.handle_end(id, &end, now, random);
                 let given_up = self.drive(context, now);
                 if let Some(process) = self.processes.remove(&id) {
@@ -178,6 +190,16 @@ impl Running {
         let requests = link.map_or(0, |link| link.requests().given());
         if *self.machine.phase() == Phase::Serving && self.boots.handle_end(requests) {
             stalls::note(&self.spec.name, Stall::BootPerRequest);
+        }
+    }
+
+    /// Which workers were given requests: asked when one ends, which is when it matters.
+    fn note_served(&mut self) {
+        for (&id, process) in &self.processes {
+            let link = process.spawned.as_ref().and_then(|handle| handle.link.as_ref());
+            if link.is_some_and(|link| link.requests().given() > 0) {
+                self.machine.handle_request_given(id);
+            }
         }
     }
 
@@ -202,7 +224,10 @@ impl Running {
             LinkEvent::Stuck { reason, .. } => self.machine.handle_stuck(id, Death::Timeout, reason, now),
             LinkEvent::Drained { .. } => self.machine.handle_drained(id, now),
             LinkEvent::Slow { .. } => drop(self.ask_for_stack(id)),
-            LinkEvent::WantsDrain { .. } => self.machine.handle_wants_drain(id, now),
+            LinkEvent::WantsDrain { .. } => {
+                self.set_spares(id, true);
+                self.machine.handle_wants_drain(id, now);
+            }
             LinkEvent::RequestsReached { .. } => self.machine.handle_requests_reached(id, now),
         }
     }
@@ -291,16 +316,17 @@ impl Running {
             let key = WorkerKey { app, number, generation, pid: raw_pid };
             let events = context.link_events.clone();
             match line {
-                Line::Wire(wire) => context.links.adopt(key, wire, events),
+                Line::Wire(wire) => context.links.adopt(key, keepwarm_net::adopt(wire), events),
                 Line::Server(addresses) => context.links.adopt_server(key, addresses, events),
             }
         });
         if let (Some(link), Some(most)) = (&link, self.machine.max_requests(id)) {
             link.requests().set_limit(most);
         }
-        process.spawned = Some(Handle { pid, pidfd: pidfd.clone(), source, link });
+        let spares = Arc::new(AtomicBool::new(false));
+        process.spawned = Some(Handle { pid, pidfd: pidfd.clone(), source, spares: spares.clone(), link });
         let pending = process.pending.take();
-        self.watch(id, pid, pidfd, parent, last_words, context);
+        self.watch(id, Reaped { pid, pidfd, parent, spares }, last_words, context);
         if let Some(signal) = pending {
             self.signal(id, signal);
         }
@@ -310,16 +336,15 @@ impl Running {
     fn watch(
         &self,
         id: WorkerId,
-        pid: Pid,
-        pidfd: Arc<OwnedFd>,
-        parent: Option<template::Parent>,
+        process: Reaped,
         last_words: tokio::sync::oneshot::Receiver<()>,
         context: &Context,
     ) {
         let (app, generation) = (self.spec.name.clone(), self.generation);
         let (events, orders) = (context.events.clone(), context.orders.clone());
         tokio::spawn(async move {
-            let exit = reap::reap(pid, pidfd, orders, parent).await;
+            let Reaped { pid, pidfd, parent, spares } = process;
+            let exit = reap::reap(pid, pidfd, orders, parent, &spares).await;
             // An error: something outside the group holds the pipe; its words are still logged when they come.
             let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
             let what = What::Ended(End::Exited(exit));
@@ -358,7 +383,16 @@ impl Running {
         self.processes.iter().find(|(_, process)| is_it(process)).map(|(&id, _)| id)
     }
 
+    fn set_spares(&self, id: WorkerId, spares: bool) {
+        if let Some(handle) = self.handle(id) {
+            handle.spares.store(spares, Ordering::Relaxed);
+        }
+    }
+
     fn signal(&mut self, id: WorkerId, signal: StopSignal) {
+        if signal == StopSignal::Kill {
+            self.set_spares(id, false);
+        }
         let Some(process) = self.processes.get_mut(&id) else { return };
         match &process.spawned {
             Some(handle) => reap::send_signal(handle.pid, &handle.pidfd, signal.number()),

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{Gid as FileGroup, Mode, Uid as FileUser, fchown};
-use rustix::process::{Resource, Rlimit, setrlimit, umask};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 
 /// Whom a worker runs as.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,6 +42,8 @@ pub struct ProcessSettings {
     pub umask: Option<u32>,
     /// Other limits.
     pub limits: Vec<(Limit, u64)>,
+    /// Where the open files are not limited: another soft limit of them.
+    pub soft_files: Option<u64>,
 }
 
 const LIMITS: [(Limit, &str, Resource); 5] = [
@@ -61,6 +63,7 @@ impl fmt::Display for ProcessSettings {
             parts.push(format!("uid={uid},gid={gid},groups={}", groups.join("+")));
         }
         parts.extend(self.umask.map(|mask| format!("umask={mask}")));
+        parts.extend(self.soft_files.map(|files| format!("soft_files={files}")));
         for (limit, value) in &self.limits {
             let name = LIMITS.iter().find(|(known, ..)| known == limit).map_or("", |(_, name, _)| name);
             parts.push(format!("{name}={value}"));
@@ -84,6 +87,7 @@ impl ProcessSettings {
                     credentials.groups = groups.map(|group| group.parse().ok()).collect::<Option<_>>()?;
                     settings.credentials = Some(credentials.clone());
                 }
+                "soft_files" => settings.soft_files = Some(value.parse().ok()?),
                 "umask" => settings.umask = Some(value.parse().ok()?),
                 _ => {
                     let (limit, ..) = LIMITS.iter().find(|(_, known, _)| *known == name)?;
@@ -99,6 +103,12 @@ impl ProcessSettings {
     /// # Errors
     /// What could not be done, in words, and why.
     pub(super) fn apply(&self) -> Result<(), (String, io::Error)> {
+        if let Some(files) = self.soft_files {
+            let maximum = getrlimit(Resource::Nofile).maximum;
+            let current = Some(maximum.map_or(files, |maximum| files.min(maximum)));
+            // A lower one is always allowed.
+            let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum });
+        }
         // Before the user changes, who may not raise a limit.
         for (limit, value) in &self.limits {
             let Some((_, name, resource)) = LIMITS.iter().find(|(known, ..)| known == limit) else {
@@ -142,8 +152,9 @@ mod tests {
             credentials: Some(Credentials { uid: 1000, gid: 33, groups: vec![33, 4] }),
             umask: Some(0o027),
             limits: vec![(Limit::Files, 1024), (Limit::Cpu, 60)],
+            soft_files: Some(256),
         };
-        assert_eq!(all.to_string(), "uid=1000,gid=33,groups=33+4,umask=23,files=1024,cpu=60");
+        assert_eq!(all.to_string(), "uid=1000,gid=33,groups=33+4,umask=23,soft_files=256,files=1024,cpu=60");
         let lonely = ProcessSettings {
             credentials: Some(Credentials { uid: 1, gid: 2, groups: Vec::new() }),
             ..ProcessSettings::default()

@@ -5,7 +5,7 @@
 //! listed before anything else can happen to the worker.
 
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -14,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use keepwarm_telemetry::panics::vital;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -21,18 +22,21 @@ use tokio::sync::oneshot;
 
 use super::address::AddressBook;
 use super::children;
+use super::descendants::{self, MARK};
 use super::guardian::{GUARDIAN, READY, list};
 use super::launcher::{LAUNCH, QUIET};
 use super::priority::Quiet;
 use super::template::Parent;
-use super::{Addresses, AppSpec, Contact, Options};
+use super::{Addresses, AppSpec, Contact, Options, ProcessSettings};
 
 /// How long the guardian may take to say that it guards. This number is arbitrary; it takes milliseconds.
 const GUARDIAN_BOOT: Duration = Duration::from_secs(10);
 
 /// Variables that are for Keepwarm alone, from systemd and from another Keepwarm: a worker that answered to them would be believed.
-const PRIVATE: [&str; 7] = [
+const PRIVATE: [&str; 9] = [
     "KEEPWARM_UPGRADE",
+    "KEEPWARM_SOFT_FILES",
+    "KEEPWARM_SOCKET",
     "NOTIFY_SOCKET",
     "WATCHDOG_USEC",
     "WATCHDOG_PID",
@@ -40,6 +44,13 @@ const PRIVATE: [&str; 7] = [
     "LISTEN_PID",
     "LISTEN_FDNAMES",
 ];
+
+/// Whether a variable of Keepwarm's own environment is kept from workers. Settings of the configuration (`KEEPWARM_SECTION__KEY`) are: they hold secrets, as
+/// `KEEPWARM_ADMIN__TOKEN` and the variables of other apps. A worker has its own app's from the app's environment.
+fn is_private(name: &OsStr) -> bool {
+    let setting = |name: &str| name.strip_prefix("KEEPWARM_").is_some_and(|rest| rest.contains("__"));
+    PRIVATE.iter().any(|private| name == *private) || setting(&name.to_string_lossy())
+}
 
 /// What a worker is started from.
 pub(super) struct Launch {
@@ -109,6 +120,8 @@ pub(super) enum Order {
     Remember(Pid),
     /// This process group has been killed and is about to be reaped.
     Forget(Pid),
+    /// The app is there no more: what its workers have left behind ends with it.
+    KillLeft(Arc<str>),
     /// The guardian is to remove this file when Keepwarm dies.
     GuardFile(PathBuf),
     /// It is not to remove this file.
@@ -128,13 +141,15 @@ pub(super) struct Spawner {
 
 /// Starts the thread and the guardian.
 pub(super) async fn start(options: Options) -> io::Result<Spawner> {
-    let Options { executable, files } = options;
+    let Options { executable, files, soft_files } = options;
     let (orders, receiver) = mpsc::channel();
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
         let mut thread = Thread {
             executable,
+            soft_files,
+            mark: descendants::new_mark(super::control::random()),
             guardian: None,
             groups: HashSet::new(),
             files: files.into_iter().collect(),
@@ -144,7 +159,8 @@ pub(super) async fn start(options: Options) -> io::Result<Spawner> {
         let pidfd = thread.start_guardian();
         let failed = pidfd.is_err();
         if started.send(pidfd).is_ok() && !failed {
-            thread.run(&receiver);
+            // Its end is the end of every worker, by their parent-death signal.
+            vital("the spawner of workers", || thread.run(&receiver));
         }
         thread.end_guardian();
         // Nobody waits for the end of a supervisor that was dropped.
@@ -157,6 +173,9 @@ pub(super) async fn start(options: Options) -> io::Result<Spawner> {
 /// The thread, from inside.
 struct Thread {
     executable: PathBuf,
+    soft_files: Option<u64>,
+    /// Of everything that is started here, and of what that starts.
+    mark: String,
     guardian: Option<Guardian>,
     /// The groups that the guardian must know; kept here for a guardian that takes over.
     groups: HashSet<Pid>,
@@ -182,6 +201,7 @@ impl Thread {
                     self.groups.remove(&group);
                     self.tell_guardian(&list::remove_group(group));
                 }
+                Order::KillLeft(app) => descendants::kill(&self.mark, Some(&app)),
                 Order::GuardFile(file) => {
                     self.tell_guardian(&list::add_file(&file));
                     self.files.insert(file);
@@ -205,16 +225,18 @@ impl Thread {
         let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
         let mut command = Command::new(&self.executable);
-        for name in PRIVATE {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_private(name)) {
             command.env_remove(name);
         }
+        let process = ProcessSettings { soft_files: self.soft_files, ..spec.process.clone() };
         command
             .arg(LAUNCH)
             .arg(std::process::id().to_string())
-            .arg(spec.process.to_string())
+            .arg(process.to_string())
             .arg(&spec.directory)
             .args(&spec.command)
             .envs(spec.env.iter().map(|(name, value)| (name, value)))
+            .env(MARK, &self.mark)
             .env("KEEPWARM_APP", OsString::from(&*spec.name))
             .env("KEEPWARM_WORKER", launch.number.to_string())
             .envs(quiet.map(|nice| (QUIET, nice)))
@@ -273,10 +295,13 @@ impl Thread {
         let mut socket = UnixStream::from(ours);
         // In the socket before the guardian is there: it reads them even if this process is killed at once.
         let mut all: Vec<u8> = self.groups.iter().flat_map(|&group| list::add_group(group)).collect();
+        all.extend(list::add_mark(&self.mark));
         all.extend(self.files.iter().flat_map(|file| list::add_file(file)));
         all.extend(self.folder.iter().flat_map(|folder| list::add_folder(folder)));
         socket.write_all(&all)?;
         let mut command = Command::new(&self.executable);
+        // A Keepwarm that is itself a descendant of another's worker: its guardian outlives it by what it has to do.
+        command.env_remove(MARK);
         command.arg(GUARDIAN).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         let process = children::start(&mut command)?;
         // Its end of the socket is the guardian's alone: the command holds it, too.
@@ -292,7 +317,7 @@ impl Thread {
         pidfd
     }
 
-    /// Lets the guardian go: its input ends, with the list empty unless workers are still there.
+    /// Lets the guardian go: its input ends, with nothing listed but the mark, unless workers are still there.
     fn end_guardian(&mut self) {
         let Some(Guardian { mut process, socket }) = self.guardian.take() else { return };
         drop(socket);
@@ -320,4 +345,31 @@ impl Guardian {
 
 fn wire_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_the_configuration_are_kept_from_workers_and_what_they_need_is_not() {
+        for name in [
+            "KEEPWARM_ADMIN__TOKEN",
+            "KEEPWARM_APP__OTHER__ENV__PASSWORD",
+            "NOTIFY_SOCKET",
+            "KEEPWARM_UPGRADE",
+        ] {
+            assert!(is_private(OsStr::new(name)), "{name}");
+        }
+        for name in [
+            "KEEPWARM_UPSTREAM_SEARCH",
+            "KEEPWARM_ADAPTERS",
+            "KEEPWARM_TEST",
+            "PATH",
+            "DJANGO__KEY",
+            "KEEPWARMER__X",
+        ] {
+            assert!(!is_private(OsStr::new(name)), "{name}");
+        }
+    }
 }

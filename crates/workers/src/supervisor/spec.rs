@@ -19,7 +19,8 @@ pub struct AppSpec {
     pub command: Vec<OsString>,
     /// The working directory.
     pub directory: PathBuf,
-    /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER` and `KEEPWARM_FD` come on top.
+    /// Added to Keepwarm's own environment, later ones winning. `KEEPWARM_APP`, `KEEPWARM_WORKER`,
+    /// `KEEPWARM_INSTANCE` and `KEEPWARM_FD` come on top.
     pub env: Vec<(OsString, OsString)>,
     /// What they are as processes.
     pub process: ProcessSettings,
@@ -36,7 +37,8 @@ pub struct AppSpec {
     pub boot_timeout: Duration,
     /// How long a retired worker may take to finish; then SIGTERM, and SIGKILL two seconds later.
     pub drain_timeout: Duration,
-    /// How often a worker that dies young is started again, with back-off, before its place is given up.
+    /// How often a worker that dies young is started again, with back-off, before its place is given up. That is for an app that has never served: once a
+    /// worker was given a request, it is tried on.
     pub start_retries: u32,
     /// When a worker that does well is replaced nevertheless.
     pub recycling: Recycling,

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc as orders};
 use std::time::{Duration, Instant};
 
@@ -172,7 +173,9 @@ impl Keeper {
         long: Duration,
     ) {
         let mut long = Box::pin(tokio::time::sleep(long));
-        let mut ended = Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.clone(), None));
+        let spares = AtomicBool::new(false);
+        let mut ended =
+            Box::pin(reap::reap(self.pid, Arc::clone(&self.pidfd), self.orders.clone(), None, &spares));
         let Ok(mut socket) = Socket::new(socket) else {
             reap::send_signal(self.pid, &self.pidfd, Signal::KILL);
             return refuse_all(queue, &End::Exited(ended.await));

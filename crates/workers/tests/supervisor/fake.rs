@@ -3,6 +3,7 @@
 //! A fake wire: whatever a worker writes first is its HELLO; DRAIN is the end of what Keepwarm writes.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -135,7 +136,7 @@ impl WorkerLinks for FakeLinks {
         Arc::new(link)
     }
 
-    fn promote(&self, _generation: u64) {}
+    fn promote(&self, _apps: &BTreeSet<Arc<str>>, _generation: u64) {}
 
     fn load(&self, _app: &str) -> Load {
         *self.load.lock().unwrap()

@@ -41,7 +41,7 @@ impl Bench {
     pub(crate) async fn start(apps: Vec<AppSpec>) -> Self {
         start_recording();
         let links = Arc::new(FakeLinks::default());
-        let options = Options { executable: supervised(), files: Vec::new() };
+        let options = Options { executable: supervised(), ..Options::default() };
         let supervisor = Supervisor::start(apps, links.clone(), options).await.unwrap();
         Self { supervisor, links }
     }

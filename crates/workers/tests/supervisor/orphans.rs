@@ -111,6 +111,16 @@ fn kill_9_of_the_supervisor_leaves_neither_worker_nor_grandchild() {
 }
 
 #[test]
+fn kill_9_of_the_supervisor_leaves_nothing_that_has_left_its_workers_session() {
+    let script = format!("(setsid sh -c '(setsid sh -c \"echo \\$\\$; exec sleep 1000\" &)' &); {SERVE}");
+    let mut supervised = Supervised::start(&script);
+    let daemon = supervised.wait_process("stdout: ");
+    supervised.wait_line("ready");
+    supervised.kill();
+    daemon.wait_end();
+}
+
+#[test]
 fn kill_9_during_the_boot_leaves_nothing_either() {
     let mut supervised = Supervised::start("sleep 1000 & echo $!; wait");
     let child = supervised.wait_process("stdout: ");

@@ -104,3 +104,15 @@ async fn two_apps_with_one_name_are_refused() {
     assert_eq!(bench.adopted("twice"), 1);
     bench.stop().await;
 }
+
+/// Its HELLO may be on its way: it would be taken for a worker of the next reload.
+#[tokio::test]
+async fn a_worker_that_is_still_starting_when_its_reload_fails_gets_no_requests() {
+    let bench = Bench::start_ready(vec![sh("starting", SERVE), sh("breaks", SERVE)]).await;
+    let broken = sh("breaks", "sleep 0.1; exit 1");
+    bench.supervisor.reload(vec![sh("starting", "sleep 60"), broken]).await.unwrap_err();
+    let retired =
+        |told: &Told| matches!(told, Told::Retired(key) if key.generation == 2 && &*key.app == "starting");
+    bench.wait_told("it is retired", retired).await;
+    bench.stop().await;
+}

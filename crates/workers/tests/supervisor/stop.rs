@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use keepwarm_workers::supervisor::WorkerState;
+use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerState};
 
 use crate::harness::{Bench, Process, SERVE, records, sh, until, wait_printed};
 
@@ -82,6 +82,16 @@ async fn dropping_the_last_handle_kills_everything() {
 }
 
 #[tokio::test]
+async fn dropping_the_last_handle_right_behind_a_command_kills_everything() {
+    let bench = Bench::start_ready(vec![sh("dropped-behind", SERVE)]).await;
+    let worker = Process::new(bench.wait_ready("dropped-behind", 1).await[0].pid.unwrap());
+    // The supervisor's task, which is this thread's, has not had its turn when the handle goes.
+    bench.supervisor.guard_file(std::path::Path::new("/nowhere/at/all"));
+    drop(bench);
+    tokio::task::spawn_blocking(move || worker.wait_end()).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_end_of_the_runtime_kills_everything() {
     // Not even the supervisor's task can run: the parent-death signal and the guardian do it.
     let (pid_sender, pid) = tokio::sync::oneshot::channel();
@@ -100,4 +110,46 @@ async fn the_end_of_the_runtime_kills_everything() {
     thread.join().unwrap();
     worker.wait_end();
     child.wait_end();
+}
+
+/// Starts something that leaves the worker's group and session, and says its number.
+const DAEMON: &str = "(setsid sh -c 'echo daemon $$; exec sleep 1000' &)";
+
+#[tokio::test]
+async fn what_has_left_its_workers_session_ends_with_the_supervisor() {
+    let bench = Bench::start_ready(vec![sh("daemons", &format!("{DAEMON}; {SERVE}"))]).await;
+    let daemon = Process::new(wait_printed("daemons", "daemon ").await.parse().unwrap());
+    bench.stop().await;
+    assert!(daemon.has_ended(), "when the stop is over");
+}
+
+#[tokio::test]
+async fn what_has_left_its_workers_session_ends_when_its_app_is_removed() {
+    let both = ["removed", "kept"].map(|name| sh(name, &format!("{DAEMON}; {SERVE}"))).to_vec();
+    let bench = Bench::start_ready(both.clone()).await;
+    let removed = Process::new(wait_printed("removed", "daemon ").await.parse().unwrap());
+    let kept = Process::new(wait_printed("kept", "daemon ").await.parse().unwrap());
+    bench.supervisor.reload(vec![both[1].clone()]).await.unwrap();
+    until("the daemon has gone", async || removed.has_ended().then_some(())).await;
+    assert!(!kept.has_ended());
+    bench.stop().await;
+    assert!(kept.has_ended());
+}
+
+#[tokio::test]
+async fn what_a_worker_has_started_outlives_its_planned_replacement_and_ends_with_the_app() {
+    let script = format!("sleep 1000 >/dev/null 2>&1 & echo child $!; {DAEMON}; {SERVE}");
+    let bench = Bench::start_ready(vec![sh("replaced", &script)]).await;
+    let child = Process::new(wait_printed("replaced", "child ").await.parse().unwrap());
+    let daemon = Process::new(wait_printed("replaced", "daemon ").await.parse().unwrap());
+    let worker = bench.wait_ready("replaced", 1).await.remove(0);
+    let old = Process::new(worker.pid.unwrap());
+    let key = WorkerKey { app: worker.app, number: 1, generation: 1, pid: worker.pid.unwrap() };
+    bench.links.say(LinkEvent::WantsDrain { worker: key });
+    until("the old one has gone", async || old.has_ended().then_some(())).await;
+    until("it is reaped", async || (bench.supervisor.snapshot().await.workers.len() == 1).then_some(()))
+        .await;
+    assert!(!child.has_ended() && !daemon.has_ended());
+    bench.stop().await;
+    assert!(child.has_ended() && daemon.has_ended());
 }

@@ -117,7 +117,7 @@ pub struct Breaker {
     pub open: Duration,
     /// How long they are refused at most.
     pub max_open: Duration,
-    /// Calls that are tried at once after that time, and that all have to go well.
+    /// Calls that are tried after that time, the first alone, and that all have to go well.
     pub probes: u32,
 }
 
@@ -128,8 +128,8 @@ impl Default for Breaker {
             success_percent: Some(50),
             window: Duration::from_secs(10),
             min_requests: 20,
-            open: Duration::from_secs(1),
-            max_open: Duration::from_secs(30),
+            open: Duration::from_millis(100),
+            max_open: Duration::from_secs(5),
             probes: 3,
         }
     }

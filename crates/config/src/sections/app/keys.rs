@@ -96,8 +96,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "user",
             brief: "User of the workers",
-            long: "A name, or a number in quotes. With it come the user's groups, and `HOME`, `USER` and `LOGNAME`. Needs root, unless it is the user that Keepwarm runs as.",
-            default: Preset::Words("`server.user`, else that of Keepwarm"),
+            long: "A name, or a number in quotes. With it come the user's groups, and `HOME`, `USER` and `LOGNAME`. Needs root, unless it is the user that Keepwarm runs as. Where Keepwarm is root and no user is configured, workers run as the owner of the app's files, and as `nobody` where that is root, if this user can read the app and write its data; else as root, with a warning.",
+            default: Preset::Words(
+                "`server.user`, else that of Keepwarm; for root the owner of the app's files, or `nobody`",
+            ),
             right: "user = \"shop\"",
             wrong: "user = \"nobody-of-that-name\"",
             reload: Reload::Recycle,
@@ -279,7 +281,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "start_retries",
             brief: "Failed starts in a row before the app is given up",
-            long: "Starts are spaced by a back-off that doubles. An app that was given up answers 503 until the next reload; other apps do not notice.",
+            long: "Starts are spaced by a back-off that doubles. Only an app that has never served a request is given up: it answers 503 until the next reload, and other apps do not notice. An app that has served is started again for as long as it takes.",
             default: Preset::Value("5"),
             right: "start_retries = 10",
             wrong: "start_retries = 1.5",
@@ -292,7 +294,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "health",
             brief: "The path that a worker is asked for to see whether it is well",
-            long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every few seconds while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced.",
+            long: "For kind `\"http\"`. A worker is ready when it has answered `GET` of this path with a status from 200 to 399. It is asked again every few seconds while it has nothing to do, and when a request has timed out: a worker that does not answer is replaced. Without a path any response to `/` makes it ready, a connection is enough while it has nothing to do, and after a time-out a response to any request shows that it is there.",
             default: Preset::Words("`/`, and any answer will do"),
             right: "health = \"/healthz\"",
             wrong: "health = \"healthz\"",

@@ -258,8 +258,8 @@ pub(crate) static UPSTREAM: Section<UpstreamDraft> = Section {
         },
         Key {
             name: "breaker",
-            brief: "When calls are refused without being tried, for an endpoint and for the whole upstream",
-            long: "Closed, calls flow; open, they are answered with 503 at once; half-open, a few are tried.",
+            brief: "When an endpoint gets no calls, and when the whole upstream gets none",
+            long: "Closed, calls flow; open, they go to other endpoints; half-open, a few are tried. Where no other endpoint can be called, only silence opens it; calls then wait for the next probe, or are answered with 503 at once when it comes too late for them.",
             default: Preset::Words("on, as each key says"),
             right: "breaker = { failures = 10, open = \"2s\" }",
             wrong: "breaker = \"on\"",

@@ -156,7 +156,7 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         Key {
             name: "failures",
             brief: "It opens after so many failures in a row",
-            long: "A failure is a connection that could not be made, broke, or timed out, and an answer of status 500 or higher but for 501.",
+            long: "Where other endpoints can be called, a failure is a connection that cannot be made, breaks or times out, and a response of status 500 or higher but for 501. Where there is no other, only silence counts: no connection, or no response in time. A failure counts only if no call to the same endpoint has succeeded since it began.",
             default: Preset::Value("5"),
             right: "failures = 10",
             wrong: "failures = 0",
@@ -170,7 +170,7 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         Key {
             name: "success_rate",
             brief: "It opens when fewer of the calls within `window` go well",
-            long: "",
+            long: "Of an endpoint, while others can be called.",
             default: Preset::Value("\"50%\""),
             right: "success_rate = \"off\"",
             wrong: "success_rate = 0.5",
@@ -209,9 +209,9 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         },
         Key {
             name: "open",
-            brief: "How long calls are refused the first time",
-            long: "Twice as long each time in a row, with jitter.",
-            default: Preset::Value("\"1s\""),
+            brief: "How long it stays open the first time",
+            long: "Twice as long each time in a row, with jitter. A call waits for the end if that comes within `limits.queue_timeout`, and is refused at once otherwise.",
+            default: Preset::Value("\"100ms\""),
             right: "open = \"500ms\"",
             wrong: "open = true",
             reload: Reload::Live,
@@ -222,9 +222,9 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         },
         Key {
             name: "max_open",
-            brief: "How long they are refused at most",
+            brief: "How long it stays open at most",
             long: "",
-            default: Preset::Value("\"30s\""),
+            default: Preset::Value("\"5s\""),
             right: "max_open = \"1m\"",
             wrong: "max_open = \"2h\"",
             reload: Reload::Live,
@@ -236,7 +236,7 @@ static BREAKER_TABLE: Section<Breaker> = Section {
         Key {
             name: "probes",
             brief: "Calls that are tried after that time; it closes when all of them go well",
-            long: "While they are under way further calls are refused still.",
+            long: "The first goes alone, and the others once it has gone well. Further calls wait for them, for at most `limits.queue_timeout`.",
             default: Preset::Value("3"),
             right: "probes = 1",
             wrong: "probes = 0",

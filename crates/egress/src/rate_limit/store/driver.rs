@@ -1,11 +1,13 @@
 //! The connection to a store, on the control thread.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use keepwarm_net::{ClientTls, Dial, Endpoint, TransportStream};
+use keepwarm_net::{ClientTls, Dial, Endpoint, TransportStream, restart_pause};
 use keepwarm_policy::backoff::{self, Backoff};
+use keepwarm_telemetry::panics::caught;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisError, Script, ServerErrorKind};
 use tokio::sync::{mpsc, oneshot};
@@ -70,6 +72,17 @@ impl Driver {
 
     /// Connects, answers questions, and connects again when the store has failed; until the store is dropped.
     pub async fn run(mut self) {
+        loop {
+            let serving = pin!(self.serve_all());
+            match caught(serving).await {
+                Ok(()) => return,
+                Err(panic) => panic.report("rate_limit_store", None, None),
+            }
+            restart_pause().await;
+        }
+    }
+
+    async fn serve_all(&mut self) {
         let settings = backoff::Settings { cap: Duration::from_secs(5), ..backoff::Settings::default() };
         let mut backoff = Backoff::new(settings);
         // The first failure is told, and then that it is over.

@@ -1,11 +1,13 @@
 //! Making a connection.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 use keepwarm_http1::Limits;
+use keepwarm_telemetry::panics::caught;
 
 use super::{Http2Pool, Kept};
 use crate::h2::link::Link;
@@ -16,7 +18,15 @@ use crate::{AcquireError, Dial, Endpoint, PoolSettings};
 
 /// Makes a connection, and tells the pool.
 pub(super) async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize, place: Place) {
-    let dialled = connect(&pool, &endpoint, thread, place).await;
+    let dialled = {
+        let connecting = pin!(connect(&pool, &endpoint, thread, place));
+        caught(connecting).await
+    };
+    // Those who wait for it must hear of its end.
+    let dialled = dialled.unwrap_or_else(|panic| {
+        panic.report("dial", None, None);
+        Err(AcquireError::Connect(io::Error::other("a bug in Keepwarm")))
+    });
     if let Err(error) = &dialled
         && (pool.http1.is_none() || !matches!(error, AcquireError::NotHttp2))
     {

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
+use super::waiter::Waiter;
 use super::{Http2Pool, Inner, Shelf};
 use crate::h2::link::Link;
 use crate::pool::Giver;
@@ -72,22 +73,23 @@ impl Http2Pool {
     /// # Errors
     /// As [`Self::acquire`].
     pub(crate) async fn warm_up(self: &Arc<Self>, endpoint: &Endpoint) -> Result<bool, AcquireError> {
-        let mut waits_for = None;
+        let mut waiter = Waiter::new(self, endpoint);
         poll_fn(|cx| {
             let mut inner = self.lock();
+            let next_dial = inner.dials + 1;
             let shelf = inner.shelf(endpoint, thread_index());
             if !shelf.kept.is_empty() {
                 return Poll::Ready(Ok(true));
             }
-            if let Some(failure) = shelf.failure_of(waits_for) {
+            if let Some(failure) = shelf.failure_of(waiter.dial) {
                 return Poll::Ready(Err(failure));
             }
-            shelf.wait(cx.waker());
+            let shelf = waiter.wait(&mut inner, cx.waker());
             if shelf.dialling {
-                waits_for.get_or_insert(shelf.dial);
+                waiter.dial.get_or_insert(shelf.dial);
                 return Poll::Pending;
             }
-            waits_for = Some(shelf.dial + 1);
+            waiter.dial = Some(next_dial);
             drop(inner);
             let Some(place) = self.places.take() else { return Poll::Ready(Ok(false)) };
             self.dial(endpoint, Need::Any, place);

@@ -1,5 +1,6 @@
 //! Writing an answer.
 
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use h2::Reason;
@@ -14,6 +15,9 @@ use crate::h2::head;
 use crate::h2::sending::Sending;
 use crate::{Gone, Wait, now};
 
+/// Informational answers that a connection keeps for a client that does not take them; more are dropped. As many as one of ours to a server takes.
+const HINTS: usize = 64;
+
 impl ServerStream {
     pub(crate) fn informational<'a>(
         &mut self,
@@ -24,11 +28,17 @@ impl ServerStream {
         if self.state.answer != Answer::None || self.broken.is_some() {
             return;
         }
+        // Flow control is for DATA only: without a bound, a client that reads nothing would have all of them kept for it.
+        if self.hints.load(Ordering::Relaxed) >= HINTS {
+            return;
+        }
         let mut informational = Response::new(());
         *informational.status_mut() = status;
         if fill(informational.headers_mut(), fields).is_ok() {
             // A stream that has ended shows by its reset.
-            let _ = self.respond.send_informational(informational);
+            if self.respond.send_informational(informational).is_ok() {
+                self.hints.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

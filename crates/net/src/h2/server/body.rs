@@ -16,8 +16,10 @@ impl ServerStream {
         max: usize,
     ) -> Poll<Result<BodyProgress, BodyError>> {
         let before = into.len();
+        // Of a caller without room nobody could say whether it is to come again or to wait.
+        let end = before + max.max(1);
         loop {
-            let room = max.saturating_sub(into.len() - before);
+            let room = end.saturating_sub(into.len());
             if !self.unread.is_empty() && room > 0 {
                 let piece = self.unread.split_to(room.min(self.unread.len()));
                 into.extend_from_slice(&piece);
@@ -31,13 +33,13 @@ impl ServerStream {
             if self.state.body_done {
                 return Poll::Ready(Ok(if got { BodyProgress::More } else { BodyProgress::Done }));
             }
-            if self.state.body_failed {
-                return Poll::Ready(Err(BodyError::Gone(self.broken.unwrap_or(Gone::Reset))));
+            if let Some(error) = self.state.body_error {
+                return Poll::Ready(Err(error));
             }
             match self.poll_more(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
-                    self.state.body_failed = true;
+                    self.state.body_error = Some(error);
                     return Poll::Ready(Err(error));
                 }
                 Poll::Pending if got => return Poll::Ready(Ok(BodyProgress::More)),
@@ -48,11 +50,12 @@ impl ServerStream {
 
     /// Waits for the client's next bytes, or the end, and says so to one that waits for us.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        if self.awaits_continue() && self.poll_data(cx).is_pending() {
+        if self.awaits_continue() {
+            // It may have sent something all the same: then nobody waits, and no 100 is due (RFC 9110 §10.1.1). What this read finds is not found twice.
+            if let Poll::Ready(got) = self.poll_data(cx) {
+                return Poll::Ready(got);
+            }
             self.want_body();
-        }
-        if !self.unread.is_empty() {
-            return Poll::Ready(Ok(()));
         }
         match self.poll_data(cx) {
             Poll::Ready(got) => Poll::Ready(got),
@@ -119,7 +122,9 @@ impl ServerStream {
     }
 
     pub(crate) fn awaits_continue(&self) -> bool {
-        self.state.awaits_continue && self.state.body_received == 0 && !self.state.body_done
+        let untouched =
+            self.state.body_received == 0 && !self.state.body_done && self.state.body_error.is_none();
+        self.state.awaits_continue && untouched
     }
 
     pub(crate) fn poll_body_begun(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -127,7 +132,7 @@ impl ServerStream {
             return Poll::Ready(());
         }
         // An end or an error is met again by the read of the body.
-        self.poll_data(cx).map(|got| self.state.body_failed |= got.is_err())
+        self.poll_data(cx).map(|got| self.state.body_error = got.err())
     }
 
     pub(crate) fn body_buffered(&self) -> bool {

@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,20 +15,26 @@ use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use keepwarm_http1::Limits;
 use keepwarm_telemetry::meters::ListenerCells;
+use keepwarm_telemetry::panics::caught;
 use tokio::time::Instant;
 
+use super::PREFACE;
 use super::guard::{Guard, Misuse};
 use super::stream::ServerStream;
 use crate::h1::Busy;
 use crate::h2::frames::Passed;
 use crate::h2::settings;
 use crate::h2::wire::{Watch, Wire};
-use crate::{Deadlines, Exchange, Io, ListenerContext, Peer, ReadBuffer, Refusal, Wait, now};
+use crate::listener::Activity;
+use crate::{Deadlines, Io, ListenerContext, Peer, ReadBuffer, Refusal, Wait, now};
 
 /// How often a connection looks whether its time has come: nothing wakes it for that.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a connection that says goodbye may take once nothing is under way.
 const GOODBYE: Duration = Duration::from_secs(2);
+
+/// What a client whose preface is none still sends is read up to so much.
+const LINGER_BYTES: usize = 16 * 1024;
 
 /// A connection whose client has begun to speak HTTP/2.
 pub(crate) struct Begun {
@@ -37,12 +44,16 @@ pub(crate) struct Begun {
     pub(crate) peer: Rc<Peer>,
     pub(crate) context: Arc<ListenerContext>,
     pub(crate) cells: &'static ListenerCells,
+    pub(crate) activity: Activity,
     pub(crate) opened: Instant,
 }
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(begun: Begun) {
-    let Begun { io, read, peer, context, cells, opened } = begun;
+    let Begun { io, read, peer, context, cells, activity, opened } = begun;
+    if !read.unread().starts_with(PREFACE) {
+        return refuse(io).await;
+    }
     let watched = Arc::new(Watched::new(cells));
     let handshake = Builder::new()
         .initial_window_size(settings::BODY_WINDOW)
@@ -61,6 +72,8 @@ pub(crate) async fn serve(begun: Begun) {
         peer,
         context,
         deadlines,
+        activity,
+        cells,
         opened,
         open: Rc::new(Cell::new(0)),
         served: 0,
@@ -69,12 +82,32 @@ pub(crate) async fn serve(begun: Begun) {
     poll_fn(|cx| serving.poll(cx)).await;
 }
 
+/// Ends a connection whose preface is none: a connection error (RFC 9113 §3.4), said in the version that its client speaks. Our own preface comes first.
+async fn refuse(mut io: Io) {
+    /// SETTINGS without any; GOAWAY, of no stream, PROTOCOL_ERROR.
+    const REFUSAL: [u8; 26] = [0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    if io.write(&[IoSlice::new(&REFUSAL)]).is_err() {
+        return;
+    }
+    io.shutdown_write();
+    // A close on top of what the client still sends would be a reset, and take the frames with it.
+    let mut discard = Vec::with_capacity(LINGER_BYTES);
+    let rest = async {
+        while discard.len() < LINGER_BYTES
+            && poll_fn(|cx| io.poll_read(cx, &mut discard)).await.is_ok_and(|got| got > 0)
+        {}
+    };
+    let _ = tokio::time::timeout(GOODBYE, rest).await;
+}
+
 struct Serving {
     connection: Connection<Wire<Watched>, Bytes>,
     watched: Arc<Watched>,
     peer: Rc<Peer>,
     context: Arc<ListenerContext>,
     deadlines: Deadlines,
+    activity: Activity,
+    cells: &'static ListenerCells,
     opened: Instant,
     /// Requests under way.
     open: Rc<Cell<usize>>,
@@ -104,9 +137,12 @@ impl Serving {
 
     fn begin(&mut self, request: http::Request<RecvStream>, respond: SendResponse<Bytes>) {
         self.served += 1;
-        self.deadlines.set_idle(false);
+        self.activity.set_busy();
+        // The time of the next idleness is not this one's.
+        self.deadlines.set(Wait::Read, None);
         let (peer, context) = (Rc::clone(&self.peer), Arc::clone(&self.context));
-        let (stream, refusal) = ServerStream::new(request, respond, peer, context);
+        let hints = Arc::clone(&self.watched.hints);
+        let (stream, refusal) = ServerStream::new(request, respond, peer, context, hints);
         let open = Open::new(&self.open);
         tokio::task::spawn_local(async move {
             let _open = open;
@@ -117,8 +153,13 @@ impl Serving {
     /// Whether the connection's time has come; every [`LOOK`].
     fn look(&mut self, cx: &mut Context<'_>) -> Look {
         if self.deadlines.poll_passed(Wait::Read, cx) && self.open.get() == 0 {
-            // One of many that lie idle, while there are too many: or its idle time is over.
+            // Its idle time is over.
             self.deadlines.set(Wait::Read, None);
+            return self.leave();
+        }
+        if self.activity.poll_leave(cx) && self.leaving.is_none() {
+            // One of many that lie idle, while there are too many, or no more are to be.
+            self.cells.evicted.add(u64::from(!self.context.draining.load(Ordering::Relaxed)));
             return self.leave();
         }
         if !self.deadlines.poll_passed(Wait::Slow, cx) {
@@ -133,19 +174,24 @@ impl Serving {
         if self.watched.blocked_since().is_some_and(|since| late(since, limits.write_timeout)) {
             return Look::Over;
         }
+        // A whole head, from its first byte: as in HTTP/1. Until it is whole, no other frame can come.
+        if self.watched.in_head_since().is_some_and(|since| late(since, limits.head_timeout)) {
+            self.watched.judge(Err("http2_head_timeout"));
+        }
         if let Some(since) = self.leaving {
             return if idle && late(since, GOODBYE) { Look::Over } else { Look::Again };
         }
         if self.context.draining.load(Ordering::Relaxed)
             || self.served >= limits.requests
             || late(self.opened, limits.age)
+            || self.context.open.takes_turn(self.opened)
         {
             return self.leave();
         }
         match idle {
             true if !self.deadlines.is_set(Wait::Read) => {
                 self.deadlines.set_after(Wait::Read, limits.idle);
-                self.deadlines.set_idle(true);
+                self.activity.set_idle(now(), self.served > 0);
             }
             true => {}
             false => self.deadlines.set(Wait::Read, None),
@@ -170,14 +216,19 @@ enum Look {
     Over,
 }
 
+/// Answers one request. A panic costs that request alone: 500 where nothing of a response was handed over, else RST_STREAM.
 async fn answer(mut stream: ServerStream, refusal: Option<Refusal>) {
     let handler = Arc::clone(&stream.context.handler);
     let _busy = Busy::new(&stream.context);
-    match refusal {
-        None => handler.handle(&mut Exchange::http2(&mut stream)).await,
-        Some(refusal) => handler.refuse(&mut Exchange::http2(&mut stream), &refusal),
+    let answered = {
+        let answering = pin!(stream.answer(&*handler, refusal));
+        caught(answering).await
+    };
+    let Err(panic) = answered else { return };
+    let last = pin!(stream.answer_panic(&*handler, &panic));
+    if let Err(second) = caught(last).await {
+        second.report("request", None, None);
     }
-    stream.finish(&*handler).await;
 }
 
 /// Counts a request under way on its connection.
@@ -204,6 +255,10 @@ struct Watched {
     told: Mutex<bool>,
     /// Since when the client takes nothing.
     blocked: Mutex<Option<Instant>>,
+    /// Since when it is in the middle of a head, or of its preface.
+    in_head: Mutex<Option<Instant>>,
+    /// Informational answers that the socket has not taken.
+    hints: Arc<AtomicUsize>,
 }
 
 impl Watched {
@@ -214,6 +269,8 @@ impl Watched {
             misuse: OnceLock::new(),
             told: Mutex::new(false),
             blocked: Mutex::new(None),
+            in_head: Mutex::new(Some(now())),
+            hints: Arc::default(),
         }
     }
 
@@ -229,6 +286,10 @@ impl Watched {
 
     fn blocked_since(&self) -> Option<Instant> {
         *self.blocked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_head_since(&self) -> Option<Instant> {
+        *self.in_head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn judge(&self, verdict: Result<(), Misuse>) -> bool {
@@ -251,8 +312,17 @@ impl Watch for Watched {
     }
 
     fn handle_sent(&self, passed: Passed) {
+        if let Passed::Headers(_) = passed {
+            // It may be another head: then one more of them may wait, of the few there may be.
+            let _ =
+                self.hints.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        }
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         self.judge(guard.handle_sent(passed));
+    }
+
+    fn handle_in_head(&self, in_head: bool) {
+        *self.in_head.lock().unwrap_or_else(PoisonError::into_inner) = in_head.then(now);
     }
 
     /// Nothing more of a client that misuses it.

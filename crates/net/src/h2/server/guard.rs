@@ -18,6 +18,8 @@ const OUR_RESETS: u32 = 500;
 const CONTINUATIONS: u32 = 8;
 /// PING, SETTINGS, empty DATA and WINDOW_UPDATE in [`WINDOW`] while no request comes any further (CVE-2019-9512, -9515, -9518).
 const CHATTER: u32 = 100;
+/// PRIORITY and frames of unknown types, likewise. They cost only their reading, and browsers send some for each open stream at once.
+const IGNORED: u32 = 1000;
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// Counts the frames of one connection.
@@ -26,6 +28,7 @@ pub(super) struct Guard {
     since: Instant,
     resets: u32,
     chatter: u32,
+    ignored: u32,
     requests: u64,
     resets_ever: u64,
     our_resets: u32,
@@ -41,6 +44,7 @@ impl Guard {
             since: now,
             resets: 0,
             chatter: 0,
+            ignored: 0,
             requests: 0,
             resets_ever: 0,
             our_resets: 0,
@@ -51,27 +55,27 @@ impl Guard {
     /// A frame of the client.
     pub(super) fn handle_received(&mut self, passed: Passed, now: Instant) -> Result<(), Misuse> {
         if now.saturating_duration_since(self.since) >= WINDOW {
-            (self.since, self.resets, self.chatter) = (now, 0, 0);
+            (self.since, self.resets, self.chatter, self.ignored) = (now, 0, 0, 0);
         }
         match passed {
             Passed::Headers(_) => {
                 self.requests += 1;
-                (self.continuations, self.chatter) = (0, 0);
+                (self.continuations, self.chatter, self.ignored) = (0, 0, 0);
             }
-            Passed::Data(1..) => self.chatter = 0,
+            Passed::Data(1..) => (self.chatter, self.ignored) = (0, 0),
             Passed::Continuation => self.continuations += 1,
             Passed::Reset => {
                 self.resets += 1;
                 self.resets_ever += 1;
             }
             Passed::Data(0) | Passed::Ping | Passed::Settings | Passed::WindowUpdate => self.chatter += 1,
-            Passed::GoAway { .. } | Passed::Other => {}
+            Passed::GoAway { .. } | Passed::Other => self.ignored += 1,
         }
         let share = self.requests >= SHARE_FROM && self.resets_ever * 2 > self.requests;
         match () {
             () if self.continuations > CONTINUATIONS => Err("http2_continuations"),
             () if self.resets > RESETS || share => Err("http2_resets"),
-            () if self.chatter > CHATTER => Err("http2_chatter"),
+            () if self.chatter > CHATTER || self.ignored > IGNORED => Err("http2_chatter"),
             () => Ok(()),
         }
     }
@@ -80,7 +84,7 @@ impl Guard {
     pub(super) fn handle_sent(&mut self, passed: Passed) -> Result<(), Misuse> {
         match passed {
             // The client takes an answer: its WINDOW_UPDATEs are no chatter.
-            Passed::Data(1..) | Passed::Headers(_) => self.chatter = 0,
+            Passed::Data(1..) | Passed::Headers(_) => (self.chatter, self.ignored) = (0, 0),
             Passed::Reset => self.our_resets += 1,
             _ => {}
         }
@@ -116,6 +120,7 @@ mod tests {
         assert_eq!(at_once(&[Passed::Ping]), Some((100, "http2_chatter")));
         assert_eq!(at_once(&[Passed::Settings, Passed::Data(0)]), Some((50, "http2_chatter")));
         assert_eq!(at_once(&[Passed::Continuation]), Some((8, "http2_continuations")));
+        assert_eq!(at_once(&[Passed::Other]), Some((1000, "http2_chatter")));
     }
 
     #[test]

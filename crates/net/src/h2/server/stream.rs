@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use h2::RecvStream;
@@ -10,11 +10,15 @@ use h2::server::SendResponse;
 use http::Response;
 use keepwarm_http1::{Fields, Http2Head, RequestBody, RequestFacts};
 use keepwarm_policy::MinRate;
+use keepwarm_telemetry::RequestId;
+use keepwarm_telemetry::panics::Panic;
 use tokio::time::Instant;
 
+use crate::error_answer::{PANICKED, answer_panicked};
 use crate::h2::sending::Sending;
 use crate::{
-    ConnectionLimits, Deadlines, Fate, Gone, Handler, ListenerContext, Outcome, Peer, Refusal, Request,
+    BodyError, ConnectionLimits, Deadlines, Exchange, Fate, Gone, Handler, ListenerContext, Outcome, Peer,
+    Refusal, Request,
 };
 
 /// One request on a connection: what `h1::Stream` is for HTTP/1.1, with the same methods.
@@ -31,8 +35,12 @@ pub(crate) struct ServerStream {
     /// The head of the answer, until it is known whether anything follows it.
     pub(super) head: Option<Response<()>>,
     pub(super) sending: Sending,
+    /// Informational answers of the connection that its socket has not taken.
+    pub(super) hints: Arc<AtomicUsize>,
     /// The client has gone, or the stream.
     pub(super) broken: Option<Gone>,
+    /// The handler was told the outcome.
+    finished: bool,
 }
 
 /// How far both messages have come.
@@ -42,7 +50,8 @@ pub(crate) struct State {
     pub(crate) body_done: bool,
     pub(super) body_received: u64,
     pub(crate) body_limit: Option<u64>,
-    pub(super) body_failed: bool,
+    /// Why the body will never be whole: every further read of it meets that again.
+    pub(super) body_error: Option<BodyError>,
     pub(super) body_rate: MinRate,
     pub(super) awaits_continue: bool,
     /// Says nothing here: the end of a request is all that a client can shut.
@@ -55,6 +64,28 @@ pub(crate) struct State {
     pub(crate) refused: bool,
     /// What is answered is an upstream's.
     pub(crate) from_upstream: bool,
+}
+
+impl State {
+    /// Of a request that has come; `ended`: without a body.
+    fn of(request: &Request, ended: bool, limits: &ConnectionLimits) -> Self {
+        Self {
+            facts: RequestFacts::of(&request.head),
+            body_done: ended,
+            body_received: 0,
+            body_limit: None,
+            body_error: None,
+            body_rate: MinRate::new(limits.body_rate, limits.body_grace),
+            awaits_continue: request.head.expects_continue,
+            half_close_is_gone: false,
+            answer: Answer::None,
+            status: 0,
+            body_sent: 0,
+            drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
+            refused: false,
+            from_upstream: false,
+        }
+    }
 }
 
 /// How far the answer has come.
@@ -82,6 +113,7 @@ impl ServerStream {
         respond: SendResponse<Bytes>,
         peer: Rc<Peer>,
         context: Arc<ListenerContext>,
+        hints: Arc<AtomicUsize>,
     ) -> (Self, Option<Refusal>) {
         let mut ours = Request::new(peer);
         ours.http2 = true;
@@ -96,6 +128,7 @@ impl ServerStream {
             path: parts.uri.path_and_query().map_or(b"", |path| path.as_str().as_bytes()),
             fields: parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())),
             most_fields: limits.syntax.fields,
+            raw_target: limits.syntax.raw_targets,
             ended,
         });
         let refusal = filled.err().map(|fault| {
@@ -103,22 +136,7 @@ impl ServerStream {
             ours.head = keepwarm_http1::RequestHead::default();
             Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() }
         });
-        let state = State {
-            facts: RequestFacts::of(&ours.head),
-            body_done: ended,
-            body_received: 0,
-            body_limit: None,
-            body_failed: false,
-            body_rate: MinRate::new(limits.body_rate, limits.body_grace),
-            awaits_continue: ours.head.expects_continue,
-            half_close_is_gone: false,
-            answer: Answer::None,
-            status: 0,
-            body_sent: 0,
-            drain_rate: MinRate::new(limits.drain_rate, limits.body_grace),
-            refused: false,
-            from_upstream: false,
-        };
+        let state = State::of(&ours, ended, limits);
         debug_assert!(!ended || ours.head.body == RequestBody::None);
         let stream = Self {
             request: ours,
@@ -131,7 +149,9 @@ impl ServerStream {
             trailers: Fields::new(),
             head: None,
             sending: Sending::default(),
+            hints,
             broken: None,
+            finished: false,
         };
         (stream, refusal)
     }
@@ -152,8 +172,35 @@ impl ServerStream {
         matches!(self.state.answer, Answer::Ended | Answer::Cut)
     }
 
+    pub(super) async fn answer(&mut self, handler: &dyn Handler, refusal: Option<Refusal>) {
+        match refusal {
+            None => handler.handle(&mut Exchange::http2(self)).await,
+            Some(refusal) => handler.refuse(&mut Exchange::http2(self), &refusal),
+        }
+        self.finish(handler).await;
+    }
+
+    /// Reports a panic, and answers the request it happened in, if it can be answered still.
+    pub(super) async fn answer_panic(&mut self, handler: &dyn Handler, panic: &Panic) {
+        let request = &self.request;
+        panic.report("request", request.target.as_deref(), Some(RequestId::new(request.number)));
+        if self.finished {
+            return;
+        }
+        self.request.answer_edits = None;
+        self.take_back();
+        match self.state.answer {
+            Answer::None => {
+                self.head = None;
+                answer_panicked(&mut Exchange::http2(self));
+            }
+            _ => self.abort(PANICKED),
+        }
+        self.finish(handler).await;
+    }
+
     /// Brings the exchange to its end: hands over what is left of the answer.
-    pub(super) async fn finish(&mut self, handler: &dyn Handler) {
+    async fn finish(&mut self, handler: &dyn Handler) {
         if !self.over() {
             self.abort("handler_gave_up");
         }
@@ -172,6 +219,7 @@ impl ServerStream {
             fate,
             elapsed: self.request.received.elapsed(),
         };
+        self.finished = true;
         handler.finished(&self.request, &outcome);
         if let Fate::Gone(Gone::TooSlow) = fate {
             self.reset(h2::Reason::CANCEL);

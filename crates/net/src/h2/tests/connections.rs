@@ -566,3 +566,27 @@ async fn a_connection_that_is_to_be_there_is_made_again() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_caller_that_gives_up_waits_no_more() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool();
+        // Without the server's SETTINGS, a connection takes one call: whoever comes next waits.
+        let _first = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        let _peer = Peer::accept_silently(&listener).await;
+        for _ in 0..3 {
+            let mut second = Box::pin(pool.acquire(&endpoint, Need::Any));
+            let mut third = Box::pin(pool.acquire(&endpoint, Need::Any));
+            poll_fn(|cx| {
+                assert!(second.as_mut().poll(cx).is_pending() && third.as_mut().poll(cx).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            assert_eq!(pool.state(None).waiting, 2, "two callers of one task are two");
+            drop((second, third));
+            assert_eq!(pool.state(None).waiting, 0);
+        }
+    })
+    .await;
+}

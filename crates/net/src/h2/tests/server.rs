@@ -1,5 +1,7 @@
 //! The server's role, to the `h2` crate's client and to a client that writes its frames by hand.
 
+mod limits;
+
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,6 +30,8 @@ impl Handler for App {
                 b"/echo" => echo(exchange).await,
                 b"/fields" => fields(exchange),
                 b"/large" => large(exchange).await,
+                b"/limited" => limits::limited(exchange).await,
+                b"/hints" => limits::hints(exchange),
                 b"/empty" => {
                     exchange.head(200, None, false, [(&b"grpc-status"[..], &b"5"[..])].into_iter()).unwrap();
                     exchange.end();
@@ -136,7 +140,7 @@ struct Listening {
 
 fn listening(limits: ConnectionLimits) -> Listening {
     let app = Arc::new(App::default());
-    let (draining, open) = (Arc::new(AtomicBool::new(false)), Arc::new(OpenConnections::new(100)));
+    let (draining, open) = (Arc::new(AtomicBool::new(false)), Arc::new(OpenConnections::new(1000)));
     let context = Arc::new(ListenerContext {
         handler: Arc::clone(&app) as Arc<dyn Handler>,
         limits: ConnectionLimits { http2: true, ..limits },
@@ -404,6 +408,24 @@ async fn a_drain_says_goodbye_and_finishes_what_is_there() {
         assert_eq!(body.data().await.unwrap().unwrap(), "last");
         drop((send, body, client));
         until(|| listening.open.count() == 0).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_says_goodbye_to_make_room_for_another() {
+    run(async {
+        let listening = listening(ConnectionLimits::default());
+        listening.open.set_limit(1);
+        let mut client = client(listening.address).await;
+        assert_eq!(get(&mut client, "/").await.unwrap().status, 200);
+        let mut next = TcpStream::connect(listening.address).await.unwrap();
+        next.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut text = String::new();
+        next.read_to_string(&mut text).await.unwrap();
+        assert!(text.ends_with("hello"), "{text}");
+        // It was told, and has not lost a request to it.
+        assert!(poll_fn(|cx| client.poll_ready(cx)).await.is_err());
     })
     .await;
 }

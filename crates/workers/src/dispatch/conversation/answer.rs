@@ -2,11 +2,11 @@
 
 use std::task::{Context, Poll};
 
-use keepwarm_net::{Exchange, Spool, Wait};
+use keepwarm_net::{Exchange, Moved, SpoolError};
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
-use super::{Conversation, SPOOL_MEMORY, UNSENT_ENOUGH};
+use super::Conversation;
 
 impl Conversation<'_, '_> {
     /// Takes what the worker has said, as long as there is room for it. What stands behind a 101 is the WebSocket's.
@@ -17,20 +17,23 @@ impl Conversation<'_, '_> {
                 Poll::Pending => return,
             }
         }
+        if !self.over && !self.exchange.over() {
+            self.call.wake_on_item(cx);
+        }
     }
 
-    /// Room for one more part of the answer: in the buffer towards the client, or, so that a blocking worker is soon free, in the spool.
+    /// Room for one more part of the response.
     fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
-        let room = match &mut self.spool {
-            Some(spool) => {
-                spool.poll_ready(cx).is_ready() && spool.len() < self.exchange.limits().response_buffer
+        let room = match self.response.poll_room(cx, self.exchange) {
+            Ok(room) => room,
+            Err(error) => {
+                self.lose_kept(&error);
+                return false;
             }
-            None => self.buffers_answer || self.exchange.unsent() < UNSENT_ENOUGH,
         };
         if !room {
-            self.full = self.spool.is_none();
-            // The application waits for the client.
-            self.exchange.deadlines().set(Wait::Answer, None);
+            self.full = self.response.is_empty();
+            self.client_is_slow = true;
         }
         room
     }
@@ -40,7 +43,6 @@ impl Conversation<'_, '_> {
             Item::Frame(frame) => self.handle_frame(&frame),
             Item::Data { bytes, over } => self.handle_data(&bytes, over),
             Item::Want => self.wanted = true,
-            Item::Credit => {}
             Item::Reset { code, reason, unprocessed } => self.handle_reset(code, &reason, unprocessed),
             Item::Lost { unprocessed, verdict } => self.handle_lost(unprocessed, verdict),
             Item::Quarantined(time) => self.refuse_quarantined(time),
@@ -69,19 +71,19 @@ impl Conversation<'_, '_> {
     }
 
     fn handle_frame(&mut self, frame: &[u8]) {
-        self.begun = true;
-        self.application_works();
+        let first = !std::mem::replace(&mut self.begun, true);
         match FromWorker::decode(frame) {
             Ok(Some((FromWorker::Response(response), _))) => self.handle_response(&response),
             Ok(Some((FromWorker::Inform { status, fields, .. }, _))) => {
+                // It is no response, however many follow.
+                if first {
+                    self.application_works();
+                }
                 self.exchange.informational(status, fields.pairs());
             }
             Ok(Some((FromWorker::Trailers { fields, .. }, _))) => {
                 self.answered_to_end();
-                match &mut self.spool {
-                    Some(_) => {}
-                    None => self.exchange.end_with_trailers(fields.pairs()),
-                }
+                self.response.end(self.exchange, fields.pairs());
             }
             // The driver has decoded it before.
             _ => {}
@@ -135,14 +137,8 @@ impl Conversation<'_, '_> {
             self.answered_to_end();
         }
         self.application_works();
-        let spools = self.buffers_answer && self.exchange.unsent() >= UNSENT_ENOUGH;
-        if spools || self.spool.is_some() {
-            self.spool.get_or_insert_with(|| Spool::new(SPOOL_MEMORY)).push(bytes);
-            return;
-        }
-        self.exchange.data(bytes);
-        if over {
-            self.exchange.end();
+        self.response.data(self.exchange, bytes);
+        if over && self.response.end(self.exchange, std::iter::empty()) {
             self.log_wrong_length();
         }
     }
@@ -159,35 +155,21 @@ impl Conversation<'_, '_> {
         }
     }
 
-    pub(super) fn spool_has_bytes(&self) -> bool {
-        self.spool.is_some()
+    /// Moves what is kept to the client's buffer. Ready: some was, or that was the end.
+    pub(super) fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match std::task::ready!(self.response.poll_move(cx, self.exchange)) {
+            Ok(Moved::Some) => {}
+            Ok(Moved::End) => self.log_wrong_length(),
+            Err(error) => self.lose_kept(&error),
+        }
+        Poll::Ready(())
     }
 
-    /// Moves bytes from the spool to the client's buffer. Ready: some were, or that was the end.
-    pub(super) fn poll_unspool(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(spool) = &mut self.spool else { return Poll::Ready(()) };
-        let mut block = Vec::new();
-        match spool.poll_read(cx, &mut block, UNSENT_ENOUGH) {
-            Poll::Ready(Ok(0)) => {
-                self.spool = None;
-                if self.complete {
-                    self.exchange.end();
-                    self.log_wrong_length();
-                }
-                Poll::Ready(())
-            }
-            Poll::Ready(Ok(_)) => {
-                self.exchange.data(&block);
-                Poll::Ready(())
-            }
-            Poll::Ready(Err(error)) => {
-                tracing::error!(app = %self.app.name, %error, "an answer cannot be kept");
-                self.stop_waiting();
-                self.exchange.abort("spool_failed");
-                Poll::Ready(())
-            }
-            Poll::Pending => Poll::Pending,
-        }
+    /// A part of the response is gone: its client must not take the rest for the whole.
+    fn lose_kept(&mut self, error: &SpoolError) {
+        tracing::error!(app = %self.app.name, id = %id(self.exchange), %error, "response cut: what its client had not taken is lost");
+        self.stop_waiting();
+        fail(self.exchange, 500, "spool_failed", "The response could not be kept for the client.");
     }
 }
 

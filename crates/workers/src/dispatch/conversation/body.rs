@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{BodyError, BodyProgress, Exchange, Spool};
+use keepwarm_net::{BodyError, BodyProgress, Exchange, Spool, SpoolError};
 use keepwarm_wire::frame::MAX_BODY;
 
 use super::super::app::App;
@@ -78,9 +78,11 @@ async fn spool_body(app: &App, exchange: &mut Exchange<'_>, begin: &[u8]) -> Res
     Ok(Source::Spool(spool, length))
 }
 
-pub(in crate::dispatch) fn spool_failed(app: &App, error: &keepwarm_net::SpoolError) -> BodyError {
-    tracing::error!(app = %app.name, %error, "a request's body cannot be kept");
-    BodyError::NotKept
+pub(in crate::dispatch) fn spool_failed(app: &App, error: &SpoolError) -> BodyError {
+    if let SpoolError::Failed(_) = error {
+        tracing::error!(app = %app.name, %error, "request body lost");
+    }
+    error.into()
 }
 
 impl Conversation<'_, '_> {
@@ -144,7 +146,7 @@ impl Conversation<'_, '_> {
                 }
                 Poll::Ready(Err(error)) => return self.refuse_body(error),
                 Poll::Pending => {
-                    self.client_is_slow();
+                    self.client_is_slow |= matches!(self.source, Source::Client);
                     return;
                 }
             }

@@ -15,13 +15,16 @@ use super::{Conversation, EXPECTED_BODY, answer};
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 
 impl Conversation<'_, '_> {
-    /// The application waits for the client: its own time stands still, but that of a place is bounded.
-    pub(super) fn client_is_slow(&mut self) {
+    /// The application's time stands still while it waits for the client, and runs again once it does not; that of a place among those that expect a body runs always.
+    pub(super) fn keep_time(&mut self) {
         let deadlines = self.exchange.deadlines();
-        match self.expecting {
-            Some(_) if deadlines.is_set(Wait::Answer) => {}
-            Some(_) => deadlines.set_after(Wait::Answer, EXPECTED_BODY),
-            None => deadlines.set(Wait::Answer, None),
+        let expects = self.expecting.is_some();
+        if self.complete || (self.client_is_slow && !expects) {
+            deadlines.set(Wait::Answer, None);
+        } else if !deadlines.is_set(Wait::Answer) && !deadlines.passed(Wait::Answer) && self.call.is_in_work()
+        {
+            let limit = if expects { EXPECTED_BODY } else { self.app.policy().request_timeout };
+            deadlines.set_after(Wait::Answer, limit);
         }
     }
 
@@ -134,14 +137,45 @@ impl Conversation<'_, '_> {
         }
     }
 
+    /// The client has gone, and with it whoever counted the worker's time. One that cannot be told to stop keeps its place until it comes to an end, and need not: it has
+    /// the time of a request all the same.
+    pub(super) fn keep_time_of_abandoned(&self) {
+        let Some((link, stream)) = self.call.given().filter(|_| self.app.is_blocking() && !self.complete)
+        else {
+            return;
+        };
+        let limit = self.app.policy().request_timeout;
+        let begun = self.call.in_work_since();
+        let mut left = begun.map_or(limit, |begun| limit.saturating_sub(begun.elapsed()));
+        let about = self.call.about.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                let at_work = link.is_at_work_on(stream);
+                tokio::time::sleep(left).await;
+                if !link.is_held(stream) {
+                    return;
+                }
+                if at_work {
+                    tracing::error!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, id = %about.id,
+                        route = %about, ?limit, "request timed out, its client had left");
+                    return link.give_up(Some(&about), "had a request that timed out");
+                }
+                left = limit;
+            }
+        });
+    }
+
     fn want_sign_of_life(&self, link: &Arc<Link>) {
         link.ping();
         let (link, heard, about) = (Arc::clone(link), link.heard(), self.call.about.clone());
         tokio::task::spawn_local(async move {
             tokio::time::sleep(SIGN_OF_LIFE).await;
-            if link.heard() == heard {
-                link.give_up(Some(&about), "had a request that timed out, and says nothing any more");
-            }
+            let asked = Arc::clone(&link);
+            link.once_listened(move || {
+                if asked.heard() == heard {
+                    asked.give_up(Some(&about), "had a request that timed out, and says nothing any more");
+                }
+            });
         });
     }
 }

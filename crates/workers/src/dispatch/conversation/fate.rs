@@ -114,6 +114,9 @@ impl Conversation<'_, '_> {
 
     /// Gives the request to another worker; without one that runs, that is answered.
     fn give_again(&mut self, name: &'static str, why: &'static str) {
+        if self.exchange.abort_if_gone() {
+            return self.stop_waiting();
+        }
         counters::RETRIES.count(&self.app.name, name);
         tracing::warn!(app = %self.app.name, id = %id(self.exchange), route = %self.call.about, why,
             "the request is given to another worker");

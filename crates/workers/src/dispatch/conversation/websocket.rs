@@ -29,6 +29,19 @@ pub(super) struct Messages {
     client_closed: bool,
     /// Keepwarm has said goodbye to both.
     leaving: bool,
+    /// The application does not take the client's message: its time for that is running.
+    stalled: bool,
+}
+
+/// What became of one turn from the worker to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    /// Something came.
+    Moved,
+    /// Nothing was looked at: what came before has to leave first.
+    Full,
+    /// Nothing has come, or nothing will.
+    Waiting,
 }
 
 /// Whether the request opens a WebSocket rightly (RFC 6455 §4.2.1).
@@ -119,26 +132,77 @@ impl Conversation<'_, '_> {
     /// Moves messages both ways until the WebSocket is over.
     pub(super) fn poll_messages(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let moved = self.poll_outgoing(cx) | self.poll_incoming(cx);
+            let outgoing = self.poll_outgoing(cx);
+            let incoming = self.poll_incoming(cx);
             if let Poll::Ready(Err(gone)) = self.exchange.poll_flush(cx) {
                 return self.socket_lost(gone);
             }
             if self.over {
                 return Poll::Ready(());
             }
+            self.keep_time_of_incoming(incoming);
+            if outgoing == Flow::Moved || incoming {
+                continue;
+            }
+            // Room that the write has made: nobody was asked for more while there was none, and so nobody wakes us.
+            if outgoing == Flow::Full && self.exchange.unsent() < UNSENT_ENOUGH {
+                continue;
+            }
             if self.exchange.deadlines().poll_passed(Wait::Answer, cx) {
-                return self.socket_lost(Gone::Closed);
+                if !self.messages.as_ref().is_some_and(|messages| messages.stalled) {
+                    return self.socket_lost(Gone::Closed);
+                }
+                self.application_takes_nothing();
+                continue;
             }
-            if !moved {
-                return Poll::Pending;
-            }
+            return self.poll_lost(cx);
         }
     }
 
-    /// From the worker. `true`: something moved.
-    fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.complete || self.exchange.unsent() >= UNSENT_ENOUGH {
-            return false;
+    /// While a message waits for credit nothing is read from the client: a reset would go unnoticed.
+    fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &self.messages {
+            Some(Messages { incoming: Some(_), .. }) => match self.exchange.poll_gone(cx) {
+                Poll::Ready(gone) => self.socket_lost(gone),
+                Poll::Pending => Poll::Pending,
+            },
+            _ => Poll::Pending,
+        }
+    }
+
+    /// An application has as long for a client's message as a client may be silent.
+    fn keep_time_of_incoming(&mut self, moved: bool) {
+        let Some(messages) = &mut self.messages else { return };
+        let (deadlines, waits) = (self.exchange.deadlines(), messages.incoming.is_some());
+        if messages.stalled && (moved || !waits) {
+            messages.stalled = false;
+            // Unless it has become the time of the closing handshake.
+            if !self.complete && !messages.leaving && !messages.client_closed {
+                deadlines.set(Wait::Answer, None);
+            }
+        }
+        if waits && !moved && !messages.stalled {
+            messages.stalled = true;
+            deadlines.set_after(Wait::Answer, self.exchange.limits().websocket.idle);
+        }
+    }
+
+    fn application_takes_nothing(&mut self) {
+        tracing::error!(app = %self.app.name, id = %id(self.exchange),
+            "the application has not read a WebSocket message for limits.websocket_idle; closing the WebSocket");
+        self.stop_waiting_for(ResetCode::CANCELLED, "the client's message was not read in time");
+        self.exchange.send_message(Message::Close(1011, "the application failed".to_owned()));
+        self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+    }
+
+    /// From the worker.
+    fn poll_outgoing(&mut self, cx: &mut Context<'_>) -> Flow {
+        if self.complete {
+            return Flow::Waiting;
+        }
+        if self.exchange.unsent() >= UNSENT_ENOUGH {
+            self.call.wake_on_item(cx);
+            return Flow::Full;
         }
         match self.call.poll_item(cx) {
             Poll::Ready(Item::Message { text, bytes, end }) => self.handle_message(text, &bytes, end),
@@ -169,9 +233,9 @@ impl Conversation<'_, '_> {
                 self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
             }
             Poll::Ready(_) => {}
-            Poll::Pending => return false,
+            Poll::Pending => return Flow::Waiting,
         }
-        true
+        Flow::Moved
     }
 
     /// Closes it towards both sides (RFC 6455 §7.4.1: 1001, going away).
@@ -256,8 +320,9 @@ impl Conversation<'_, '_> {
         let Some(messages) = &mut self.messages else { return false };
         let Some((kind, bytes, sent)) = &mut messages.incoming else { return false };
         let left = bytes.get(*sent..).unwrap_or_default();
+        // An empty message spends no credit, and waits for some all the same: there is none while much waits for the worker's socket.
         let credit = link.send_credit(stream).min(MAX_BODY);
-        if credit == 0 && !left.is_empty() {
+        if credit == 0 {
             return false;
         }
         let part = left.get(..credit).unwrap_or(left);

@@ -53,7 +53,8 @@ impl FastCgi {
         self.state = State::Head;
         self.words.clear();
         encode_begin(out, self.id);
-        encode_params(out, self.id, request, script, length);
+        // What fits in no record was refused before (`super::hold`).
+        let _ = encode_params(out, self.id, request, script, length);
     }
 
     /// Appends a question about the server; its answer is [`Event::End`]. To be called inside [`keepwarm_net::Client::begin`].

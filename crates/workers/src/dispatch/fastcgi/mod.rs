@@ -32,6 +32,15 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
     let request = exchange.request();
     let path = request.path().get(request.mount..).unwrap_or_default();
     match root.resolve(path).await {
+        Ok(Resolved::Script(script)) if is_too_long(exchange.request(), &root, &script) => {
+            answer_error(
+                exchange,
+                431,
+                "too_large_for_the_wire",
+                "The head of the request is too large.",
+                &[],
+            );
+        }
         Ok(Resolved::Script(script)) => relay::hold::<FastCgi>(app, exchange, Aim { root, script }).await,
         Ok(Resolved::NeedsSlash) => redirect_to_folder(exchange),
         Err(error) => {
@@ -39,6 +48,12 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
             answer_error(exchange, 500, "script_failed", "The server could not look for the script.", &[]);
         }
     }
+}
+
+/// Whether a parameter of the request is longer than a record.
+fn is_too_long(request: &Request, root: &ScriptRoot, script: &Script) -> bool {
+    params::may_be_too_long(request)
+        && params::encode_params(&mut Vec::new(), 1, request, (root, script), None).is_err()
 }
 
 /// `/blog` to `/blog/`, with the query.

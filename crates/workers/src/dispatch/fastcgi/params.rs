@@ -2,27 +2,40 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use keepwarm_http1::{HopByHop, Version, cgi_safe_name, percent_decode};
-use keepwarm_net::{Request, Scheme};
+use keepwarm_http1::{HopByHop, Version, percent_decode};
+use keepwarm_net::{FieldNames, Request, Scheme};
+use keepwarm_wire::encode::EncodeError;
 use keepwarm_wire::fastcgi::encode::ParamsWriter;
+use keepwarm_wire::fastcgi::record::MAX_CONTENT;
 
 use super::script::{Script, ScriptRoot};
 use crate::dispatch::request::split_authority;
 
+/// Whether a request might have a parameter that no record holds; [`encode_params`] tells.
+pub(super) fn may_be_too_long(request: &Request) -> bool {
+    // Lists are joined: each line costs its separator, too.
+    let fields = request.head.fields.iter().chain(request.extra_fields.iter());
+    let lines: usize = fields.map(|(name, value)| name.len() + value.len() + 4).sum();
+    lines + request.path().len() + request.head.query().unwrap_or_default().len() > MAX_CONTENT / 2
+}
+
 /// Appends the parameters as a stream of records. `length`: of the body, measured where it was not declared; `None`: there is no body.
+///
+/// # Errors
+/// One is longer than a record.
 pub(super) fn encode_params(
     out: &mut Vec<u8>,
     id: u16,
     request: &Request,
     (root, script): (&ScriptRoot, &Script),
     length: Option<u64>,
-) {
+) -> Result<(), EncodeError> {
     let mut params = ParamsWriter::begin(out, id);
     encode_script(&mut params, request, root, script);
     encode_request(&mut params, request, length);
     encode_ends(&mut params, request);
     encode_fields(&mut params, request);
-    params.finish();
+    params.finish()
 }
 
 fn encode_script(params: &mut ParamsWriter<'_>, request: &Request, root: &ScriptRoot, script: &Script) {
@@ -111,32 +124,45 @@ fn encode_fields(params: &mut ParamsWriter<'_>, request: &Request) {
     let hop_by_hop = HopByHop::of(fields);
     let passes = |name: &[u8]| {
         let ours = matches!(name, b"host" | b"expect" | b"content-type" | b"content-length");
-        !ours && !hop_by_hop.removes(name) && cgi_safe_name(name) && !request.drops_field(name)
+        !ours && !hop_by_hop.removes(name) && !request.drops_field(name, FieldNames::Cgi)
     };
     let mut variable = Vec::with_capacity(64);
-    for (place, (name, value)) in fields.iter().enumerate().filter(|(_, (name, _))| passes(name)) {
-        if !fields.repeats() {
-            params.pair(http_name(name, &mut variable), value);
-            continue;
-        }
-        let mut same = fields.iter().filter(|(other, _)| *other == name).map(|(_, value)| value);
-        if fields.iter().take(place).any(|(before, _)| before == name) {
-            continue;
-        }
-        // Lists are joined by commas (RFC 9110 §5.3); cookies by semicolons (RFC 9113 §8.2.3).
-        let separator: &[u8] = if name == b"cookie" { b"; " } else { b", " };
-        let mut joined = same.next().unwrap_or_default().to_vec();
-        for value in same {
-            joined.extend_from_slice(separator);
-            joined.extend_from_slice(value);
-        }
-        params.pair(http_name(name, &mut variable), &joined);
+    let passing = fields.iter().filter(|(name, _)| passes(name));
+    match fields.repeats() {
+        true => encode_joined(params, passing, &mut variable),
+        false => passing.for_each(|(name, value)| params.pair(http_name(name, &mut variable), value)),
     }
     for (name, value) in request.extra_fields.iter() {
         params.pair(http_name(name, &mut variable), value);
     }
     if !request.head.authority().is_empty() || fields.first("host").is_some() {
         params.pair(b"HTTP_HOST", request.head.authority());
+    }
+}
+
+/// Fields some of whose names come more than once, each where its name came first.
+fn encode_joined<'f>(
+    params: &mut ParamsWriter<'_>,
+    fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    variable: &mut Vec<u8>,
+) {
+    // Sorted, and not searched for each: there may be thousands, where the limits allow that. The sort is stable: lines of one name keep their order.
+    let mut lines: Vec<_> = fields.enumerate().collect();
+    lines.sort_by_key(|(_, (name, _))| *name);
+    let mut names: Vec<_> = lines.chunk_by(|(_, (a, _)), (_, (b, _))| a == b).collect();
+    names.sort_unstable_by_key(|same| same.first().map(|(place, _)| *place));
+    let mut joined = Vec::new();
+    for same in names {
+        let Some((_, (name, first))) = same.first() else { continue };
+        // Lists are joined by commas (RFC 9110 §5.3); cookies by semicolons (RFC 9113 §8.2.3).
+        let separator: &[u8] = if *name == b"cookie" { b"; " } else { b", " };
+        joined.clear();
+        joined.extend_from_slice(first);
+        for (_, (_, value)) in same.iter().skip(1) {
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(value);
+        }
+        params.pair(http_name(name, variable), &joined);
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,7 +67,7 @@ impl ScriptRoot {
     /// # Errors
     /// The path has no file name.
     pub fn of_entry(entry: &Path) -> io::Result<Self> {
-        let entry = std::path::absolute(entry)?;
+        let entry = without_parents(&std::path::absolute(entry)?);
         match (entry.parent(), entry.file_name()) {
             (Some(folder), Some(name)) => {
                 let entry = name.as_bytes().to_vec();
@@ -154,6 +154,21 @@ impl ScriptRoot {
 impl Resolved {
     fn script(name: Vec<u8>, path_info: Vec<u8>) -> Self {
         Self::Script(Arc::new(Script { name, path_info }))
+    }
+}
+
+/// The same file without `..` in its path: PHP takes no `SCRIPT_FILENAME` that has one. Resolved as the kernel does, but no further than the last `..`, so that a
+/// link after it can still be moved by a deploy.
+fn without_parents(path: &Path) -> PathBuf {
+    let parts: Vec<_> = path.components().collect();
+    let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else {
+        return path.to_owned();
+    };
+    let (front, rest) = parts.split_at_checked(last + 1).unwrap_or((&parts, &[]));
+    // A folder that is not there is left as it is: what cannot be found is told with the name that was configured.
+    match front.iter().collect::<PathBuf>().canonicalize() {
+        Ok(folder) => folder.join(rest.iter().collect::<PathBuf>()),
+        Err(_) => path.to_owned(),
     }
 }
 
@@ -277,6 +292,20 @@ mod tests {
         symlink("../outside.php", &file).unwrap();
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
         assert_eq!(root.resolve(b"/new.php").await.unwrap(), script("index.php"));
+    }
+
+    #[test]
+    fn an_entry_above_its_folder_has_no_parents_in_its_path() {
+        let temp = Temp::new();
+        let folder = temp.0.canonicalize().unwrap();
+        let of = |entry: &str| ScriptRoot::of_entry(&folder.join(entry)).unwrap();
+        assert_eq!(of("root/blog/../index.php").entry(), folder.join("root/index.php"));
+        assert_eq!(of("root/blog/../../root/a.php").path(), folder.join("root"));
+        // As the kernel has it: what follows a link is above its target.
+        symlink("root/blog", folder.join("current")).unwrap();
+        assert_eq!(of("current/../index.php").entry(), folder.join("root/index.php"));
+        assert_eq!(of("root/../current/index.php").entry(), folder.join("current/index.php"));
+        assert_eq!(of("gone/../index.php").entry(), folder.join("gone/../index.php"));
     }
 
     #[test]

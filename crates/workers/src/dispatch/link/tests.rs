@@ -1,23 +1,26 @@
 //! What is certain about a request whose worker died. The test plays the worker at the other end of the socket, and reads nothing.
 
+use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake};
 
 use http::Method;
 use keepwarm_net::DataPlane;
 use keepwarm_telemetry::RequestId;
-use keepwarm_wire::encode::encode_hello;
+use keepwarm_wire::encode::{ResponseWriter, encode_credit, encode_hello, encode_inform};
 use keepwarm_wire::frame::{FromWorker, Hello, Strings};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
-use super::super::app::AppPolicy;
+use super::super::app::{AppPolicy, Places, Traits};
 use super::*;
 
 struct Bench {
     link: Arc<Link>,
     events: UnboundedReceiver<LinkEvent>,
     _app: Arc<App>,
-    _worker: UnixStream,
+    worker: UnixStream,
     plane: Option<DataPlane>,
 }
 
@@ -46,12 +49,12 @@ impl Bench {
         inner.session.handle_frame(hello).unwrap();
         inner.in_order = streams == 1;
         drop(inner);
-        Self { link, events, _app: app, _worker: worker, plane: Some(plane) }
+        Self { link, events, _app: app, worker, plane: Some(plane) }
     }
 
     /// Gives it a request with so many bytes.
     fn give(&self, length: usize) -> Arc<Call> {
-        let about = About { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()) };
+        let about = About { id: RequestId::new(1), method: Method::GET, route: Some("/*".into()), path: 0 };
         let call = Call::new(about);
         let frame = vec![0; HEADER_LEN + length];
         let job = Job {
@@ -105,6 +108,31 @@ fn what_was_never_written_was_never_read() {
     assert_eq!(bench.link.die(false).unread, Some(2));
 }
 
+/// Without credit because others have filled the socket, a request hears of no frame that says otherwise.
+#[test]
+fn who_had_no_credit_while_the_socket_was_full_is_woken_when_it_is_not() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let mut bench = Bench::new(3);
+    let call = bench.give(100);
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&woken));
+    call.wake_on_item(&Context::from_waker(&waker));
+    let _large = bench.give(2 << 20);
+    assert_eq!(bench.link.send_credit(1), 0);
+    bench.worker.set_nonblocking(true).unwrap();
+    let mut block = vec![0; 1 << 16];
+    while bench.link.flush(Waker::noop()) != Left::Nothing {
+        assert_eq!(bench.link.send_credit(1) > 0, woken.0.load(Ordering::SeqCst));
+        while bench.worker.read(&mut block).is_ok() {}
+    }
+    assert!(woken.0.load(Ordering::SeqCst) && bench.link.send_credit(1) > 0);
+}
+
 #[test]
 fn the_first_reason_to_kill_it_counts_and_names_the_culprit() {
     let mut bench = Bench::new(2);
@@ -135,4 +163,150 @@ fn a_worker_that_was_made_to_end_has_nobody_to_blame() {
     let _call = bench.give(100);
     bench.link.say_goodbye();
     assert!(bench.link.die(false).planned);
+}
+
+/// A waker that was registered only once the lock had been given up missed the write that came in between: the rest of a frame lay there until the worker said something.
+#[test]
+fn a_write_that_the_socket_does_not_take_whole_wakes_the_driver_at_once() {
+    struct Woken(std::sync::atomic::AtomicBool);
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let bench = Bench::new(3);
+    let woken = Arc::new(Woken(false.into()));
+    assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), Left::Nothing);
+    let _small = bench.give(100);
+    assert!(!woken.0.load(Ordering::Relaxed), "it was taken");
+    let _large = bench.give(1 << 20);
+    assert!(woken.0.swap(false, Ordering::Relaxed));
+    assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), Left::ForRoom);
+    assert!(!woken.0.load(Ordering::Relaxed), "it knows");
+}
+
+#[test]
+fn a_worker_that_nobody_reads_from_is_replaced_and_its_requests_are_lost() {
+    let mut bench = Bench::new(1);
+    let held = bench.give(100);
+    bench.link.abandon();
+    let waiting = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(matches!(
+        held.poll_item(&waiting),
+        std::task::Poll::Ready(Item::Lost { unprocessed: false, .. })
+    ));
+    assert_eq!(kills(&mut bench.events), 1);
+    let late = bench.give(100);
+    assert!(matches!(late.poll_item(&waiting), std::task::Poll::Ready(Item::Lost { unprocessed: true, .. })));
+}
+
+/// What was sent to the supervisor.
+fn kills(events: &mut UnboundedReceiver<LinkEvent>) -> usize {
+    std::iter::from_fn(|| events.try_recv().ok())
+        .filter(|event| matches!(event, LinkEvent::Kill { .. }))
+        .count()
+}
+
+#[test]
+fn a_panic_in_the_middle_of_a_change_has_the_worker_replaced() {
+    let mut bench = Bench::new(3);
+    let held = bench.give(100);
+    let link = Arc::clone(&bench.link);
+    let _ = keepwarm_telemetry::panics::catch(|| {
+        let _inner = link.lock();
+        panic!("while the link is locked");
+    })
+    .unwrap_err();
+    // Whoever comes next, from any thread, gets no use of it, and does no harm.
+    let late = bench.give(100);
+    let waiting = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(matches!(late.poll_item(&waiting), std::task::Poll::Ready(Item::Lost { unprocessed: true, .. })));
+    assert!(bench.link.lock().dead);
+    assert_eq!(kills(&mut bench.events), 1);
+    // Its end takes what it held.
+    let remains = bench.link.die(false);
+    assert!(remains.calls.iter().any(|(_, call)| Arc::ptr_eq(call, &held)));
+}
+
+#[test]
+fn a_panic_in_the_middle_of_a_change_of_the_queue_begins_the_app_anew() {
+    let mut bench = Bench::new(1);
+    let app = Arc::clone(&bench._app);
+    app.welcome_worker(&bench.link, Traits::new(Places { streams: 0, ahead: 0 }, "wsgi", "CPython"));
+    let about = About { id: RequestId::new(2), method: Method::GET, route: None, path: 0 };
+    let call = Call::new(about);
+    let job = Job {
+        call: Arc::clone(&call),
+        frame: vec![0; HEADER_LEN],
+        websocket: false,
+        thread: 0,
+        avoid: None,
+        since: Instant::now(),
+    };
+    app.submit(job, false).unwrap();
+    assert_eq!(app.waiting(), 1);
+    let _ = keepwarm_telemetry::panics::catch(|| {
+        let _state = app.state();
+        panic!("while the queue is locked");
+    })
+    .unwrap_err();
+    assert_eq!(app.waiting(), 0);
+    let waiting = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(matches!(call.poll_item(&waiting), std::task::Poll::Ready(Item::Refused(_))));
+    assert_eq!(kills(&mut bench.events), 1);
+    assert_eq!(app.state().queue.workers(), 0);
+}
+
+/// A request that kept a thread busy for seconds had idle workers killed: their PONG lay in its sockets.
+#[test]
+fn a_worker_is_not_silent_while_the_thread_that_reads_from_it_does_not_turn() {
+    let bench = Bench::new(1);
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (begin, begun) = std::sync::mpsc::channel();
+    bench.plane.as_ref().unwrap().remotes()[0].spawn(move || async move {
+        begin.send(()).unwrap();
+        let _ = held.recv();
+    });
+    begun.recv().unwrap();
+    WorkerLink::ping(&*bench.link);
+    // Far longer than its thread would have needed; an answer would lie in the socket all that time.
+    std::thread::sleep(3 * LISTEN);
+    assert!(!bench.link.is_silent());
+    drop(release);
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while !bench.link.is_silent() {
+        assert!(std::time::Instant::now() < deadline, "it never answers");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A client that reads nothing has its task look at none of it.
+#[test]
+fn what_costs_a_worker_no_credit_is_not_kept_without_bound() {
+    let bench = Bench::new(3);
+    let call = bench.give(100);
+    let stream = call.given().unwrap().1;
+    let hear = |write: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = Vec::new();
+        write(&mut frame);
+        super::super::driver::hear(&bench.link, &bench._app, &frame);
+    };
+    for _ in 0..1000 {
+        hear(&|out| encode_inform(out, stream, 103, [(&b"link"[..], &b"</a.css>"[..])]).unwrap());
+        hear(&|out| encode_credit(out, stream, 1).unwrap());
+        hear(&|out| encode_credit(out, 0, 1).unwrap());
+    }
+    hear(&|out| ResponseWriter::begin(out, stream, 200).finish(0).unwrap());
+    for _ in 0..1000 {
+        hear(&|out| encode_data(out, stream, b"", false).unwrap());
+    }
+    hear(&|out| encode_data(out, stream, b"", true).unwrap());
+    let waiting = std::task::Context::from_waker(Waker::noop());
+    let items: Vec<Item> = std::iter::from_fn(|| match call.poll_item(&waiting) {
+        std::task::Poll::Ready(item) => Some(item),
+        std::task::Poll::Pending => None,
+    })
+    .collect();
+    assert!(items.len() < 100, "{} items", items.len());
+    assert!(matches!(items.last(), Some(Item::Data { over: true, .. })), "the end is kept");
 }

@@ -2,6 +2,8 @@
 //! has timed out.
 
 use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -9,11 +11,12 @@ use std::time::Duration;
 
 use http::Method;
 use keepwarm_http1::{Fields, RequestBody, RequestOptions};
-use keepwarm_net::{Answer, Client, Endpoint, Http1, Need, RequestLine};
+use keepwarm_net::{Answer, Client, Endpoint, Http1, Io, Need, RequestLine};
+use keepwarm_telemetry::panics::caught;
 use tokio::time::{Instant, timeout};
 
 use super::super::activity::About;
-use super::super::app::{App, Places};
+use super::super::app::{App, Places, Traits};
 use super::super::fastcgi;
 use super::super::link::Link;
 use super::place::Server;
@@ -30,8 +33,16 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Attends to one server for as long as it lives, as a task of a data-plane thread.
-pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
+/// Attends to one server for as long as it lives, as a task of a data-plane thread. A server that nobody attends to any more is replaced.
+pub(in crate::dispatch) async fn attend_to_end(link: Arc<Link>) {
+    let attending = pin!(attend(Arc::clone(&link)));
+    if let Err(panic) = caught(attending).await {
+        panic.report("worker_health", Some(&link.key.app), None);
+        link.kill("a bug in Keepwarm has ended the checks of its health");
+    }
+}
+
+async fn attend(link: Arc<Link>) {
     let (Some(app), Some(server)) = (link.app.upgrade(), &link.server) else { return };
     let Some(endpoint) = boot(&link, &app, server).await else { return };
     let Some(policy) = app.server_policy() else { return };
@@ -45,7 +56,10 @@ pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
         Protocol::FastCgi(_) => "fastcgi",
     };
     let places = Places { streams: policy.concurrency.max(1), ahead: 0 };
-    app.welcome_worker(&link, places, kind, "its own server");
+    app.welcome_worker(&link, Traits::new(places, kind, "its own server"));
+    if let Endpoint::Tcp(address) = &endpoint {
+        warn_if_open(&link, &app, *address);
+    }
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: "none".to_owned(),
@@ -54,6 +68,22 @@ pub(in crate::dispatch) async fn attend(link: Arc<Link>) {
         streams: u32::try_from(policy.concurrency).unwrap_or(u32::MAX),
     });
     watch(&link, &app, server, &endpoint).await;
+}
+
+/// Says once for an app that its server listens on all interfaces: others on the network reach it past Keepwarm, with its limits, and are believed what they
+/// say of their addresses.
+fn warn_if_open(link: &Link, app: &App, address: SocketAddr) {
+    if listens_everywhere(address) && !app.said_open.swap(true, Ordering::Relaxed) {
+        tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, address = %format_args!("0.0.0.0:{}", address.port()),
+            "the worker listens on all interfaces, so that it can be reached past Keepwarm: have it listen on 127.0.0.1 at the port in PORT, or at KEEPWARM_SOCKET");
+    }
+}
+
+/// Whether whoever listens at this loopback address does so on every other address too: then another one of the loopback network cannot be taken.
+fn listens_everywhere(address: SocketAddr) -> bool {
+    const ANOTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+    let taken = TcpListener::bind((ANOTHER, address.port()));
+    taken.is_err_and(|error| error.kind() == std::io::ErrorKind::AddrInUse)
 }
 
 /// Asks at both addresses until there is an answer. `None`: it has gone.
@@ -98,7 +128,14 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
             server.owes_answer.store(false, Ordering::Relaxed);
             continue;
         }
+        // An answer to any other request is one to this question too: a page that hangs says nothing of the others.
+        server.owes_answer.store(true, Ordering::Relaxed);
         let asked = match policy.protocol {
+            // Without a path of its own the question would be a page, which may be slow or fail: it is asked only for a reason.
+            Protocol::Http if suspected.is_none() && policy.health.is_none() => {
+                let connected = timeout(PATIENCE, connect(endpoint)).await;
+                connected.unwrap_or_else(|_| Err(Some(SILENT.to_owned()))).map(drop)
+            }
             Protocol::Http => ask(endpoint, &policy).await,
             // It hears nobody while another connection is open.
             Protocol::FastCgi(_) => ask_kept(app, endpoint).await,
@@ -108,6 +145,7 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
                 server.owes_answer.store(false, Ordering::Relaxed);
                 link.ponged();
             }
+            Err(Some(why)) if why == SILENT && !server.owes_answer.load(Ordering::Relaxed) => link.ponged(),
             Err(why) => {
                 let why = why.unwrap_or_else(|| "it takes no connection".to_owned());
                 tracing::warn!(app = %link.key.app, worker = link.key.number, pid = link.key.pid, %why,
@@ -163,20 +201,20 @@ const SILENT: &str = "it does not answer in time";
 /// One question. What is wrong, in words; `None` when nobody listens.
 async fn ask(endpoint: &Endpoint, policy: &ServerPolicy) -> Result<(), Option<String>> {
     let answer = async {
-        let io = match endpoint.connect().await {
-            Ok(io) => io,
-            Err(error) => {
-                use std::io::ErrorKind::{ConnectionRefused, NotFound};
-                let absent = matches!(error.kind(), ConnectionRefused | NotFound);
-                return Err((!absent).then(|| error.to_string()));
-            }
-        };
+        let io = connect(endpoint).await?;
         match &policy.protocol {
             Protocol::FastCgi(_) => fastcgi::ask(&mut Client::new(io)).await.map_err(Some),
             Protocol::Http => ask_http(Client::new(io), policy.health.as_deref()).await.map_err(Some),
         }
     };
     timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(Some(SILENT.to_owned())))
+}
+
+/// A connection for a question. `None` when nobody listens.
+async fn connect(endpoint: &Endpoint) -> Result<Io, Option<String>> {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    let absent = |error: &std::io::Error| matches!(error.kind(), ConnectionRefused | NotFound);
+    endpoint.connect().await.map_err(|error| (!absent(&error)).then(|| error.to_string()))
 }
 
 async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(), String> {
@@ -201,5 +239,28 @@ async fn ask_http(mut client: Client<Http1>, health: Option<&str>) -> Result<(),
     match (status.await?, health) {
         (_, None) | (200..400, Some(_)) => Ok(()),
         (status, Some(path)) => Err(format!("it answers {status} to {path}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_all_interfaces_is_told_from_one_on_loopback() {
+        let of = |address: &str| {
+            let listener = TcpListener::bind(address).unwrap();
+            listens_everywhere(SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port())))
+        };
+        assert!(!of("127.0.0.1:0"));
+        assert!(of("0.0.0.0:0"));
+    }
+
+    /// As Node does where IPv6 is there: the socket takes IPv4 too.
+    #[test]
+    fn a_server_on_all_interfaces_of_both_families_is_found() {
+        let Ok(listener) = TcpListener::bind("[::]:0") else { return };
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens_everywhere(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
     }
 }

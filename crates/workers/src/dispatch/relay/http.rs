@@ -2,11 +2,23 @@
 
 use std::sync::Arc;
 
-use keepwarm_http1::{HopByHop, RequestOptions, cgi_safe_name};
-use keepwarm_net::{Http1, Pool, Request, RequestLine, request_target};
+use keepwarm_http1::{HopByHop, RequestOptions};
+use keepwarm_net::{
+    Exchange, FieldNames, Http1, MAX_FORWARDS, Pool, Request, RequestLine, answer_as_last, forwards_left,
+    max_forwards, request_target,
+};
 
 use super::super::app::App;
-use super::{Dialect, Opening};
+use super::{Dialect, Opening, hold};
+
+/// Serves one request, unless it goes no further than here.
+pub(in crate::dispatch) async fn hold_http(app: &Arc<App>, exchange: &mut Exchange<'_>) {
+    if max_forwards(&exchange.request().head) == Some(0) {
+        exchange.request_mut().target = Some(Arc::clone(&app.name));
+        return answer_as_last(exchange);
+    }
+    hold::<Http1>(app, exchange, ()).await;
+}
 
 impl Dialect for Http1 {
     const BLOCKING: bool = false;
@@ -27,10 +39,15 @@ impl Dialect for Http1 {
         };
         let hop_by_hop = HopByHop::of(&head.fields);
         let mounted = request.mount > 0;
+        let forwards = forwards_left(head);
+        let counts = forwards.is_some();
         let dropped = move |name: &[u8]| {
-            hop_by_hop.removes(name) || request.drops_field(name) || (mounted && name == PREFIX)
+            hop_by_hop.removes(name)
+                || request.drops_field(name, FieldNames::Http)
+                || (mounted && name == PREFIX)
+                || (counts && name == MAX_FORWARDS)
         };
-        let theirs = head.fields.iter().filter(move |(name, _)| cgi_safe_name(name) && !dropped(name));
+        let theirs = head.fields.iter().filter(move |(name, _)| !dropped(name));
         let prefix = request.path().get(..request.mount).filter(|_| mounted).map(|prefix| (PREFIX, prefix));
         let options = RequestOptions {
             keep_alive: true,
@@ -39,7 +56,9 @@ impl Dialect for Http1 {
             upgrade: opening.upgrade,
         };
         let line = RequestLine { method: &head.method, target: &target, authority };
-        let fields = theirs.chain(request.extra_fields.iter()).chain(prefix);
+        let forwards = forwards.as_ref().map(|left| (MAX_FORWARDS, left.as_bytes()));
+        let via = request.passing.via.then(|| request.via());
+        let fields = theirs.chain(request.extra_fields.iter()).chain(prefix).chain(forwards).chain(via);
         self.encode_head(out, line, fields, opening.framing, options);
     }
 }

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{Answer, Lease, UNSENT_ENOUGH};
+use keepwarm_net::{Answer, Lease, SpoolError, UNSENT_ENOUGH};
 
 use super::super::activity::About;
 use super::super::conversation::body::Source;
@@ -55,7 +55,14 @@ struct Leftover<C: Dialect> {
 
 impl<C: Dialect> Leftover<C> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.poll_request(cx) {}
+        loop {
+            match self.poll_request(cx) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // The rest of the request is lost: the server learns it by the end of the connection.
+                Err(_) => return Poll::Ready(()),
+            }
+        }
         loop {
             match std::task::ready!(self.lease.poll_answer(cx)) {
                 Ok(Answer::End) | Err(_) => return Poll::Ready(()),
@@ -65,21 +72,22 @@ impl<C: Dialect> Leftover<C> {
     }
 
     /// `true`: more can be sent.
-    fn poll_request(&mut self, cx: &mut Context<'_>) -> bool {
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Result<bool, SpoolError> {
         if self.lease.poll_flush(cx).is_pending() && self.lease.unsent() >= UNSENT_ENOUGH {
-            return false;
+            return Ok(false);
         }
-        let Source::Spool(spool, _) = &mut self.source else { return false };
+        let Source::Spool(spool, _) = &mut self.source else { return Ok(false) };
         self.block.clear();
         match spool.poll_read(cx, &mut self.block, BLOCK) {
             Poll::Ready(Ok(_)) => self.lease.send(&self.block),
-            Poll::Ready(Err(_)) | Poll::Pending => return false,
+            Poll::Ready(Err(error)) => return Err(error),
+            Poll::Pending => return Ok(false),
         }
         if spool.is_empty() {
             self.lease.end(&none());
             self.source = Source::Sent;
-            return !self.lease.poll_flush(cx).is_ready();
+            return Ok(!self.lease.poll_flush(cx).is_ready());
         }
-        true
+        Ok(true)
     }
 }

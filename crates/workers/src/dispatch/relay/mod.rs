@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::{
-    BodyError, Codec, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, Request, Spool, Times,
+    BodyError, Codec, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, Request, ResponseBuffer, Times,
     is_read_first, read_first,
 };
 use keepwarm_policy::Expectation;
@@ -42,7 +42,8 @@ use super::conversation::body::{Source, read_whole};
 use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
 use super::quarantine::Trial;
-pub(super) use health::attend;
+pub(super) use health::attend_to_end;
+pub(super) use http::hold_http;
 pub(super) use place::{Server, ServerLink};
 pub(super) use standing::Standing;
 pub use standing::StandingServer;
@@ -173,6 +174,7 @@ pub(super) async fn hold<C: Dialect>(app: &Arc<App>, exchange: &mut Exchange<'_>
     while let Some(place) = relay.wait_for_place().await {
         match relay.attempt(place).await {
             Verdict::Over => return,
+            Verdict::Again(_) if relay.exchange.abort_if_gone() => return,
             Verdict::Again(why) => relay.tell_again(why),
         }
     }
@@ -199,10 +201,7 @@ struct Relay<'a, 'c, C: Dialect> {
     begun: Vec<u8>,
     /// A byte of a body that cannot be had again has been given to a worker.
     body_used: bool,
-    /// The answer is taken from the server faster than the client takes it.
-    buffers_answer: bool,
-    /// The answer, as far as the client has not taken it.
-    spool: Option<Spool>,
+    response: ResponseBuffer,
     /// How often it was given to a worker.
     given: u8,
     /// It was given again although a worker may have begun with it.
@@ -229,8 +228,7 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
             source: Source::Client,
             begun: Vec::new(),
             body_used: false,
-            buffers_answer: wanted.unwrap_or(C::BLOCKING),
-            spool: None,
+            response: ResponseBuffer::new(wanted.unwrap_or(C::BLOCKING)),
             given: 0,
             risked: false,
             anew: false,

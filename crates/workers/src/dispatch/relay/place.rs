@@ -28,7 +28,7 @@ pub(in crate::dispatch) struct Server {
     endpoint: OnceLock<Endpoint>,
     /// Something asks for a look at its health, or it has gone.
     pub(in crate::dispatch) look: Notify,
-    /// It was asked, and has not answered.
+    /// It was asked, and has answered nothing since.
     pub(super) owes_answer: AtomicBool,
     /// A request has timed out there: one that does not answer now is given up.
     pub(super) suspected: Mutex<Option<About>>,
@@ -68,12 +68,19 @@ impl Server {
         }
     }
 
+    /// It has begun to answer a request: whatever it was asked for its health, it is there.
+    pub(super) fn handle_answer(&self) {
+        if self.owes_answer.load(Ordering::Relaxed) {
+            self.owes_answer.store(false, Ordering::Relaxed);
+        }
+    }
+
     /// Whether it is nobody's worker.
     pub(in crate::dispatch) fn is_standing(&self) -> bool {
         self.addresses.is_none()
     }
 
-    pub(super) fn endpoint(&self) -> Option<&Endpoint> {
+    pub(in crate::dispatch) fn endpoint(&self) -> Option<&Endpoint> {
         self.endpoint.get()
     }
 

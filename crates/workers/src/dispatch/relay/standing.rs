@@ -11,7 +11,7 @@ use keepwarm_net::{AcquireError, Endpoint, Remote};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::super::app::{App, Places};
+use super::super::app::{App, Places, Traits};
 use super::super::link::Link;
 use super::place::Server;
 use crate::supervisor::{WorkerKey, WorkerLink};
@@ -56,7 +56,7 @@ impl Standing {
         let link = Arc::new(Link::new(key, app, remote.clone(), None, Some(server), events));
         let places = places.max(1);
         let language = format!("a server at {endpoint}");
-        app.welcome_worker(&link, Places { streams: places, ahead: 0 }, "fastcgi", &language);
+        app.welcome_worker(&link, Traits::new(Places { streams: places, ahead: 0 }, "fastcgi", &language));
         let looking = Arc::downgrade(&link);
         remote.spawn(move || async move {
             while let Some(link) = looking.upgrade() {
@@ -116,7 +116,8 @@ impl Server {
 
     /// It has taken none. Said once, until it does again.
     pub(super) fn is_away(&self, app: &App, error: &AcquireError) {
-        if !self.away.swap(true, Ordering::Relaxed)
+        if !error.is_local()
+            && !self.away.swap(true, Ordering::Relaxed)
             && let Some(endpoint) = self.endpoint()
         {
             tracing::error!(app = %app.name, %endpoint, %error,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use keepwarm_http1::{Fields, ResponseHead};
 use keepwarm_net::{
-    Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Spool, Tunnel,
-    UNSENT_ENOUGH, Wait, answer_fields, offered_protocols, pass_informational,
+    Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Moved, SpoolError,
+    Tunnel, UNSENT_ENOUGH, Wait, answer_fields, offered_protocols, pass_informational,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
@@ -23,8 +23,6 @@ use super::{Dialect, Opening, Relay, Verdict, none};
 
 /// Moved at a time.
 pub(super) const BLOCK: usize = 64 * 1024;
-/// Memory of a spool, in bytes; beyond it a file is used.
-const SPOOL_MEMORY: usize = 256 * 1024;
 /// How long a server may consider an expectation (`http-rules` §2).
 const EXPECT: Duration = Duration::from_millis(250);
 
@@ -51,6 +49,8 @@ pub(super) struct Talk<'t, 'a, 'c, C: Dialect> {
 /// What one part of the answer led to.
 enum Step {
     Moved,
+    /// Something came that is no progress, however often it comes.
+    Still,
     Waiting,
     Failed(ClientError),
     /// The answer was replaced by one of ours, or cut.
@@ -128,9 +128,11 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
                 Poll::Ready(Err(gone)) => return self.client_gone(gone),
                 // What the client has taken makes room for more.
                 Poll::Ready(Ok(())) if std::mem::take(&mut self.full) => continue,
-                Poll::Ready(Ok(())) if self.relay.spool.is_some() && self.poll_unspool(cx).is_ready() => {
-                    continue;
-                }
+                Poll::Ready(Ok(())) if !self.relay.response.is_empty() => match self.poll_kept(cx) {
+                    Poll::Ready(Ok(())) => continue,
+                    Poll::Ready(Err(error)) => return Poll::Ready(self.lose_kept(&error)),
+                    Poll::Pending => {}
+                },
                 Poll::Ready(Ok(())) | Poll::Pending => {}
             }
             if let Poll::Ready(gone) = self.relay.exchange.poll_gone(cx) {
@@ -146,7 +148,12 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     /// From the server.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Option<Verdict> {
-        while !self.complete && self.has_room(cx) {
+        while !self.complete {
+            match self.has_room(cx) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(self.lose_kept(&error)),
+            }
             match self.poll_part(cx) {
                 Step::Moved => {
                     self.server_works();
@@ -154,6 +161,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
                         return None;
                     }
                 }
+                Step::Still => {}
                 Step::Waiting => return None,
                 Step::Refused => return Some(Verdict::Over),
                 Step::Handed => {
@@ -166,17 +174,12 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         None
     }
 
-    /// Room for one more part of the answer: in the buffer towards the client, or in the spool.
-    fn has_room(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Room for one more part of the response.
+    fn has_room(&mut self, cx: &mut Context<'_>) -> Result<bool, SpoolError> {
         let relay = &mut *self.relay;
-        let room = match &mut relay.spool {
-            Some(spool) => {
-                spool.poll_ready(cx).is_ready() && spool.len() < relay.exchange.limits().response_buffer
-            }
-            None => relay.buffers_answer || relay.exchange.unsent() < UNSENT_ENOUGH,
-        };
-        self.full = !room && relay.spool.is_none();
-        room
+        let room = relay.response.poll_room(cx, relay.exchange)?;
+        self.full = !room && relay.response.is_empty();
+        Ok(room)
     }
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Step {
@@ -191,15 +194,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
                 } else {
                     inform(relay.exchange, head);
                 }
+                return Step::Still;
             }
             Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
-            Poll::Ready(Ok(Answer::Data(bytes))) => {
-                let spools = relay.buffers_answer && relay.exchange.unsent() >= UNSENT_ENOUGH;
-                match spools || relay.spool.is_some() {
-                    true => relay.spool.get_or_insert_with(|| Spool::new(SPOOL_MEMORY)).push(bytes),
-                    false => relay.exchange.data(bytes),
-                }
-            }
+            Poll::Ready(Ok(Answer::Data(bytes))) => relay.response.data(relay.exchange, bytes),
             Poll::Ready(Ok(Answer::Trailers(fields))) => self.trailers = Some(Box::new(fields.clone())),
             Poll::Ready(Ok(Answer::End)) => self.handle_end(),
         }
@@ -221,6 +219,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let Some(lease) = &mut self.lease else { return Step::Waiting };
         let relay = &mut *self.relay;
+        if let Some(server) = self.place.as_ref().and_then(|place| place.link.server.as_ref()) {
+            server.handle_answer();
+        }
         // A body that is still to come would be that other request's. Then it is the client that is sent there.
         if relay.exchange.body_done()
             && let Some(local) = lease.codec().local_redirect()
@@ -267,16 +268,13 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         self.place = None;
         self.relay.ended = Some(Instant::now());
         self.relay.app.handle_answer(&self.relay.call.about);
-        if self.relay.spool.is_none() {
-            self.end_answer();
+        let trailers = self.trailers.take().unwrap_or_default();
+        if self.relay.response.end(self.relay.exchange, trailers.iter()) {
+            self.log_wrong_length();
         }
     }
 
-    fn end_answer(&mut self) {
-        match &self.trailers {
-            Some(trailers) => self.relay.exchange.end_with_trailers(trailers.iter()),
-            None => self.relay.exchange.end(),
-        }
+    fn log_wrong_length(&self) {
         if self.relay.exchange.request().reason == Some("body_too_short") {
             tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), "the answer is shorter than announced");
         }
@@ -298,24 +296,20 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
     }
 
-    /// Moves bytes from the spool to the client's buffer. Ready: some were, or that was the end.
-    fn poll_unspool(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(spool) = &mut self.relay.spool else { return Poll::Ready(()) };
-        self.block.clear();
-        match std::task::ready!(spool.poll_read(cx, &mut self.block, UNSENT_ENOUGH)) {
-            Ok(0) => {
-                self.relay.spool = None;
-                if self.complete {
-                    self.end_answer();
-                }
-            }
-            Ok(_) => self.relay.exchange.data(&self.block),
-            Err(error) => {
-                tracing::error!(app = %self.relay.app.name, %error, "an answer cannot be kept");
-                self.relay.exchange.abort("spool_failed");
-            }
+    /// Moves what is kept to the client's buffer. Ready: some was, or that was the end.
+    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), SpoolError>> {
+        if std::task::ready!(self.relay.response.poll_move(cx, self.relay.exchange))? == Moved::End {
+            self.log_wrong_length();
         }
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
+    }
+
+    /// A part of the response is gone: its client must not take the rest for the whole.
+    fn lose_kept(&mut self, error: &SpoolError) -> Verdict {
+        tracing::error!(app = %self.relay.app.name, id = %self.relay.id(), %error, "response cut: what its client had not taken is lost");
+        self.relay.fail(500, "spool_failed", "The response could not be kept for the client.");
+        self.leave_running();
+        Verdict::Over
     }
 
     /// To the server.
@@ -386,7 +380,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     /// The app's time stands still while it waits for its client.
     fn keep_time(&self) {
         let deadlines = self.relay.exchange.deadlines();
-        if self.full || self.starved || self.complete || self.relay.spool.is_some() {
+        if self.full || self.starved || self.complete || !self.relay.response.is_empty() {
             deadlines.set(Wait::Answer, None);
         } else if !deadlines.is_set(Wait::Answer) && !deadlines.passed(Wait::Answer) {
             deadlines.set_after(Wait::Answer, self.relay.request_timeout());

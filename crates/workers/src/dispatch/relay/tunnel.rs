@@ -10,10 +10,13 @@ use super::{Dialect, Verdict};
 
 impl<C: Dialect> Talk<'_, '_, '_, C> {
     pub(super) fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
-        // It can be said in no protocol that is not known.
-        if let Poll::Ready(Item::Goodbye) = self.relay.call.poll_item(cx) {
-            self.relay.exchange.request_mut().reason.get_or_insert("drained");
-            return Poll::Ready(Verdict::Over);
+        // All that is there: an item is announced only to whom the call was empty.
+        while let Poll::Ready(item) = self.relay.call.poll_item(cx) {
+            // It can be said in no protocol that is not known.
+            if matches!(item, Item::Goodbye) {
+                self.relay.exchange.request_mut().reason.get_or_insert("drained");
+                return Poll::Ready(Verdict::Over);
+            }
         }
         let (Some(tunnel), Some(lease)) = (&mut self.tunnel, &mut self.lease) else {
             return Poll::Ready(Verdict::Over);

@@ -1,8 +1,19 @@
 //! Workers that ended and should not have.
+//!
+//! An app is given up only while it has never served: some starts in a row that come to nothing are a broken deploy, which has to be seen. Once a
+//! worker was given requests, what kills workers may be the requests, and what fails starts may be a database that is away for a minute: both pass. So it is
+//! tried on, at waits that grow to [`AWAY_MAX`] after deaths in service, and to half a minute after starts that fail while others serve. Where nobody
+//! else lives or is on its way, a worker that died in service is followed after [`AWAY`] at most: a route that kills is kept away by the quarantine, and
+//! all other visitors wait for this start.
 
 use std::time::{Duration, Instant};
 
 use super::{Action, Exit, Fate, Generation, Phase, Worker, WorkerId};
+
+/// The longest wait after a death in service, and of an app that has served and of which nobody is left.
+pub(super) const AWAY_MAX: Duration = Duration::from_secs(2);
+/// The longest wait after a death in service where nobody else is left. It keeps a worker that dies at once from taking a whole processor.
+const AWAY: Duration = Duration::from_millis(100);
 
 impl Generation {
     pub(super) fn handle_loss(
@@ -17,33 +28,30 @@ impl Generation {
         let number = worker.number;
         let start_retries = self.start_retries;
         let served = self.is_served(number);
-        let Some(place) = self.place(number) else { return };
         if served {
             // Its replacement is ready or on its way; or it was the replacement of one that nobody waits for.
             return self.actions.push_back(Action::Lost { id, number, reason });
         }
-        let healthy_for =
-            worker.ready_at.map_or(Duration::ZERO, |ready_at| now.saturating_duration_since(ready_at));
-        let wait = place.backoff.handle_end(healthy_for, random);
-        if place.backoff.failures() == 0 {
-            place.strikes = 0;
-        } else if !matches!(worker.fate, Fate::Killed(..)) {
-            // Our own kills wait too, but requests that take too long must not be able to take an app away for good.
-            place.strikes = place.strikes.saturating_add(1);
+        let Some((wait, strikes)) = self.count_loss(worker, now, random) else { return };
+        let many = strikes > start_retries;
+        if many && self.keep(number, &reason, now) {
+            return;
         }
-        if place.strikes <= start_retries {
-            place.spawn_at = Some(now + wait);
+        if many && self.has_served {
+            self.retire_unreplaced(number, now);
+        }
+        if !many || self.has_served {
+            if let Some(place) = self.place(number) {
+                place.spawn_at = Some(now + wait);
+            }
             self.actions.push_back(Action::Restart { id, number, reason, wait });
             return self.start_due(now);
-        }
-        if self.keep(number, &reason, now) {
-            return;
         }
         if let Some(place) = self.place(number) {
             place.given_up = true;
         }
         let first = self.phase == Phase::First;
-        self.retire_place_given_up(number, now);
+        self.retire_unreplaced(number, now);
         let hope = self.places.iter().any(|place| place.spawn_at.is_some())
             || self.workers.values().any(Worker::is_wanted);
         if first || !hope {
@@ -51,6 +59,47 @@ impl Generation {
         } else {
             self.actions.push_back(Action::GiveUpPlace { id, number, reason });
         }
+    }
+
+    /// It was killed, and does not end: the kernel waits for something on its behalf. Its place is not lost with it, nor is a reload held up.
+    pub(super) fn handle_immortal(&mut self, id: WorkerId, number: u32, now: Instant) {
+        let reason = "was killed and does not end".to_owned();
+        match self.phase {
+            Phase::Trial => return self.give_up(id, number, reason, None, now),
+            Phase::First | Phase::Serving => {}
+            Phase::Failed(_) | Phase::Retiring => return,
+        }
+        let served = self.is_served(number);
+        let Some(place) = self.place(number).filter(|place| place.spawn_at.is_none() && !place.given_up)
+        else {
+            return;
+        };
+        if !served {
+            place.spawn_at = Some(now);
+            self.actions.push_back(Action::Restart { id, number, reason, wait: Duration::ZERO });
+        }
+    }
+
+    /// How long the place of this worker waits for the next, and how many there have failed in a row without having served.
+    fn count_loss(&mut self, worker: &Worker, now: Instant, random: u64) -> Option<(Duration, u32)> {
+        let nobody_else = !self.workers.values().any(Worker::is_wanted);
+        let has_served = self.has_served;
+        let place = self.place(worker.number)?;
+        let healthy_for =
+            worker.ready_at.map_or(Duration::ZERO, |ready_at| now.saturating_duration_since(ready_at));
+        // Requests that kill or that take too long must not be able to take an app away, for good or for long.
+        if worker.has_served || matches!(worker.fate, Fate::Killed(..)) {
+            let wait = place.service.handle_end(healthy_for, random);
+            place.strikes = 0;
+            place.backoff.reset();
+            return Some((if nobody_else { wait.min(AWAY) } else { wait }, 0));
+        }
+        let wait = place.backoff.handle_end(healthy_for, random);
+        place.strikes = match place.backoff.failures() {
+            0 => 0,
+            _ => place.strikes.saturating_add(1),
+        };
+        Some((if nobody_else && has_served { wait.min(AWAY_MAX) } else { wait }, place.strikes))
     }
 
     /// The app is over: what serves finishes, what starts is ended.

@@ -27,8 +27,8 @@ impl Generation {
         {
             place.spawn_at = Some(now);
             self.start_due(now);
-        } else {
-            self.retire_place_given_up(number, now);
+        } else if self.places.iter().any(|place| place.number == number && place.given_up) {
+            self.retire_unreplaced(number, now);
         }
     }
 
@@ -139,12 +139,10 @@ impl Generation {
         }
     }
 
-    /// No replacement will come: a worker that takes no requests any more is of no use.
-    pub(super) fn retire_place_given_up(&mut self, number: u32, now: Instant) {
-        if self.places.iter().any(|place| place.number == number && place.given_up) {
-            let leaves = |worker: &Worker| worker.number == number && worker.leaving.is_some();
-            self.retire_where(leaves, now + self.drain_timeout, |worker| worker.leaving, now);
-        }
+    /// No replacement will come soon: a worker that takes no requests any more is of no use.
+    pub(super) fn retire_unreplaced(&mut self, number: u32, now: Instant) {
+        let leaves = |worker: &Worker| worker.number == number && worker.leaving.is_some();
+        self.retire_where(leaves, now + self.drain_timeout, |worker| worker.leaving, now);
     }
 
     /// Its replacements cannot be started. If this place has a worker that still takes requests, it stays.

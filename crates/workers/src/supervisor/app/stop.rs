@@ -17,7 +17,7 @@ impl Generation {
     ) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.condemn(death, reason);
-        worker.enter(WorkerState::Stopping, None, now);
+        worker.enter_killed(now);
         self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why: reason.to_owned() });
     }
 
@@ -57,15 +57,30 @@ impl Generation {
     pub(in crate::supervisor) fn handle_stack(&mut self, id: WorkerId, now: Instant) {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.shows_stack) {
             worker.shows_stack = false;
-            worker.enter(WorkerState::Stopping, None, now);
+            worker.enter_killed(now);
             let why = "has had its say".to_owned();
             self.actions.push_back(Action::Signal { id, signal: StopSignal::Kill, why });
         }
     }
 
+    pub(super) fn check_slow_boots(&mut self, now: Instant) {
+        for (&id, worker) in &mut self.workers {
+            if worker.slow_boot_at.is_some_and(|at| at <= now) {
+                worker.slow_boot_at = None;
+                self.actions.push_back(Action::SlowBoot { id, number: worker.number });
+            }
+        }
+    }
+
     pub(super) fn check_deadlines(&mut self, now: Instant) {
+        let mut immortal = Vec::new();
         for (&id, worker) in &mut self.workers {
             if worker.deadline.is_none_or(|deadline| deadline > now) {
+                continue;
+            }
+            if worker.killed {
+                worker.deadline = None;
+                immortal.push((id, worker.number));
                 continue;
             }
             let (signal, why) = match worker.state {
@@ -85,10 +100,15 @@ impl Generation {
                     (StopSignal::Kill, "did not end in time".to_owned())
                 }
             };
-            let deadline = (signal == StopSignal::Term).then(|| now + KILL_AFTER);
             worker.shows_stack = false;
-            worker.enter(WorkerState::Stopping, deadline, now);
+            match signal {
+                StopSignal::Term => worker.enter(WorkerState::Stopping, Some(now + KILL_AFTER), now),
+                _ => worker.enter_killed(now),
+            }
             self.actions.push_back(Action::Signal { id, signal, why });
+        }
+        for (id, number) in immortal {
+            self.handle_immortal(id, number, now);
         }
     }
 

@@ -7,6 +7,8 @@ use crate::supervisor::stack::STACK_TIME;
 mod finish;
 mod random;
 mod recycle;
+mod reloads;
+mod service;
 mod size;
 
 const AROUND: Surroundings = Surroundings { seed: 1, cores: 8 };
@@ -21,6 +23,8 @@ struct Bench {
     quiet: Vec<bool>,
     /// Everything else that was asked for, in words.
     told: Vec<String>,
+    /// Which were said to start slowly.
+    slow: Vec<usize>,
 }
 
 impl Bench {
@@ -43,6 +47,7 @@ impl Bench {
             spawned: Vec::new(),
             quiet: Vec::new(),
             told: Vec::new(),
+            slow: Vec::new(),
         };
         bench.collect();
         bench
@@ -76,6 +81,7 @@ impl Bench {
                 Action::Restart { number, reason, wait, .. } => {
                     self.told.push(format!("restart {number} in {} ms: {reason}", wait.as_millis()));
                 }
+                Action::SlowBoot { id, .. } => self.slow.push(self.index(id)),
                 Action::Lost { number, .. } => self.told.push(format!("lost {number}")),
                 Action::GiveUpPlace { number, .. } => self.told.push(format!("give up place {number}")),
                 Action::GiveUp { reason, .. } => self.told.push(format!("give up: {reason}")),
@@ -151,6 +157,20 @@ const fn secs(secs: u64) -> Duration {
 
 const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
+}
+
+#[test]
+fn a_start_that_takes_long_is_said_once() {
+    let mut bench = Bench::new(2, Phase::First);
+    bench.pass(Duration::from_secs(4));
+    bench.ready(1);
+    bench.pass(Duration::from_secs(20));
+    assert_eq!(bench.slow, [0]);
+    // One that is given no more time than that is ended instead, which is said too.
+    let mut bench = Bench::of(1, Phase::First, |spec| spec.boot_timeout = Duration::from_secs(5));
+    bench.pass(Duration::from_secs(5));
+    assert_eq!(bench.slow, [0_usize; 0]);
+    assert_eq!(bench.told, ["Term 0"]);
 }
 
 #[test]

@@ -3,14 +3,20 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use keepwarm_policy::backoff::Backoff;
+use keepwarm_policy::backoff::{Backoff, Settings};
 
-use super::{Action, Death, End, Exit, KILL_AFTER, Recycled, StopSignal, WorkerId, WorkerState};
+use super::loss::AWAY_MAX;
+use super::{
+    Action, Death, End, Exit, KILL_AFTER, Recycled, StopSignal, UNKILLABLE_AFTER, WorkerId, WorkerState,
+};
 
 /// Where a worker is kept.
 pub(super) struct Place {
     pub(super) number: u32,
+    /// After workers that served nobody.
     pub(super) backoff: Backoff,
+    /// After workers that died while they served.
+    pub(super) service: Backoff,
     /// Failures in a row that count towards giving up.
     pub(super) strikes: u32,
     /// Workers started here.
@@ -22,13 +28,20 @@ pub(super) struct Place {
     pub(super) empty_since: Instant,
 }
 
+/// A start that takes longer is reported, since a module that hangs while it is imported is silent itself. This number is arbitrary.
+pub(in crate::supervisor) const SLOW_BOOT: Duration = Duration::from_secs(5);
+
 pub(super) struct Worker {
     pub(super) number: u32,
     pub(super) state: WorkerState,
     pub(super) since: Instant,
     pub(super) ready_at: Option<Instant>,
+    /// It was given requests.
+    pub(super) has_served: bool,
     /// When it has taken too long at what it does.
     pub(super) deadline: Option<Instant>,
+    /// When its start takes so long that it is said.
+    pub(super) slow_boot_at: Option<Instant>,
     /// `Some`: it goes when its replacement is ready, for this reason.
     pub(super) leaving: Option<Recycled>,
     /// When it is to be replaced, for what.
@@ -41,6 +54,8 @@ pub(super) struct Worker {
     pub(super) told_no_room: bool,
     /// Since when it owes an answer.
     pub(super) silent_since: Option<Instant>,
+    /// It was sent SIGKILL.
+    pub(super) killed: bool,
     /// Was asked for its stack, and is killed when it has shown it.
     pub(super) shows_stack: bool,
     pub(super) fate: Fate,
@@ -65,10 +80,10 @@ pub(super) enum Fate {
 
 impl Place {
     pub(super) fn new(number: u32, now: Instant) -> Self {
-        let backoff = Backoff::default();
         Self {
             number,
-            backoff,
+            backoff: Backoff::default(),
+            service: Backoff::new(Settings { cap: AWAY_MAX, ..Settings::default() }),
             strikes: 0,
             starts: 0,
             spawn_at: Some(now),
@@ -85,13 +100,16 @@ impl Worker {
             state: WorkerState::Starting,
             since: now,
             ready_at: None,
+            has_served: false,
             deadline: Some(now + boot_timeout),
+            slow_boot_at: (SLOW_BOOT < boot_timeout).then(|| now + SLOW_BOOT),
             leaving: None,
             due: None,
             kept_until: None,
             max_requests,
             told_no_room: false,
             silent_since: None,
+            killed: false,
             shows_stack: false,
             fate: Fate::Unplanned,
             cut: None,
@@ -99,11 +117,19 @@ impl Worker {
     }
 
     pub(super) fn enter(&mut self, state: WorkerState, deadline: Option<Instant>, now: Instant) {
+        self.slow_boot_at = None;
         if self.state != state {
             self.state = state;
             self.since = now;
         }
         self.deadline = deadline;
+    }
+
+    /// SIGKILL is on its way. One that is to be followed by another is not waited for without an end.
+    pub(super) fn enter_killed(&mut self, now: Instant) {
+        self.killed = true;
+        let is_followed = self.fate != Fate::Planned;
+        self.enter(WorkerState::Stopping, is_followed.then(|| now + UNKILLABLE_AFTER), now);
     }
 
     /// Starting or serving.
@@ -151,6 +177,7 @@ impl Worker {
                 actions.push_back(Action::Signal { id, signal: StopSignal::Term, why });
             }
             // It has its deadline already, or was killed.
+            WorkerState::Stopping if self.killed => self.deadline = None,
             WorkerState::Stopping => {
                 let latest = deadline.max(now + KILL_AFTER);
                 self.deadline = self.deadline.map(|old| old.min(latest));

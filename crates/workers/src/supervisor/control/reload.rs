@@ -71,10 +71,14 @@ impl Control {
         }
         let Some(Trial { generation, apps, extent, reply, asked }) = self.trial.take() else { return };
         // Before the old generation is retired: at every moment somebody takes requests.
-        self.context.links.promote(generation);
+        self.context.links.promote(&apps, generation);
         let mut old = std::mem::take(&mut self.current);
         if extent == Extent::These {
             self.current = old.extract_if(.., |app, _| !apps.contains(app)).collect();
+        }
+        if extent == Extent::All {
+            // What is told of an app that is gone goes with it.
+            self.past.retain(|app, _| apps.contains(app));
         }
         self.current.extend(apps.iter().map(|app| (app.clone(), generation)));
         for app in &apps {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Control, Running};
 use crate::supervisor::app::{Phase, Tally};
+use crate::supervisor::spawn::Order;
 use crate::supervisor::{AppSnapshot, FailedApp, LastDeath, Snapshot};
 
 impl Control {
@@ -26,8 +27,17 @@ impl Control {
         let is_over = |(app, generation): &(Arc<str>, u64), running: &mut Running| {
             running.machine.is_over() && current.get(app) != Some(generation)
         };
-        for ((app, generation), running) in self.running.extract_if(.., is_over) {
-            self.past.entry(app).or_default().add(running.machine.tally(), generation);
+        let over: Vec<_> = self.running.extract_if(.., is_over).collect();
+        for ((app, generation), running) in over {
+            let is_left =
+                self.current.contains_key(&app) || self.running.keys().any(|(name, _)| *name == app);
+            if !is_left && self.stopping.is_none() {
+                // The thread ends only after the last clone of `orders`.
+                let _ = self.context.orders.send(Order::KillLeft(app.clone()));
+            }
+            if current.contains_key(&app) {
+                self.past.entry(app).or_default().add(running.machine.tally(), generation);
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! | `-PGID` | forget it |
 //! | `=DEVICE INODE SECONDS NANOSECONDS PATH` | remove this file, if it still is that one, by inode and time of change |
 //! | `~PATH` | forget it |
+//! | `!MARK` | kill all processes with this mark (`descendants`), whatever their group is |
 //! | `/PATH` | remove this folder, which is of Keepwarm's making, and what is in it |
 
 use std::collections::{HashMap, HashSet};
@@ -44,6 +45,10 @@ pub(in super::super) fn add_folder(folder: &Path) -> Vec<u8> {
     }
 }
 
+pub(in super::super) fn add_mark(mark: &str) -> Vec<u8> {
+    format!("!{mark}\n").into_bytes()
+}
+
 pub(in super::super) fn remove_file(file: &Path) -> Vec<u8> {
     with_path("~".to_owned(), file)
 }
@@ -70,6 +75,7 @@ pub(super) struct List {
     pub(super) groups: HashSet<Pid>,
     files: HashMap<Vec<u8>, Identity>,
     folders: HashSet<Vec<u8>>,
+    pub(super) marks: HashSet<String>,
     line: Vec<u8>,
 }
 
@@ -108,6 +114,7 @@ impl List {
             b'-' => drop(group(rest).map(|group| self.groups.remove(&group))),
             b'=' => drop(file(rest).map(|(path, identity)| self.files.insert(path, identity))),
             b'~' => drop(self.files.remove(rest)),
+            b'!' => drop(std::str::from_utf8(rest).map(|mark| self.marks.insert(mark.to_owned()))),
             b'/' => drop(self.folders.insert(self.line.clone())),
             _ => {}
         }

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use super::{Context, GivenUp, Running};
-use crate::supervisor::app::{Action, StopSignal, WorkerId};
-use crate::supervisor::{Death, Exit, Reason, Verdict};
+use crate::supervisor::app::{Action, SLOW_BOOT, StopSignal, WorkerId};
+use crate::supervisor::{Contact, Death, Exit, Reason, Verdict, signals};
 
 impl Running {
     pub(super) fn perform(&mut self, action: Action, context: &Context, now: Instant) -> Option<GivenUp> {
@@ -31,6 +31,7 @@ impl Running {
             }
             Action::Retire { id } => {
                 self.record(id, "the worker takes no more requests");
+                self.set_spares(id, true);
                 if let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) {
                     link.retire();
                 }
@@ -49,6 +50,19 @@ impl Running {
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
                     "the worker {reason}; another serves in its place"
                 );
+            }
+            Action::SlowBoot { id, number } => {
+                let pid = self.pid(id);
+                tracing::warn!(
+                    target: "keepwarm::supervisor",
+                    app = %self.spec.name, worker = number, pid, generation = self.generation,
+                    boot_timeout = ?self.spec.boot_timeout,
+                    "the worker is still loading after {SLOW_BOOT:?}; its stack follows where its adapter can show it"
+                );
+                // An adapter that has not come to itself yet would be ended by the question.
+                if self.spec.contact == Contact::Wire && pid.is_some_and(signals::catches_quit) {
+                    drop(self.ask_for_stack(id));
+                }
             }
             Action::GiveUpPlace { id, number, reason } => {
                 tracing::error!(
@@ -91,14 +105,13 @@ impl Running {
         Some(GivenUp { number, reason, exit, kept: process.kept.clone(), source })
     }
 
-    /// A worker that is killed for what it does is given nothing more.
+    /// A worker that is made to end is given nothing more; one that was still starting, nothing at all: its HELLO may be on its way.
     fn condemn(&self, id: WorkerId) {
         let Some(link) = self.handle(id).and_then(|handle| handle.link.as_ref()) else { return };
         match self.machine.doom(id) {
             Some(Death::Timeout) => link.condemn(Verdict::TimedOut),
             Some(Death::Memory) => link.condemn(Verdict::Memory),
-            Some(_) => link.retire(),
-            None => {}
+            Some(_) | None => link.retire(),
         }
     }
 }

@@ -91,12 +91,24 @@ pub enum BindTo<'a> {
 /// What the system says; `AddrInUse` also for a Unix socket that somebody serves.
 pub fn bind(to: BindTo<'_>) -> io::Result<Bound> {
     match to {
-        BindTo::Tcp(address) => bind_tcp(address),
+        BindTo::Tcp(address) => bind_tcp(address, &[]),
         BindTo::Unix(path) => bind_unix(path),
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<Bound> {
+/// Binds and listens on an address that includes those of sockets of this process, or is included in one: connections go to the narrower.
+///
+/// # Errors
+/// As those of [`bind`].
+pub fn bind_beside(address: SocketAddr, own: &[&Bound]) -> io::Result<Bound> {
+    // `SO_REUSEPORT` for this moment only: it is not to let in others of the same user.
+    let share = |on: bool| own.iter().try_for_each(|bound| SockRef::from(&bound.fd).set_reuse_port(on));
+    let bound = share(true).and_then(|()| bind_tcp(address, own));
+    let _ = share(false);
+    bound
+}
+
+fn bind_tcp(address: SocketAddr, own: &[&Bound]) -> io::Result<Bound> {
     let socket =
         Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -106,8 +118,15 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Bound> {
         // `[::]` beside `0.0.0.0` is two listeners, wherever `net.ipv6.bindv6only` stands.
         socket.set_only_v6(true)?;
     }
+    if !own.is_empty() {
+        socket.set_reuse_port(true)?;
+    }
     socket.bind(&address.into())?;
+    // Which looks for others on the address once more.
     socket.listen(BACKLOG)?;
+    if !own.is_empty() {
+        socket.set_reuse_port(false)?;
+    }
     let address = socket.local_addr()?.as_socket();
     Ok(Bound { fd: socket.into(), address })
 }

@@ -2,14 +2,16 @@
 
 use http::Method;
 use keepwarm_http1::RequestHead;
-use keepwarm_net::Exchange;
 
-/// What a door and a proxy serve, for `Allow`.
-pub(crate) const ALLOW: (&str, &[u8]) = ("Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
-pub(super) const NAME: &[u8] = b"max-forwards";
+use crate::Exchange;
 
-/// What it says; `None`: nothing that counts.
-pub(super) fn received(head: &RequestHead) -> Option<u64> {
+/// What whoever passes requests on serves, for `Allow`.
+pub const ALLOW: (&str, &[u8]) = ("Allow", b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH");
+/// The field.
+pub const MAX_FORWARDS: &[u8] = b"max-forwards";
+
+/// What it says; `None`: nothing that counts. 0: [`answer_as_last`].
+pub fn max_forwards(head: &RequestHead) -> Option<u64> {
     if head.method != Method::OPTIONS {
         return None;
     }
@@ -19,8 +21,13 @@ pub(super) fn received(head: &RequestHead) -> Option<u64> {
     is_number.then(|| std::str::from_utf8(digits).ok()?.parse().ok()).map(|number| number.unwrap_or(u64::MAX))
 }
 
+/// What it says when the request is passed on.
+pub fn forwards_left(head: &RequestHead) -> Option<String> {
+    max_forwards(head).map(|left| left.saturating_sub(1).to_string())
+}
+
 /// Answers an `OPTIONS` that is for us.
-pub(crate) fn answer_as_last(exchange: &mut Exchange<'_>) {
+pub fn answer_as_last(exchange: &mut Exchange<'_>) {
     let (name, value) = ALLOW;
     match exchange.head(200, Some(0), false, std::iter::once((name.as_bytes(), value))) {
         Ok(_) => exchange.end(),

@@ -1,0 +1,144 @@
+//! Logs: what the configuration says of them, opened; and whether that will be possible.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use keepwarm_config::{Config, Listen, LogFormat, LogLevel};
+use keepwarm_edge::AccessLog;
+use keepwarm_egress::CallLog;
+use keepwarm_telemetry::{Format, Output, Sink};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+/// Whether every log file can be written to, by the user of this process; makes none. For who starts nothing.
+///
+/// # Errors
+/// Which file cannot, and why.
+pub(crate) fn check_logs(config: &Config) -> Result<(), String> {
+    let own = config.server.log.file.as_deref().map(|file| ("server.log".to_owned(), file));
+    let listens = config.listens.iter().map(|listen| (format!("listen.{}", listen.name), &listen.access_log));
+    let upstreams =
+        config.upstreams.iter().map(|upstream| (format!("upstream.{}", upstream.name), &upstream.access_log));
+    let logs = listens
+        .chain(upstreams)
+        .filter_map(|(section, log)| Some((format!("{section}.access_log"), log.as_ref()?.file.as_deref()?)));
+    own.into_iter().chain(logs).try_for_each(|(section, file)| {
+        check_file(file)
+            .map_err(|error| format!("{section}: {} cannot be written to: {error}", file.display()))
+    })
+}
+
+fn check_file(file: &Path) -> io::Result<()> {
+    let may = |path: &Path, how| accessat(CWD, path, how, AtFlags::EACCESS).map_err(io::Error::from);
+    match may(file, Access::WRITE_OK) {
+        Ok(()) if file.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+            match std::fs::read_link(file) {
+                Ok(target) => check_file(&folder.join(target)),
+                // It would be made.
+                Err(_) => may(folder, Access::WRITE_OK | Access::EXEC_OK),
+            }
+        }
+        other => other,
+    }
+}
+
+/// What writes the log.
+#[derive(Debug)]
+pub(crate) struct Logging;
+
+impl Logging {
+    /// Writes what is still to be written.
+    pub(crate) fn finish(self) {
+        keepwarm_telemetry::flush_all(Duration::from_secs(2));
+    }
+}
+
+/// Opens the log.
+pub(crate) fn start_logging(config: &Config) -> Result<Logging, String> {
+    let log = &config.server.log;
+    let level = match log.level {
+        LogLevel::Error => tracing::Level::ERROR,
+        LogLevel::Warn => tracing::Level::WARN,
+        LogLevel::Info => tracing::Level::INFO,
+        LogLevel::Debug => tracing::Level::DEBUG,
+        LogLevel::Trace => tracing::Level::TRACE,
+    };
+    let output = log.file.clone().map_or(Output::Stderr, Output::File);
+    match keepwarm_telemetry::log::init(format(log.format), level, output) {
+        Ok(_) => Ok(Logging),
+        Err(error) => Err(format!("the log {} cannot be opened: {error}", file_name(log.file.as_deref()))),
+    }
+}
+
+pub(super) fn access_log(listen: &Listen) -> Result<Option<AccessLog>, String> {
+    let Some(log) = &listen.access_log else { return Ok(None) };
+    open_log(log).map(|(sink, format)| Some(AccessLog { sink, format }))
+}
+
+/// Where calls of an upstream are recorded, and how.
+///
+/// # Errors
+/// In words: the file cannot be opened.
+pub(crate) fn call_log(upstream: &keepwarm_config::Upstream) -> Result<Option<CallLog>, String> {
+    let Some(log) = &upstream.access_log else { return Ok(None) };
+    open_log(log).map(|(sink, format)| Some(CallLog { sink, format }))
+}
+
+/// The same of calls through a forward proxy to hosts that are no upstream: as those of an upstream that says nothing of it, unless the listener keeps no log.
+///
+/// # Errors
+/// In words: standard output cannot be written to.
+pub(crate) fn proxy_call_log(listen: &Listen) -> Result<Option<CallLog>, String> {
+    if listen.access_log.is_none() {
+        return Ok(None);
+    }
+    let log = keepwarm_config::AccessLog { format: LogFormat::Json, file: None };
+    open_log(&log).map(|(sink, format)| Some(CallLog { sink, format }))
+}
+
+fn open_log(log: &keepwarm_config::AccessLog) -> Result<(Sink, Format), String> {
+    let format = format(log.format);
+    let output = log.file.clone().map_or(Output::Stdout, Output::File);
+    match Sink::open(output, format) {
+        Ok(sink) => Ok((sink, format)),
+        Err(error) => {
+            Err(format!("the access log {} cannot be opened: {error}", file_name(log.file.as_deref())))
+        }
+    }
+}
+
+fn format(format: LogFormat) -> Format {
+    match format {
+        LogFormat::Text => Format::Text,
+        LogFormat::Json => Format::Json,
+    }
+}
+
+fn file_name(file: Option<&Path>) -> String {
+    file.map_or_else(|| "on the terminal".to_owned(), |file| file.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_file_is_checked_and_not_made() {
+        let folder = std::env::temp_dir().join(format!("keepwarm-logs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (new, old) = (folder.join("new.log"), folder.join("old.log"));
+        std::fs::write(&old, "a line\n").unwrap();
+        check_file(&new).unwrap();
+        check_file(&old).unwrap();
+        assert_eq!(check_file(&folder).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(check_file(&folder.join("none/new.log")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let link = folder.join("link.log");
+        std::os::unix::fs::symlink("none/new.log", &link).unwrap();
+        assert_eq!(check_file(&link).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!new.exists());
+        assert_eq!(std::fs::read_to_string(&old).unwrap(), "a line\n");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

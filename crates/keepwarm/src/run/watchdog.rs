@@ -1,0 +1,95 @@
+//! Data-plane threads that do not turn: found, reported with their stack, worked around, and at last left behind.
+//!
+//! A task of the control thread. What a thread pays for it is one addition at each tick of its deadlines. Other threads accept for one that is stuck, because all of them share the
+//! listening sockets; workers that it reads from are replaced by ones that others read from. Connections that it has accepted wait until it turns, or end with the process.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keepwarm_net::Remote;
+use keepwarm_policy::Turns;
+use keepwarm_policy::turns::{Finding, LOOK, STUCK};
+use keepwarm_telemetry::panics::vital_task;
+use keepwarm_workers::dispatch::Links;
+use tokio::sync::mpsc;
+
+/// The watch over the threads.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    given_up: mpsc::UnboundedReceiver<usize>,
+}
+
+impl Watchdog {
+    /// Watches from now on, for as long as this lives.
+    pub(super) fn start(remotes: &[Remote], links: &Arc<Links>) -> Self {
+        let (sender, given_up) = mpsc::unbounded_channel();
+        let (remotes, links) = (remotes.to_vec(), Arc::clone(links));
+        // A watch that ends unseen is worse than none.
+        tokio::spawn(vital_task("the watch over threads", watch(remotes, links, sender)));
+        Self { given_up }
+    }
+
+    /// Waits for a thread that has to be left behind: its index.
+    pub(super) async fn given_up(&mut self) -> usize {
+        match self.given_up.recv().await {
+            Some(thread) => thread,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn watch(remotes: Vec<Remote>, links: Arc<Links>, given_up: mpsc::UnboundedSender<usize>) {
+    let mut turns = Turns::new(remotes.len(), Instant::now());
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while !given_up.is_closed() {
+        look.tick().await;
+        for finding in turns.handle_look(Instant::now(), remotes.iter().map(Remote::turns)) {
+            let (Finding::Stuck(index) | Finding::GivenUp(index) | Finding::Turns(index, _)) = finding;
+            let Some(remote) = remotes.get(index) else { continue };
+            match finding {
+                Finding::Stuck(_) => {
+                    remote.set_stuck(true);
+                    report(remote.clone(), Arc::clone(&links), remotes.len());
+                }
+                Finding::GivenUp(_) => drop(given_up.send(index)),
+                Finding::Turns(_, after) => {
+                    remote.set_stuck(false);
+                    tracing::warn!(thread = %name(index), ?after, "the thread turns again");
+                }
+            }
+        }
+    }
+}
+
+/// On a thread of its own: what is asked for here may wait for the thread that is stuck.
+fn report(remote: Remote, links: Arc<Links>, threads: usize) {
+    let reported = std::thread::Builder::new().name("keepwarm-stuck".to_owned()).spawn(move || {
+        let stack = remote.stack();
+        let stack = stack.as_deref().unwrap_or("unknown: the thread does not hear signals");
+        let others = threads.saturating_sub(1);
+        tracing::error!(thread = %name(remote.index), after = ?STUCK, others, stack,
+            "a bug in Keepwarm: a thread does not turn; the others serve, and if it does not come back a fresh process takes over");
+        links.abandon(remote.index);
+    });
+    if let Err(error) = reported {
+        tracing::error!(%error, "a thread does not turn, and no thread can be started to look at it");
+    }
+}
+
+pub(super) fn name(index: usize) -> String {
+    format!("keepwarm-data-{index}")
+}
+
+/// Ends the process `after` this time at the latest, whatever the rest of it waits for: a lock in the hands of the thread that is stuck, for example.
+pub(super) fn end_within(after: Duration) {
+    let ending = std::thread::Builder::new().name("keepwarm-end".to_owned()).spawn(move || {
+        std::thread::sleep(after);
+        tracing::error!("the end of the process is held up by the thread that does not turn: it aborts");
+        keepwarm_telemetry::flush_all(Duration::from_secs(1));
+        std::process::abort();
+    });
+    if let Err(error) = ending {
+        tracing::error!(%error, "the end of the process may be held up by the thread that does not turn");
+    }
+}

@@ -1,0 +1,152 @@
+//! Whom workers run as where Keepwarm is root and nobody is configured: whoever the app's files belong to; for files of root, `nobody`. That is done only
+//! where this user can do with the files what an app does; where not, they run as root, and a warning says why and what to do.
+//!
+//! An app has files that it writes to, and nothing says which: those that its variables name, and those of the usual names. What is not seen here
+//! shows when it is written to, as a fault of the app's in its log.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use keepwarm_config::{Account, App, Program};
+
+use crate::language::{Start, interpreter};
+use crate::users::{self, Access};
+
+/// Who takes the place of root for files of root.
+const NOBODY: &str = "nobody";
+/// Folders of an app that are written to, by the habits of frameworks.
+const WRITTEN: [&str; 14] = [
+    "bootstrap/cache",
+    "cache",
+    "data",
+    "db",
+    "instance",
+    "log",
+    "logs",
+    "media",
+    "sessions",
+    "storage",
+    "tmp",
+    "uploads",
+    "var",
+    "var/cache",
+];
+/// Endings of files that are databases.
+const DATABASES: [&str; 4] = ["db", "sqlite", "sqlite2", "sqlite3"];
+
+/// What has been decided.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// As configured, or as Keepwarm itself, which is not root.
+    Given,
+    /// Nobody is configured: this user.
+    Default(Account),
+    /// Nobody is configured, and there is nobody who could: as root, for this reason.
+    Root(String),
+}
+
+/// Whom the workers of an app run as, which are started so.
+pub(crate) fn choose(app: &App, start: &Start) -> Choice {
+    let process = users::process();
+    if app.run_as.is_some() || process.uid != 0 {
+        return Choice::Given;
+    }
+    if !process.may_change {
+        return Choice::Root(
+            "Keepwarm has no right to become another user (CAP_SETUID, CAP_SETGID)".to_owned(),
+        );
+    }
+    let Some(account) = owner(app).or_else(|| users::user(NOBODY)) else {
+        return Choice::Root(format!("there is no user `{NOBODY}`"));
+    };
+    match obstacle(app, start, &account) {
+        None => Choice::Default(account),
+        Some(obstacle) => Choice::Root(format!("`{}` {obstacle}", account.name)),
+    }
+}
+
+/// Says in the log what was decided, where nobody was configured.
+pub(crate) fn announce(app: &App, choice: &Choice) {
+    match choice {
+        Choice::Given => {}
+        Choice::Default(account) => tracing::info!(
+            app = %app.name, user = %account.name,
+            "workers run as this user: none is configured, and Keepwarm is root"
+        ),
+        Choice::Root(why) => tracing::warn!(
+            app = %app.name, why,
+            "workers run as root: no user is configured; set app.{name}.user to a user who can read the app and write its data, or to \"root\" to leave it so",
+            name = app.name
+        ),
+    }
+}
+
+/// Whom the app's entry belongs to, or else its directory; `None`: root.
+fn owner(app: &App) -> Option<Account> {
+    let about = entry(app).and_then(|entry| std::fs::metadata(entry).ok());
+    let about = about.or_else(|| std::fs::metadata(&app.directory).ok())?;
+    (about.uid() != 0).then(|| users::user(&about.uid().to_string())).flatten()
+}
+
+/// The file that the app begins with, if it is one that can be told.
+fn entry(app: &App) -> Option<PathBuf> {
+    let Program::Entry(entry) = &app.program else { return None };
+    let module = entry.split(':').next().unwrap_or(entry).replace('.', "/");
+    let files = [entry.clone(), format!("{module}.py"), format!("{module}/__init__.py")];
+    files.iter().map(|file| app.directory.join(file)).find(|file| file.is_file())
+}
+
+/// What keeps this user from running the app.
+fn obstacle(app: &App, start: &Start, account: &Account) -> Option<String> {
+    let may = |path: &Path, access: Access| users::may(path, account, access);
+    let shown = |path: &Path, what: &str| Some(format!("cannot {what} {}", path.display()));
+    for path in needed(app, start).iter().filter(|path| path.exists()) {
+        // It may be a link that leads somewhere else.
+        let around = path.parent().filter(|around| !may(around, Access::Enter));
+        if let Some(around) = around {
+            return shown(around, "enter");
+        }
+        match path.is_dir() {
+            true if !may(path, Access::Enter) => return shown(path, "enter"),
+            false if !may(path, Access::Read) => return shown(path, "read"),
+            _ => {}
+        }
+    }
+    let written = written(app).into_iter().find(|path| !may(path, Access::Write));
+    written.and_then(|path| shown(&path, "write to"))
+}
+
+/// What a worker is started from.
+fn needed(app: &App, start: &Start) -> Vec<PathBuf> {
+    let mut needed = vec![app.directory.clone()];
+    needed.extend(entry(app));
+    let lists = start.env.iter().map(|(_, value)| value);
+    needed.extend(lists.flat_map(|value| std::env::split_paths(value).collect::<Vec<_>>()));
+    needed.extend(start.command.iter().map(PathBuf::from));
+    needed.extend([interpreter(app)]);
+    needed.retain(|path| path.is_absolute());
+    let program = start.command.first().map(PathBuf::from);
+    // A name is looked up where the worker will.
+    if let Some(name) = program.filter(|name| name.components().count() == 1) {
+        let path = app.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
+        let folders = path.iter().flat_map(std::env::split_paths);
+        needed.extend(folders.map(|folder| folder.join(&name)).find(|file| file.is_file()));
+    }
+    needed
+}
+
+/// What it is likely to write to.
+fn written(app: &App) -> Vec<PathBuf> {
+    let named = app.env.values().map(PathBuf::from).filter(|path| path.is_absolute());
+    // What is not there yet is made; of a path like `/shop`, which is one of a URL, nothing is there but the root.
+    let there = |path: PathBuf| path.ancestors().find(|path| path.exists()).map(Path::to_owned);
+    let mut written: Vec<PathBuf> = named.filter_map(there).filter(|path| path.parent().is_some()).collect();
+    written.extend(WRITTEN.iter().map(|name| app.directory.join(name)).filter(|path| path.is_dir()));
+    let entries = std::fs::read_dir(&app.directory).into_iter().flatten().flatten();
+    let is_database = |path: &PathBuf| {
+        path.extension().and_then(|ending| ending.to_str()).is_some_and(|ending| DATABASES.contains(&ending))
+    };
+    written.extend(entries.map(|entry| entry.path()).filter(is_database));
+    written
+}

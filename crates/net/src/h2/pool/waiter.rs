@@ -1,0 +1,47 @@
+//! A caller that waits for a connection.
+
+use std::task::Waker;
+
+use super::{Http2Pool, Inner, Shelf};
+use crate::{Endpoint, thread_index};
+
+/// A caller that waits for a connection of its thread. Dropped, it waits no more: a caller that gave up is not counted, and holds up no decision
+/// about whose turn it is.
+pub(super) struct Waiter<'a> {
+    pool: &'a Http2Pool,
+    pub(super) endpoint: &'a Endpoint,
+    pub(super) thread: usize,
+    /// The dial whose failure is this caller's, too.
+    pub(super) dial: Option<u64>,
+    /// Its key among the waiters, once it has waited.
+    number: Option<u64>,
+}
+
+impl<'a> Waiter<'a> {
+    /// It waits for nothing yet. To be called on a data-plane thread.
+    pub(super) fn new(pool: &'a Http2Pool, endpoint: &'a Endpoint) -> Self {
+        Self { pool, endpoint, thread: thread_index(), dial: None, number: None }
+    }
+
+    /// Has it woken when something changes.
+    pub(super) fn wait<'i>(&mut self, inner: &'i mut Inner, waker: &Waker) -> &'i mut Shelf {
+        let number = *self.number.get_or_insert_with(|| {
+            inner.waiters += 1;
+            inner.waiters
+        });
+        let shelf = inner.shelf(self.endpoint, self.thread);
+        shelf.waiting.insert(number, waker.clone());
+        shelf
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let mut inner = self.pool.lock();
+        let shelves = inner.shelves.get_mut(self.endpoint);
+        if let Some(shelf) = shelves.and_then(|shelves| shelves.get_mut(self.thread)) {
+            shelf.waiting.remove(&number);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Listening sockets of the simulation, with the names of `crate::listener::bound`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use super::kernel::{Kind, with};
+use super::socket::Socket;
+use crate::Endpoint;
+
+/// A bound, listening socket.
+#[derive(Debug)]
+pub struct Bound {
+    pub(crate) fd: Socket,
+    /// Where, for TCP.
+    pub address: Option<SocketAddr>,
+    path: Option<PathBuf>,
+}
+
+/// Where to listen.
+#[derive(Debug, Clone, Copy)]
+pub enum BindTo<'a> {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// The path of a Unix socket.
+    Unix(&'a Path),
+}
+
+/// Binds and listens.
+///
+/// # Errors
+/// Somebody does already.
+pub fn bind(to: BindTo<'_>) -> io::Result<Bound> {
+    let endpoint = match to {
+        BindTo::Tcp(address) => Endpoint::Tcp(address),
+        BindTo::Unix(path) => Endpoint::Unix(path.to_owned()),
+    };
+    let fd = listen(endpoint.clone())?;
+    match endpoint {
+        Endpoint::Tcp(address) => Ok(Bound { fd, address: Some(address), path: None }),
+        Endpoint::Unix(path) => Ok(Bound { fd, address: None, path: Some(path) }),
+    }
+}
+
+pub(super) fn listen(endpoint: Endpoint) -> io::Result<Socket> {
+    with(|kernel| {
+        if kernel.listeners.contains_key(&endpoint) {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        let file = kernel.new_file(Kind::Listener { queue: VecDeque::new(), refuses: false });
+        kernel.listeners.insert(endpoint, file);
+        Ok(Socket { file })
+    })
+}
+
+impl Bound {
+    /// The path of a Unix socket.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        self.path.clone()
+    }
+
+    /// Another descriptor of the same socket.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { fd: self.fd.try_clone()?, address: self.address, path: self.path.clone() })
+    }
+
+    /// Clients that would connect are ignored from now on.
+    pub fn refuse_new(&self) {
+        with(|kernel| {
+            if let Some(Kind::Listener { refuses, .. }) =
+                kernel.files.get_mut(&self.fd.file).map(|file| &mut file.kind)
+            {
+                *refuses = true;
+            }
+        });
+    }
+}
+
+/// As [`bind`]: an address includes no other here.
+///
+/// # Errors
+/// As those of [`bind`].
+pub fn bind_beside(address: SocketAddr, _: &[&Bound]) -> io::Result<Bound> {
+    bind(BindTo::Tcp(address))
+}

@@ -1,0 +1,470 @@
+//! The calls of the data plane on sockets, as `crate::socket` has them, over this thread's [`kernel`](super::kernel).
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll, ready};
+
+use rustix::io::Errno;
+use tokio::io::Interest;
+
+use super::kernel::{Event, Kernel, Kind, Registration, try_with, turn, with};
+use crate::Endpoint;
+use crate::client::Idleness;
+
+/// A descriptor of a simulated socket.
+#[derive(Debug)]
+pub struct Socket {
+    pub(super) file: u64,
+}
+
+impl Socket {
+    /// Another descriptor of the same socket.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        with(|kernel| {
+            kernel.lack_of_descriptors(Errno::MFILE)?;
+            if let Some(file) = kernel.files.get_mut(&self.file) {
+                file.descriptors += 1;
+            }
+            Ok(Self { file: self.file })
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        try_with(|kernel| {
+            let Some(file) = kernel.files.get_mut(&self.file) else { return };
+            file.descriptors -= 1;
+            if file.descriptors == 0 {
+                kernel.close(self.file);
+            }
+        });
+    }
+}
+
+/// A socket that the reactor watches.
+#[derive(Debug)]
+pub struct Watch {
+    socket: Option<Socket>,
+    id: u64,
+}
+
+/// Registers a socket.
+///
+/// # Errors
+/// The reactor has no room.
+pub fn watch(socket: Socket, interest: Interest) -> Result<Watch, (Socket, io::Error)> {
+    let id = with(|kernel| {
+        kernel.lack_of_descriptors(Errno::NOSPC)?;
+        let id = kernel.new_id();
+        kernel.watches.insert(
+            id,
+            Registration {
+                file: socket.file,
+                interest,
+                readable: false,
+                writable: false,
+                read_closed: false,
+                write_closed: false,
+                reader: None,
+                writer: None,
+                waiting: Vec::new(),
+            },
+        );
+        kernel.schedule_after(std::time::Duration::ZERO, Event::Registered(id));
+        Ok::<_, io::Error>(id)
+    });
+    match id {
+        Ok(id) => Ok(Watch { socket: Some(socket), id }),
+        Err(error) => Err((socket, error)),
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Its wakers may hold what asks for the kernel again.
+        drop(try_with(|kernel| kernel.watches.remove(&self.id)));
+    }
+}
+
+/// Readiness, as AsyncFd gives it.
+pub struct Guard<'w> {
+    watch: &'w Watch,
+    reads: bool,
+}
+
+impl Guard<'_> {
+    /// The socket has shown that it is not ready.
+    pub fn clear_ready(&mut self) {
+        self.watch.change(|it| match self.reads {
+            true => it.readable = false,
+            false => it.writable = false,
+        });
+    }
+
+    /// It stays ready.
+    pub fn retain_ready(&mut self) {}
+
+    /// Tries a call; the outer error: it would block, and the socket is no longer taken to be ready.
+    pub fn try_io<T>(&mut self, call: impl FnOnce(&Watch) -> io::Result<T>) -> Result<io::Result<T>, ()> {
+        match call(self.watch) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.clear_ready();
+                Err(())
+            }
+            result => Ok(result),
+        }
+    }
+
+    /// The socket.
+    pub fn get_ref(&self) -> &Watch {
+        self.watch
+    }
+}
+
+impl Watch {
+    fn change<T>(&self, change: impl FnOnce(&mut Registration) -> T) -> T {
+        with(|kernel| change(kernel.watches.get_mut(&self.id).expect("registered for as long as it lives")))
+    }
+
+    /// The socket.
+    pub fn get_ref(&self) -> &Socket {
+        self.socket.as_ref().expect("taken with the watch only")
+    }
+
+    /// The socket, no longer watched.
+    pub fn into_inner(mut self) -> Socket {
+        self.socket.take().expect("taken once")
+    }
+
+    /// As AsyncFd has it: one waker, the last.
+    ///
+    /// # Errors
+    /// None.
+    pub fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<Guard<'_>>> {
+        turn();
+        let coop = ready!(tokio::task::coop::poll_proceed(cx));
+        let ready = self.change(|it| {
+            let ready = it.readable || it.read_closed;
+            if !ready {
+                it.reader = Some(cx.waker().clone());
+            }
+            ready
+        });
+        if !ready {
+            return Poll::Pending;
+        }
+        coop.made_progress();
+        Poll::Ready(Ok(Guard { watch: self, reads: true }))
+    }
+
+    /// As AsyncFd has it: one waker, the last.
+    ///
+    /// # Errors
+    /// None.
+    pub fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<Guard<'_>>> {
+        turn();
+        let coop = ready!(tokio::task::coop::poll_proceed(cx));
+        let ready = self.change(|it| {
+            let ready = it.writable || it.write_closed;
+            if !ready {
+                it.writer = Some(cx.waker().clone());
+            }
+            ready
+        });
+        if !ready {
+            return Poll::Pending;
+        }
+        coop.made_progress();
+        Poll::Ready(Ok(Guard { watch: self, reads: false }))
+    }
+
+    /// Waits until it is readable, whoever else does.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn readable(&self) -> io::Result<Guard<'_>> {
+        self.wait(|it| it.readable || it.read_closed).await;
+        Ok(Guard { watch: self, reads: true })
+    }
+
+    /// Waits until it is writable, whoever else does.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn writable(&self) -> io::Result<Guard<'_>> {
+        self.wait(|it| it.writable || it.write_closed).await;
+        Ok(Guard { watch: self, reads: false })
+    }
+
+    async fn wait(&self, is_ready: impl Fn(&Registration) -> bool) {
+        std::future::poll_fn(|cx| {
+            turn();
+            self.change(|it| {
+                if is_ready(it) {
+                    return Poll::Ready(());
+                }
+                it.waiting.push(cx.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await;
+    }
+}
+
+impl std::ops::Deref for Watch {
+    type Target = Socket;
+
+    fn deref(&self) -> &Socket {
+        self.get_ref()
+    }
+}
+
+impl Kernel {
+    /// Nothing is left of what the call needs, if that is to be.
+    pub(super) fn lack_of_descriptors(&mut self, errno: Errno) -> io::Result<()> {
+        let chance = self.settings.faults.no_descriptor;
+        if self.rng.chance(chance) { Err(errno.into()) } else { Ok(()) }
+    }
+
+    /// The connection breaks, if that is to be.
+    fn maybe_reset(&mut self, file: u64) {
+        let chance = self.settings.faults.reset;
+        if chance > 0 && self.rng.chance(chance) {
+            let Some(stream) = self.stream(file) else { return };
+            if stream.unix {
+                // There is no network in between: only a close over unread bytes resets, and says that they were not read.
+                return;
+            }
+            let peer = stream.peer;
+            for end in [file, peer] {
+                if let Some(stream) = self.stream(end) {
+                    stream.reset_comes = true;
+                    self.send_off(end);
+                }
+            }
+        }
+    }
+}
+
+/// Appends what has arrived.
+pub(crate) fn receive(socket: &Socket, into: &mut Vec<u8>) -> io::Result<usize> {
+    turn();
+    let room = into.capacity() - into.len();
+    assert!(room > 0, "a read without room cannot tell the end from nothing");
+    with(|kernel| {
+        kernel.maybe_reset(socket.file);
+        let stream = kernel.stream(socket.file).expect("a stream that is open");
+        let count = room.min(stream.incoming.len());
+        if count == 0 {
+            return match (stream.error.take(), stream.ended || stream.broken) {
+                (Some(error), _) => Err(error.into()),
+                (None, true) => Ok(0),
+                (None, false) => Err(Errno::AGAIN.into()),
+            };
+        }
+        into.extend(stream.incoming.drain(..count));
+        kernel.note(socket.file << 20 ^ count as u64);
+        kernel.made_room(socket.file);
+        Ok(count)
+    })
+}
+
+/// Whether something has arrived, without taking it.
+pub(crate) fn look(socket: &Socket) -> Idleness {
+    turn();
+    with(|kernel| match kernel.stream(socket.file) {
+        Some(stream) if !stream.incoming.is_empty() => Idleness::Noisy,
+        Some(stream) if stream.error.is_some() || stream.ended || stream.broken => Idleness::Closed,
+        Some(_) => Idleness::Quiet,
+        None => Idleness::Closed,
+    })
+}
+
+/// Writes what the socket takes now.
+///
+/// # Errors
+/// Those of a socket.
+pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    turn();
+    let whole: usize = slices.iter().map(|slice| slice.len()).sum();
+    with(|kernel| {
+        kernel.maybe_reset(socket.file);
+        let faults = kernel.settings.faults;
+        let stream = kernel.stream(socket.file).expect("a stream that is open");
+        if let Some(error) = stream.error.take() {
+            return Err(error.into());
+        }
+        if stream.shut || stream.broken || (stream.peer_gone && stream.unix) {
+            return Err(Errno::PIPE.into());
+        }
+        let peer = stream.peer;
+        if stream.peer_gone {
+            // TCP: what is sent to a closed end is met by a reset.
+            stream.reset_comes = true;
+            kernel.send_off(socket.file);
+            return Ok(whole);
+        }
+        if kernel.rng.chance(faults.no_buffers) {
+            return Err(Errno::NOBUFS.into());
+        }
+        let short = kernel.rng.chance(faults.short_send);
+        let room = kernel.stream(peer).map_or(0, |peer| peer.room());
+        let mut count = whole.min(room);
+        if short && count > 1 {
+            count = 1 + kernel.rng.below(count - 1);
+        }
+        if count < whole
+            && let Some(stream) = kernel.stream(socket.file)
+        {
+            stream.no_room = true;
+        }
+        if count == 0 && whole > 0 {
+            return Err(Errno::AGAIN.into());
+        }
+        if let Some(peer) = kernel.stream(peer) {
+            let mut left = count;
+            for slice in slices {
+                let part = slice.len().min(left);
+                peer.wire.extend(&slice[..part]);
+                left -= part;
+            }
+        }
+        kernel.note(socket.file << 24 ^ count as u64);
+        kernel.send_off(peer);
+        if short {
+            // There is room: the edge that the sender now waits for comes all the same.
+            kernel.schedule(Event::Room(socket.file));
+        }
+        Ok(count)
+    })
+}
+
+/// Sends FIN.
+pub(crate) fn shutdown_write(socket: &Socket) {
+    with(|kernel| {
+        let Some(stream) = kernel.stream(socket.file) else { return };
+        if std::mem::replace(&mut stream.shut, true) {
+            return;
+        }
+        let peer = stream.peer;
+        if let Some(peer) = kernel.stream(peer) {
+            peer.end_comes = true;
+        }
+        kernel.send_off(peer);
+    });
+}
+
+/// Makes the close a reset.
+pub(crate) fn reset_on_close(socket: &Socket) {
+    with(|kernel| {
+        if let Some(stream) = kernel.stream(socket.file) {
+            stream.resets = true;
+        }
+    });
+}
+
+/// The error that ended the handshake.
+pub(crate) fn take_error(socket: &Socket) -> io::Result<()> {
+    with(|kernel| match kernel.stream(socket.file).and_then(|stream| stream.error.take()) {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    })
+}
+
+/// What beginning to connect came to.
+pub(crate) enum Begun {
+    Connected(Socket),
+    UnderWay(Socket),
+    /// The queue of a Unix socket.
+    Full,
+}
+
+/// Begins to connect.
+pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Begun> {
+    turn();
+    with(|kernel| {
+        kernel.lack_of_descriptors(Errno::MFILE)?;
+        let faults = kernel.settings.faults;
+        let unix = matches!(endpoint, Endpoint::Unix(_));
+        let listener = kernel.listeners.get(endpoint).copied().filter(|_| !kernel.rng.chance(faults.refused));
+        if unix && listener.is_none() {
+            return Err(Errno::CONNREFUSED.into());
+        }
+        if unix && kernel.rng.chance(faults.refused) {
+            return Ok(Begun::Full);
+        }
+        let (client, server) = kernel.new_pair(unix);
+        let socket = Socket { file: client };
+        match listener {
+            Some(listener) => {
+                kernel.schedule_connected(client, listener, server, unix);
+                if unix {
+                    return Ok(Begun::Connected(socket));
+                }
+            }
+            None => {
+                kernel.close(server);
+                kernel.schedule(Event::Connected(client, None));
+            }
+        }
+        if let Some(stream) = kernel.stream(client) {
+            stream.connecting = true;
+            stream.end_comes &= listener.is_some();
+        }
+        Ok(Begun::UnderWay(socket))
+    })
+}
+
+impl Kernel {
+    pub(super) fn schedule_connected(&mut self, client: u64, listener: u64, server: u64, at_once: bool) {
+        let event = Event::Connected(client, Some((listener, server)));
+        let silent = self.settings.faults.silent;
+        if !at_once && self.rng.chance(silent) {
+            self.files.remove(&server);
+            return;
+        }
+        self.schedule(event);
+    }
+}
+
+/// Whether a connection waits to be accepted.
+pub(crate) fn has_waiting(listener: &Socket) -> bool {
+    turn();
+    with(|kernel| match kernel.files.get(&listener.file).map(|file| &file.kind) {
+        Some(Kind::Listener { queue, .. }) => !queue.is_empty(),
+        _ => false,
+    })
+}
+
+/// Accepts one connection.
+pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
+    turn();
+    with(|kernel| {
+        kernel.lack_of_descriptors(Errno::MFILE)?;
+        let Some(Kind::Listener { queue, .. }) =
+            kernel.files.get_mut(&listener.file).map(|file| &mut file.kind)
+        else {
+            return Err(Errno::INVAL.into());
+        };
+        let Some(file) = queue.pop_front() else { return Err(Errno::AGAIN.into()) };
+        Ok((Socket { file }, Some(SocketAddr::from(([192, 0, 2, 1], 40_000)))))
+    })
+}
+
+/// The address that its client connected to.
+pub(crate) fn local_address(_: &Socket) -> Option<SocketAddr> {
+    None
+}
+
+/// Nothing of this process is adopted here.
+///
+/// # Panics
+/// Always: sockets of the simulation come from [`pair`](super::pair), [`listen`](super::listen) and [`connect`](super::connect).
+pub fn adopt(_: OwnedFd) -> Socket {
+    panic!("a real descriptor in the simulation")
+}

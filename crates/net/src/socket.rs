@@ -1,0 +1,132 @@
+//! Every system call that the data plane makes on a connected or listening socket.
+//!
+//! The simulation (`simulation/`, feature `simulation`) puts a module with these names in the place of this one. Nothing else of the crate that
+//! moves bytes knows a descriptor. A call that a signal interrupts is made again here: nobody above sees `EINTR`.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags};
+use socket2::{Domain, SockAddr, TcpKeepalive, Type};
+use tokio::io::unix::AsyncFd;
+
+use crate::Endpoint;
+use crate::client::Idleness;
+pub use crate::kernel::watch;
+
+/// A non-blocking stream socket, connected or listening.
+pub type Socket = OwnedFd;
+
+/// One that the reactor of this thread watches ([`watch`]).
+pub type Watch = AsyncFd<Socket>;
+
+/// Appends what has arrived to `into`, at most its spare capacity (which must not be 0), now.
+pub(crate) fn receive(socket: &Socket, into: &mut Vec<u8>) -> io::Result<usize> {
+    let receive =
+        || rustix::net::recv(socket, rustix::buffer::spare_capacity(&mut *into), RecvFlags::empty());
+    let (_, got) = retry_on_intr(receive)?;
+    Ok(got)
+}
+
+/// Whether something has arrived, without taking it.
+pub(crate) fn look(socket: &Socket) -> Idleness {
+    let mut byte = [0_u8; 1];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    match retry_on_intr(|| rustix::net::recv(socket, byte.as_mut_slice(), flags)) {
+        Err(rustix::io::Errno::AGAIN) => Idleness::Quiet,
+        Ok((_, 1..)) => Idleness::Noisy,
+        Ok((_, 0)) | Err(_) => Idleness::Closed,
+    }
+}
+
+/// Writes what the socket takes now. SIGPIPE is ignored by the binary (Rust's runtime does so at start), so `writev` to a closed peer is EPIPE.
+///
+/// # Errors
+/// The socket's; [`io::ErrorKind::WouldBlock`]: it has no room.
+pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    match slices {
+        // What `writev` does besides is for files.
+        [one] => Ok(retry_on_intr(|| rustix::net::send(socket, one, SendFlags::NOSIGNAL))?),
+        _ => Ok(retry_on_intr(|| rustix::io::writev(socket, slices))?),
+    }
+}
+
+/// Sends FIN.
+pub(crate) fn shutdown_write(socket: &Socket) {
+    let _ = rustix::net::shutdown(socket, Shutdown::Write);
+}
+
+/// Makes the close a reset.
+pub(crate) fn reset_on_close(socket: &Socket) {
+    let _ = rustix::net::sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// The error that ended the handshake of a connection, if one did.
+pub(crate) fn take_error(socket: &Socket) -> io::Result<()> {
+    Ok(rustix::net::sockopt::socket_error(socket)??)
+}
+
+/// What beginning to connect came to.
+pub(crate) enum Begun {
+    Connected(Socket),
+    UnderWay(Socket),
+    /// The queue of a Unix socket.
+    Full,
+}
+
+/// Begins to connect.
+pub(crate) fn connect(endpoint: &Endpoint) -> io::Result<Begun> {
+    let (domain, address) = match endpoint {
+        Endpoint::Tcp(address) => (Domain::for_address(*address), SockAddr::from(*address)),
+        Endpoint::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
+    };
+    let socket = socket2::Socket::new(domain, Type::STREAM.nonblocking().cloexec(), None)?;
+    if let Endpoint::Tcp(_) = endpoint {
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&keepalive())?;
+    }
+    match socket.connect(&address) {
+        Ok(()) => Ok(Begun::Connected(socket.into())),
+        Err(error) if is(&error, rustix::io::Errno::INPROGRESS) => Ok(Begun::UnderWay(socket.into())),
+        Err(error) if is(&error, rustix::io::Errno::AGAIN) => Ok(Begun::Full),
+        Err(error) => Err(error),
+    }
+}
+
+fn is(error: &io::Error, errno: rustix::io::Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+/// A peer that has vanished is found out by the kernel also where nothing is sent and no time-out of ours is set: a stream that is received, a tunnel. After 90 s.
+fn keepalive() -> TcpKeepalive {
+    let interval = Duration::from_secs(10);
+    TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(interval).with_retries(3)
+}
+
+/// Whether a connection waits to be accepted.
+pub(crate) fn has_waiting(listener: &Socket) -> bool {
+    let mut poll = [PollFd::new(listener, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut poll, Some(&now)) != Ok(0)
+}
+
+/// Accepts one connection, now, and tells who the client is.
+pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Option<SocketAddr>)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (socket, client) = retry_on_intr(|| rustix::net::acceptfrom_with(listener, flags))?;
+    Ok((socket, client.and_then(|client| SocketAddr::try_from(client).ok())))
+}
+
+/// The address that its client connected to.
+pub(crate) fn local_address(socket: &Socket) -> Option<SocketAddr> {
+    SocketAddr::try_from(rustix::net::getsockname(socket.as_fd()).ok()?).ok()
+}
+
+/// A socket that another part of the process has made.
+pub fn adopt(fd: OwnedFd) -> Socket {
+    fd
+}

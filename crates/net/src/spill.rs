@@ -1,0 +1,114 @@
+//! What all spools of the process hold, in memory and on the disk, and how much that may be (`server.limits.spill`).
+//!
+//! Nobody waits here for room. A response that finds none is passed on as fast as its client takes it, as one that is not buffered: what it
+//! has kept already leaves with its own client. A request's body that finds none is refused, because bodies that waited for one another, each with
+//! a part of the room, would wait for ever. Responses leave a quarter to them: slow readers alone refuse no upload.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What spools hold, and may hold.
+#[derive(Debug)]
+pub struct Spill {
+    memory: AtomicU64,
+    disk: AtomicU64,
+    max: AtomicU64,
+    max_memory: AtomicU64,
+    /// That it is full is in the log.
+    reported: AtomicBool,
+}
+
+/// All spools of the process.
+pub static SPILL: Spill = Spill::new(1 << 30, 128 << 20);
+
+/// Bytes that spools hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SpillTotals {
+    /// In memory, on its way to the disk and back included.
+    pub memory: u64,
+    /// In files.
+    pub disk: u64,
+}
+
+impl Spill {
+    pub(crate) const fn new(max: u64, max_memory: u64) -> Self {
+        Self {
+            memory: AtomicU64::new(0),
+            disk: AtomicU64::new(0),
+            max: AtomicU64::new(max),
+            max_memory: AtomicU64::new(max_memory),
+            reported: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets the limits, in bytes: of memory and disk together, and of memory. What is held beyond new ones leaves with its clients.
+    pub fn set_limits(&self, max: u64, max_memory: u64) {
+        self.max.store(max, Ordering::Relaxed);
+        self.max_memory.store(max_memory, Ordering::Relaxed);
+    }
+
+    /// The limit on memory and disk together.
+    pub fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// What is held now.
+    pub fn totals(&self) -> SpillTotals {
+        SpillTotals { memory: self.memory.load(Ordering::Relaxed), disk: self.disk.load(Ordering::Relaxed) }
+    }
+
+    /// Whether a request's body may take more.
+    pub(crate) fn has_room_for_request(&self) -> bool {
+        self.has_room(self.max())
+    }
+
+    /// Whether a response may take more.
+    pub(crate) fn has_room_for_response(&self) -> bool {
+        let max = self.max();
+        self.has_room(max - max / 4)
+    }
+
+    /// Whether there is memory for one spool more.
+    pub(crate) fn has_memory(&self) -> bool {
+        self.totals().memory < self.max_memory.load(Ordering::Relaxed)
+    }
+
+    /// Whether memory is short: spools use the disk for what they would else keep in memory, and smaller blocks.
+    pub(crate) fn is_memory_short(&self) -> bool {
+        self.totals().memory >= self.max_memory.load(Ordering::Relaxed) / 2
+    }
+
+    fn has_room(&self, max: u64) -> bool {
+        let SpillTotals { memory, disk } = self.totals();
+        let held = memory.saturating_add(disk);
+        if held < max {
+            // Far enough below for the next time to be another.
+            if held < max / 2 && self.reported.load(Ordering::Relaxed) {
+                self.reported.store(false, Ordering::Relaxed);
+            }
+            return true;
+        }
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                memory,
+                disk,
+                limit = self.max(),
+                "spill limit reached: responses wait for their clients, and large request bodies are refused, until slow clients have \
+                 taken theirs; raise server.limits.spill if the disk allows"
+            );
+        }
+        false
+    }
+
+    /// Counts a spool that held `before` and now holds `after`.
+    pub(crate) fn account(&self, before: SpillTotals, after: SpillTotals) {
+        for (total, before, after) in
+            [(&self.memory, before.memory, after.memory), (&self.disk, before.disk, after.disk)]
+        {
+            match after.cmp(&before) {
+                std::cmp::Ordering::Greater => drop(total.fetch_add(after - before, Ordering::Relaxed)),
+                std::cmp::Ordering::Less => drop(total.fetch_sub(before - after, Ordering::Relaxed)),
+                std::cmp::Ordering::Equal => {}
+            }
+        }
+    }
+}

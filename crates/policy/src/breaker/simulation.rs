@@ -1,0 +1,468 @@
+//! The defaults held to bounds, in virtual time: what a bad page, a bad endpoint, a dead one, a restart and a slow start cost those who call, with 1, 2 and 8 endpoints.
+//!
+//! Callers call, are answered, pause, and call again. Breakers, outliers, the choice of an endpoint and the budget of retries are the real ones; what stands around them in `egress` (who waits, what
+//! counts as a sign of life, what is tried again) is done here in a few lines.
+
+#![expect(clippy::disallowed_methods, reason = "tests need some instant to count from")]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::*;
+use crate::balance::{self, Ask, Load, Member, Tried, View};
+use crate::draws::Draws;
+use crate::outlier::{self, Record};
+use crate::{Balancer, BudgetSettings, Outlier, RetryBudget};
+
+const MILLI: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+/// How long a call waits for the breaker (`limits.queue_timeout`).
+const WAIT: Duration = SECOND;
+/// How long an endpoint may be silent (`timeouts.first_byte`): short, so that there are many of those.
+const SILENCE: Duration = SECOND;
+
+/// What an endpoint does with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Does {
+    /// Answers, after that time.
+    Serves(Duration),
+    /// Answers 500.
+    Fails,
+    /// Refuses the connection.
+    Refuses,
+    /// Says nothing.
+    Hangs,
+}
+
+/// What becomes of a call to this endpoint for this page at this time.
+type Script = fn(endpoint: usize, page: Page, at: Duration) -> Does;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Page {
+    Good,
+    Bad,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    endpoints: usize,
+    /// Callers of the good page and of the bad one, and how long each pauses between its calls.
+    good: (usize, Duration),
+    bad: (usize, Duration),
+    lasts: Duration,
+    script: Script,
+}
+
+/// Of the good page's calls, unless it says otherwise.
+#[derive(Debug, Default)]
+struct Seen {
+    served: u32,
+    /// An error of the endpoint's was the response: 500, 502, 504.
+    failed: u32,
+    /// Refused although an endpoint would have answered at that time.
+    wrongly_refused: u32,
+    /// Refused.
+    refused: u32,
+    /// Attempts at endpoints that refuse or hang, and that fail, of both pages.
+    sent_to_dead: u32,
+    sent_to_failing: u32,
+    /// When the first endpoint served the first time after it had not.
+    recovered: Option<Duration>,
+}
+
+struct Endpoint {
+    breaker: Breaker,
+    record: Record,
+    load: Load,
+}
+
+/// A caller, in one of its calls.
+#[derive(Debug, Default)]
+struct Caller {
+    tried: Tried,
+    silent: Tried,
+    retries: u32,
+    /// It waits for the breaker until then.
+    waits: Option<Instant>,
+}
+
+/// An attempt that is under way.
+struct Attempt {
+    at: usize,
+    does: Does,
+    pass: Option<Pass>,
+    admitted: Pass,
+    began: Instant,
+}
+
+enum Event {
+    /// The caller tries, or tries again.
+    Begin(usize),
+    /// Those who wait look.
+    Wake,
+    End(usize, Attempt),
+}
+
+struct World {
+    case: Case,
+    start: Instant,
+    now: Instant,
+    draws: Draws,
+    endpoints: Vec<Endpoint>,
+    balancer: Balancer,
+    upstream: Breaker,
+    outlier: Outlier,
+    budget: RetryBudget,
+    callers: Vec<Caller>,
+    events: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// By the number of the event.
+    pending: Vec<Option<Event>>,
+    /// When those who wait look next, of themselves.
+    wakes: Option<Instant>,
+    was_dead: bool,
+    seen: Seen,
+}
+
+fn run(case: Case, seed: u64) -> Seen {
+    let start = Instant::now();
+    let endpoint = |_| Endpoint {
+        breaker: Breaker::new(Settings::default(), start),
+        record: Record::new(start),
+        load: Load::new(start),
+    };
+    let member = |at: usize| Member { weight: 1, priority: 0, identity: crate::draws::mix(at as u64) };
+    let members: Vec<Member> = (0..case.endpoints).map(member).collect();
+    let callers = case.good.0 + case.bad.0;
+    let mut world = World {
+        case,
+        start,
+        now: start,
+        draws: Draws::new(seed),
+        endpoints: (0..case.endpoints).map(endpoint).collect(),
+        balancer: Balancer::new(balance::Settings::default(), &members),
+        upstream: Breaker::new(Settings { success_rate: 0, ..Settings::default() }, start),
+        outlier: Outlier::new(outlier::Settings::default(), start),
+        budget: RetryBudget::new(BudgetSettings::default()),
+        callers: (0..callers).map(|_| Caller::default()).collect(),
+        events: BinaryHeap::new(),
+        pending: Vec::new(),
+        wakes: None,
+        was_dead: false,
+        seen: Seen::default(),
+    };
+    for caller in 0..callers {
+        let after = MILLI * u32::try_from(world.draws.below(20)).unwrap();
+        world.at(start + after, Event::Begin(caller));
+    }
+    while let Some(Reverse((at, event))) = world.events.pop() {
+        if at > start + case.lasts {
+            break;
+        }
+        world.now = at;
+        match world.pending[event].take().expect("each happens once") {
+            Event::Begin(caller) => world.begin(caller),
+            Event::End(caller, attempt) => world.end(caller, attempt),
+            Event::Wake => {}
+        }
+        if world.wakes.is_some_and(|at| at <= world.now) {
+            world.wakes = None;
+        }
+        world.wake();
+    }
+    world.seen
+}
+
+impl World {
+    fn at(&mut self, when: Instant, event: Event) {
+        self.events.push(Reverse((when, self.pending.len())));
+        self.pending.push(Some(event));
+    }
+
+    fn page(&self, caller: usize) -> Page {
+        if caller < self.case.good.0 { Page::Good } else { Page::Bad }
+    }
+
+    fn does(&self, endpoint: usize, page: Page) -> Does {
+        (self.case.script)(endpoint, page, self.now - self.start)
+    }
+
+    /// As `egress::forward` does: the breaker of all of them first, then one of them.
+    fn begin(&mut self, caller: usize) {
+        if self.callers[caller].retries == 0 && self.callers[caller].waits.is_none() {
+            self.budget.handle_request();
+        }
+        match self.upstream.try_pass(self.now) {
+            Ok((admitted, _)) => self.send(caller, admitted),
+            Err(refused) => {
+                let until = *self.callers[caller].waits.get_or_insert(self.now + WAIT);
+                let late = !refused.is_probing && self.now + refused.retry_after > until;
+                if late || self.now >= until {
+                    return self.refuse(caller);
+                }
+                let next = (self.now + refused.retry_after).min(until);
+                if self.wakes.is_none_or(|at| next < at) {
+                    self.wakes = Some(next);
+                    self.at(next, Event::Wake);
+                }
+            }
+        }
+    }
+
+    fn wake(&mut self) {
+        for caller in 0..self.callers.len() {
+            if self.callers[caller].waits.is_some() {
+                self.begin(caller);
+            }
+        }
+    }
+
+    fn send(&mut self, caller: usize, admitted: Pass) {
+        self.callers[caller].waits = None;
+        let (tried, silent) = (self.callers[caller].tried, self.callers[caller].silent);
+        let random = self.draws.next();
+        let view = |at: usize| View {
+            usable: self.is_usable(at) && !silent.contains(at),
+            outstanding: self.endpoints[at].load.outstanding(),
+            average: self.endpoints[at].load.average(self.now),
+            warmth: 1000,
+        };
+        let picked = self.balancer.pick(view, Ask { hash: None, tried: &tried, random });
+        let at = picked.expect("panic finds one").index;
+        let does = self.does(at, self.page(caller));
+        match does {
+            Does::Serves(_) => {}
+            Does::Fails => self.seen.sent_to_failing += 1,
+            Does::Refuses | Does::Hangs => {
+                self.seen.sent_to_dead += 1;
+                self.was_dead |= at == 0;
+            }
+        }
+        let endpoint = &mut self.endpoints[at];
+        let pass = endpoint.breaker.try_pass(self.now).ok().map(|(pass, _)| pass);
+        endpoint.load.handle_begin();
+        let took = match does {
+            Does::Serves(took) => took,
+            Does::Fails => MILLI,
+            Does::Refuses => MILLI / 5,
+            Does::Hangs => SILENCE,
+        };
+        let attempt = Attempt { at, does, pass, admitted, began: self.now };
+        self.at(self.now + took, Event::End(caller, attempt));
+    }
+
+    fn end(&mut self, caller: usize, attempt: Attempt) {
+        let Attempt { at, does, pass, admitted, began } = attempt;
+        let (outcome, alive) = match does {
+            Does::Serves(_) => (Outcome::Success, Outcome::Success),
+            Does::Fails => (Outcome::Failure, Outcome::Success),
+            Does::Refuses | Does::Hangs => (Outcome::Failure, Outcome::Failure),
+        };
+        let is_single = self.endpoints.len() == 1;
+        let random = self.draws.next();
+        let endpoint = &mut self.endpoints[at];
+        endpoint.load.handle_answer(self.now - began, outcome == Outcome::Failure, self.now);
+        endpoint.load.handle_end();
+        if let Some(pass) = pass {
+            let said = if is_single { alive } else { outcome };
+            endpoint.breaker.handle_result(pass, said, self.now, random);
+        }
+        self.compare(at, outcome);
+        let has_another = (0..self.endpoints.len()).any(|other| other != at && self.is_usable(other));
+        let said = if alive == Outcome::Failure && has_another { Outcome::Unknown } else { alive };
+        self.upstream.handle_result(admitted, said, self.now, random);
+        if outcome == Outcome::Success && at == 0 && self.was_dead && self.seen.recovered.is_none() {
+            self.seen.recovered = Some(self.now - self.start);
+        }
+        if alive == Outcome::Failure {
+            self.callers[caller].silent.push(at);
+        }
+        // A connection that was not made is tried again; a silence is not, by default.
+        let again = does == Does::Refuses && self.callers[caller].retries == 0;
+        if again && self.budget.try_retry_at(self.now) {
+            self.callers[caller].retries += 1;
+            self.callers[caller].tried.push(at);
+            let wait = crate::backoff::scale(25 * MILLI, random);
+            return self.at(self.now + wait, Event::Begin(caller));
+        }
+        if self.page(caller) == Page::Good {
+            let count = match outcome {
+                Outcome::Success => &mut self.seen.served,
+                _ => &mut self.seen.failed,
+            };
+            *count += 1;
+        }
+        self.pause(caller);
+    }
+
+    fn refuse(&mut self, caller: usize) {
+        if self.page(caller) == Page::Good {
+            self.seen.refused += 1;
+            let answers = |at| matches!(self.does(at, Page::Good), Does::Serves(_));
+            let wrongly = (0..self.endpoints.len()).any(answers);
+            self.seen.wrongly_refused += u32::from(wrongly);
+        }
+        self.pause(caller);
+    }
+
+    fn pause(&mut self, caller: usize) {
+        let pause = if self.page(caller) == Page::Good { self.case.good.1 } else { self.case.bad.1 };
+        self.callers[caller] = Caller::default();
+        let pause = pause / 2 + crate::backoff::scale(pause, self.draws.next());
+        self.at(self.now + pause, Event::Begin(caller));
+    }
+
+    fn is_usable(&self, at: usize) -> bool {
+        let endpoint = &self.endpoints[at];
+        endpoint.breaker.would_pass(self.now) && !endpoint.record.is_ejected(self.now)
+    }
+
+    fn compare(&mut self, at: usize, outcome: Outcome) {
+        if self.endpoints.len() < 2 {
+            return;
+        }
+        let random = self.draws.next();
+        let records: Vec<&Record> = self.endpoints.iter().map(|endpoint| &endpoint.record).collect();
+        match outcome {
+            Outcome::Failure => {
+                let row = records[at].handle_failure();
+                let _ = self.outlier.handle_row(&records, at, row, self.now, random);
+            }
+            _ => records[at].handle_success(),
+        }
+        self.outlier.handle_interval(&records, self.now, random);
+    }
+}
+
+const SIZES: [usize; 3] = [1, 2, 8];
+const SEEDS: std::ops::Range<u64> = 0..3;
+
+fn each(sizes: &[usize], case: Case, holds: impl Fn(usize, &Seen) -> bool) {
+    for endpoints in sizes {
+        for seed in SEEDS {
+            let seen = run(Case { endpoints: *endpoints, ..case }, seed);
+            assert!(holds(*endpoints, &seen), "{endpoints} endpoints, seed {seed}: {seen:?}");
+        }
+    }
+}
+
+/// Ten visitors of a good page for each endpoint's sake, and nobody else.
+fn ten(lasts: Duration, script: Script) -> Case {
+    Case { endpoints: 1, good: (10, 20 * MILLI), bad: (0, MILLI), lasts, script }
+}
+
+/// Thirty hammer a page that answers 500; three visit another.
+#[test]
+fn a_page_that_fails_has_nobody_else_refused() {
+    let script: Script = |_, page, _| match page {
+        Page::Good => Does::Serves(2 * MILLI),
+        Page::Bad => Does::Fails,
+    };
+    let case = Case { bad: (30, 5 * MILLI), good: (3, 10 * MILLI), ..ten(6 * SECOND, script) };
+    each(&SIZES, case, |_, seen| seen.refused == 0 && seen.failed == 0 && seen.served > 1_000);
+}
+
+/// Thirty wait for a page that says nothing; three visit another.
+#[test]
+fn a_page_that_hangs_has_nobody_else_refused() {
+    let script: Script = |_, page, _| match page {
+        Page::Good => Does::Serves(2 * MILLI),
+        Page::Bad => Does::Hangs,
+    };
+    let case = Case { bad: (30, 5 * MILLI), good: (3, 10 * MILLI), ..ten(6 * SECOND, script) };
+    each(&SIZES, case, |_, seen| seen.refused == 0 && seen.failed == 0 && seen.served > 1_000);
+}
+
+/// A minute of 500 for everything, at the first endpoint: alone it is called all the same, beside others it is left alone.
+#[test]
+fn an_endpoint_that_fails_everything_is_left_alone_where_there_are_others() {
+    let script: Script = |at, _, _| if at == 0 { Does::Fails } else { Does::Serves(2 * MILLI) };
+    each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
+        let bound = if endpoints == 1 { u32::MAX } else { 60 };
+        seen.refused == 0 && seen.sent_to_failing <= bound
+    });
+}
+
+/// A minute of nobody there, at the first endpoint. Alone: who calls is refused, but for the probes.
+#[test]
+fn an_endpoint_that_is_gone_gets_few_calls() {
+    let script: Script = |at, _, _| if at == 0 { Does::Refuses } else { Does::Serves(2 * MILLI) };
+    each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
+        let well = endpoints == 1 || (seen.failed == 0 && seen.refused == 0 && seen.served > 5_000);
+        seen.sent_to_dead <= 60 && seen.wrongly_refused == 0 && well
+    });
+    let script: Script = |at, _, _| if at == 0 { Does::Hangs } else { Does::Serves(2 * MILLI) };
+    each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
+        let well = endpoints == 1 || (seen.refused == 0 && seen.served > 5_000);
+        seen.sent_to_dead <= 80 && seen.wrongly_refused == 0 && well
+    });
+}
+
+/// The first endpoint is away for 0.3 s, under ten callers who never pause for long.
+#[test]
+fn a_restart_is_a_delay() {
+    let script: Script = |at, _, time| match time.as_millis() {
+        1000..1300 if at == 0 => Does::Refuses,
+        _ => Does::Serves(2 * MILLI),
+    };
+    each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
+        // Beside others it is left out as an outlier for half a minute at most.
+        let recovery = if endpoints == 1 { Duration::from_millis(1_950) } else { 35 * SECOND };
+        let recovered = seen.recovered.is_some_and(|at| at <= recovery);
+        seen.refused == 0 && seen.failed <= 5 && seen.sent_to_dead <= 40 && recovered
+    });
+}
+
+/// All of them at once.
+#[test]
+fn a_restart_of_all_endpoints_is_a_delay() {
+    let script: Script = |_, _, time| match time.as_millis() {
+        1000..1300 => Does::Refuses,
+        _ => Does::Serves(2 * MILLI),
+    };
+    each(&SIZES, ten(12 * SECOND, script), |endpoints, seen| {
+        let failed = if endpoints == 8 { 80 } else { 20 };
+        seen.refused == 0 && seen.failed <= failed && seen.recovered.is_some()
+    });
+}
+
+/// The only endpoint is away for longer: those who call are refused, and it is found again soon.
+#[test]
+fn recovery_takes_no_longer_than_the_outage_and_seconds_at_most() {
+    for (script, back) in [
+        (
+            (|_, _, time| if (1..3).contains(&time.as_secs()) { Does::Refuses } else { Does::Serves(MILLI) })
+                as Script,
+            3,
+        ),
+        (
+            (|_, _, time| if (1..61).contains(&time.as_secs()) { Does::Refuses } else { Does::Serves(MILLI) })
+                as Script,
+            61,
+        ),
+        (
+            (|_, _, time| if (1..61).contains(&time.as_secs()) { Does::Hangs } else { Does::Serves(MILLI) })
+                as Script,
+            61,
+        ),
+    ] {
+        each(&[1], ten(80 * SECOND, script), |_, seen| {
+            let recovery = seen.recovered.map(|at| at.saturating_sub(SECOND * back));
+            recovery.is_some_and(|took| took <= Duration::from_millis(6_300).min(SECOND * back))
+                && seen.sent_to_dead <= 60
+        });
+    }
+}
+
+/// Away for 0.3 s, and then slow for two seconds: those who wait for the probes do so for a second, and each is refused once at most.
+#[test]
+fn a_slow_start_refuses_each_caller_once_at_most() {
+    let script: Script = |at, _, time| match time.as_millis() {
+        1000..1300 if at == 0 => Does::Refuses,
+        1300..3300 if at == 0 => Does::Serves(800 * MILLI),
+        _ => Does::Serves(2 * MILLI),
+    };
+    each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
+        let refused = if endpoints == 1 { 10 } else { 0 };
+        seen.refused <= refused && seen.failed <= 5 && seen.recovered.is_some()
+    });
+}

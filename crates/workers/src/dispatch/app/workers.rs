@@ -1,0 +1,154 @@
+//! The workers of an app as they come and go: who takes requests, who does not yet, and who no more.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use super::super::link::Link;
+use super::super::queue::Retired;
+use super::{App, AppPolicy, State};
+
+/// A worker that is ready, and takes no requests before its generation is promoted.
+#[derive(Debug)]
+pub(super) struct Early {
+    pub(super) link: Arc<Link>,
+    traits: Traits,
+}
+
+impl App {
+    /// A worker is ready. One that was retired before it was gets nothing.
+    pub(in crate::dispatch) fn welcome_worker(&self, link: &Arc<Link>, traits: Traits) {
+        let mut state = self.state();
+        if link.is_retired() {
+            drop(state);
+            return link.drain();
+        }
+        if link.key.generation > state.generation {
+            state.early.push(Early { link: Arc::clone(link), traits });
+            return;
+        }
+        self.enter(&mut state, Early { link: Arc::clone(link), traits });
+        drop(state);
+        self.fill(link);
+    }
+
+    /// A worker takes requests from now on, which are treated as its kind wants it.
+    fn enter(&self, state: &mut State, worker: Early) {
+        let Early { link, traits } = worker;
+        let Places { streams, ahead } = traits.places;
+        *self.about.lock().unwrap_or_else(PoisonError::into_inner) = Some(traits.about);
+        self.blocking.store(traits.blocking, Ordering::Relaxed);
+        self.streams.store(streams, Ordering::Relaxed);
+        self.cgi_names.store(traits.cgi_names, Ordering::Relaxed);
+        state.failed = None;
+        state.queue.enter(link, streams, ahead);
+    }
+
+    /// Workers up to this generation take requests.
+    pub(in crate::dispatch) fn promote(&self, generation: u64) {
+        self.quarantine.forget();
+        if let Some(server) = self.next_server().take() {
+            let policy = AppPolicy { server, ..AppPolicy::clone(&self.policy()) };
+            self.policy.store(Arc::new(policy));
+        }
+        let mut state = self.state();
+        state.generation = generation;
+        let ready: Vec<Early> =
+            state.early.extract_if(.., |early| early.link.key.generation <= generation).collect();
+        let links: Vec<Arc<Link>> = ready.iter().map(|early| Arc::clone(&early.link)).collect();
+        ready.into_iter().for_each(|early| self.enter(&mut state, early));
+        drop(state);
+        links.iter().for_each(|link| self.fill(link));
+    }
+
+    /// Gives waiting requests to a worker as long as it has places.
+    fn fill(&self, link: &Arc<Link>) {
+        loop {
+            // The lock is not held while a request is written.
+            let Some(job) = self.state().queue.fill(link) else { return };
+            link.give(job);
+        }
+    }
+
+    /// A worker is about to be killed: it gets nothing more.
+    pub(in crate::dispatch) fn remove_condemned(&self, link: &Link) {
+        let mut state = self.state();
+        state.dismiss(link);
+        state.queue.leave_key(&link.key);
+    }
+
+    /// A worker is gone.
+    pub(in crate::dispatch) fn remove(&self, link: &Arc<Link>) {
+        let mut state = self.state();
+        state.dismiss(link);
+        state.queue.leave(link);
+    }
+
+    /// A worker gets no more requests, whether it had any or is not even ready. `true`: it has none now.
+    pub(in crate::dispatch) fn retire(&self, link: &Link) -> bool {
+        let mut state = self.state();
+        state.dismiss(link);
+        state.queue.retire(&link.key)
+    }
+
+    /// The same for one that has asked for it: what waits is for others.
+    pub(in crate::dispatch) fn close(&self, link: &Link) -> bool {
+        let mut state = self.state();
+        state.dismiss(link);
+        state.queue.close(&link.key)
+    }
+
+    /// A worker has finished with a request.
+    pub(in crate::dispatch) fn place_is_free(&self, link: &Arc<Link>) {
+        let next = self.state().queue.free_place(link);
+        match next {
+            Ok(Some(job)) => {
+                link.give(job);
+                // Behind it others may wait.
+                self.fill(link);
+            }
+            Ok(None) => {}
+            Err(Retired) => link.drain(),
+        }
+    }
+}
+
+impl State {
+    /// The worker will never take requests again, nor for the first time: every way in looks at this.
+    fn dismiss(&mut self, link: &Link) {
+        link.set_retired();
+        self.early.retain(|early| early.link.key != link.key);
+    }
+}
+
+/// What a worker says about itself.
+#[derive(Debug, Clone)]
+pub(in crate::dispatch) struct Traits {
+    places: Places,
+    /// Kind and language, as a person reads them.
+    about: String,
+    blocking: bool,
+    cgi_names: bool,
+}
+
+impl Traits {
+    pub(in crate::dispatch) fn new(places: Places, kind: &str, language: &str) -> Self {
+        // `rack` is a word, the others are letters.
+        let shown = if kind == "rack" { "Rack".to_owned() } else { kind.to_uppercase() };
+        Self {
+            places,
+            about: format!("{shown}, {language}"),
+            // Several at once may also be several threads.
+            blocking: places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php"),
+            cgi_names: kind != "asgi",
+        }
+    }
+}
+
+/// What a worker takes at once.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::dispatch) struct Places {
+    /// Requests it works on.
+    pub(in crate::dispatch) streams: usize,
+    /// Requests that may wait behind them.
+    pub(in crate::dispatch) ahead: usize,
+}

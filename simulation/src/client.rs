@@ -1,0 +1,319 @@
+//! A client of HTTP/1.1, by a script.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use keepwarm_net::simulation::{Peer, Rng};
+use tokio::sync::Notify;
+
+use crate::origin::{UP, tunnel};
+use crate::pattern;
+use crate::response::{Broken, Head, Pace, Reader};
+
+/// What one request sends.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestPlan {
+    pub(crate) method: &'static str,
+    pub(crate) body: BodyPlan,
+    pub(crate) expects: bool,
+    pub(crate) takes_trailers: bool,
+    /// Offers to switch, and sends and takes so many bytes through the tunnel: the last request.
+    pub(crate) tunnel: Option<usize>,
+}
+
+impl RequestPlan {
+    /// Whether anything follows its head.
+    pub(crate) fn has_body(&self) -> bool {
+        !matches!(self.body, BodyPlan::None | BodyPlan::Length(0))
+    }
+}
+
+/// How its body is framed.
+#[derive(Debug, Clone)]
+pub(crate) enum BodyPlan {
+    None,
+    Length(usize),
+    /// With chunks up to this size, and so many trailers.
+    Chunked {
+        size: usize,
+        chunk: usize,
+        trailers: usize,
+    },
+}
+
+impl BodyPlan {
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Length(size) | Self::Chunked { size, .. } => *size,
+        }
+    }
+}
+
+/// How a client leaves before it has everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    Stays,
+    /// After so many bytes of all that it would send.
+    Resets(usize),
+    Closes(usize),
+    /// It shuts its writing side behind its last request.
+    HalfCloses,
+}
+
+/// How it sends.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientPlan {
+    pub(crate) start: Duration,
+    /// Bytes in one write, at most.
+    pub(crate) piece: usize,
+    /// After so many bytes...
+    pub(crate) every: usize,
+    /// ...it pauses so long.
+    pub(crate) pause: Duration,
+    /// Requests that are sent ahead of their responses.
+    pub(crate) pipelines: bool,
+    pub(crate) pace: Pace,
+    pub(crate) leave: Leave,
+    pub(crate) requests: Vec<RequestPlan>,
+}
+
+/// What came back of one request.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) informs: Vec<u16>,
+    pub(crate) head: Head,
+    pub(crate) body: usize,
+    pub(crate) trailers: usize,
+    /// What Keepwarm said in place of the app: for the message of a failure.
+    #[expect(dead_code, reason = "read by Debug alone")]
+    pub(crate) said: String,
+}
+
+/// Bytes of a request, and where in them its body begins.
+fn encode(plan: &RequestPlan, id: u64, path: &str, seed: u64) -> (Vec<u8>, usize) {
+    let mut rng = Rng::new(seed);
+    let mut bytes = format!("{} {path} HTTP/1.1\r\nHost: a.example\r\n", plan.method).into_bytes();
+    if plan.tunnel.is_some() {
+        bytes.extend_from_slice(b"Connection: upgrade\r\nUpgrade: echo\r\n");
+    } else if plan.takes_trailers {
+        bytes.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
+    }
+    if plan.expects {
+        bytes.extend_from_slice(b"Expect: 100-continue\r\n");
+    }
+    match plan.body {
+        BodyPlan::None => bytes.extend_from_slice(b"\r\n"),
+        BodyPlan::Length(size) => {
+            bytes.extend_from_slice(format!("Content-Length: {size}\r\n\r\n").as_bytes());
+        }
+        BodyPlan::Chunked { .. } => bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n"),
+    }
+    let begin = bytes.len();
+    match plan.body {
+        BodyPlan::None => {}
+        BodyPlan::Length(size) => bytes.extend(pattern::bytes(id, 0, size)),
+        BodyPlan::Chunked { size, chunk, trailers } => {
+            let mut at = 0;
+            while at < size {
+                let count = (1 + rng.size(chunk)).min(size - at);
+                bytes.extend_from_slice(format!("{count:x}\r\n").as_bytes());
+                bytes.extend(pattern::bytes(id, at, count));
+                bytes.extend_from_slice(b"\r\n");
+                at += count;
+            }
+            bytes.extend_from_slice(b"0\r\n");
+            for number in 0..trailers {
+                bytes.extend_from_slice(
+                    format!("X-Trailer-{number}: {}\r\n", "v".repeat(rng.size(200))).as_bytes(),
+                );
+            }
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+    (bytes, begin)
+}
+
+/// Sends the requests, and shows `on_end` what came of each. `name(n)`: id and path of the nth. Gives how the connection ended, where that was not after the last
+/// response.
+pub(crate) async fn run(
+    plan: &ClientPlan,
+    connect: impl Future<Output = Option<Peer>>,
+    seed: u64,
+    name: impl Fn(usize) -> (u64, String),
+    mut on_end: impl FnMut(usize, &Outcome),
+) -> Option<Broken> {
+    tokio::time::sleep(plan.start).await;
+    let peer = connect.await?;
+    let peer = Rc::new(peer);
+    let state = State {
+        answered: Cell::new(0),
+        wanted: Cell::new(None),
+        changed: Notify::new(),
+        gone: Cell::new(false),
+    };
+    let leaves = matches!(plan.leave, Leave::Resets(_) | Leave::Closes(_));
+    let left = {
+        let write = write(plan, &peer, seed, &name, &state);
+        let read = read(plan, &peer, &name, &state, &mut on_end);
+        let (mut write, mut read) = (std::pin::pin!(write), std::pin::pin!(read));
+        tokio::select! {
+            biased;
+            ended = &mut read => ended,
+            () = &mut write => match leaves {
+                true => None,
+                false => read.await,
+            },
+        }
+    };
+    if let Ok(peer) = Rc::try_unwrap(peer)
+        && matches!(plan.leave, Leave::Resets(_))
+    {
+        peer.reset();
+    }
+    left
+}
+
+struct State {
+    answered: Cell<usize>,
+    /// Requests whose body is wanted: the last that has got its 100.
+    wanted: Cell<Option<usize>>,
+    changed: Notify,
+    gone: Cell<bool>,
+}
+
+impl State {
+    async fn until(&self, reached: impl Fn() -> bool) {
+        while !reached() {
+            self.changed.notified().await;
+        }
+    }
+}
+
+async fn write(
+    plan: &ClientPlan,
+    peer: &Peer,
+    seed: u64,
+    name: &impl Fn(usize) -> (u64, String),
+    state: &State,
+) {
+    let most = match plan.leave {
+        Leave::Resets(at) | Leave::Closes(at) => at,
+        Leave::Stays | Leave::HalfCloses => usize::MAX,
+    };
+    let (mut sent, mut since) = (0, 0);
+    for (number, request) in plan.requests.iter().enumerate() {
+        if !plan.pipelines {
+            state.until(|| state.answered.get() >= number).await;
+        }
+        let (id, path) = name(number);
+        let (bytes, begin) = encode(request, id, &path, seed ^ id);
+        let mut at = 0;
+        while at < bytes.len() {
+            if request.expects && at == begin {
+                state.until(|| state.wanted.get() == Some(number) || state.answered.get() > number).await;
+                if state.wanted.get() != Some(number) {
+                    // A final response and no 100: the body is not wanted, and the connection ends.
+                    return;
+                }
+            }
+            let end = if request.expects && at < begin { begin } else { bytes.len() };
+            let count = plan.piece.max(1).min(end - at).min(most.saturating_sub(sent));
+            if count == 0 || peer.write(&bytes[at..at + count]).await.is_err() {
+                return;
+            }
+            at += count;
+            sent += count;
+            since += count;
+            if since >= plan.every {
+                since = 0;
+                tokio::time::sleep(plan.pause).await;
+            }
+        }
+    }
+    if plan.leave == Leave::HalfCloses {
+        peer.shutdown_write();
+    }
+    if most < usize::MAX {
+        // It would have left inside of what it sent; it leaves behind it.
+        return;
+    }
+    state.until(|| state.gone.get()).await;
+}
+
+async fn read(
+    plan: &ClientPlan,
+    peer: &Peer,
+    name: &impl Fn(usize) -> (u64, String),
+    state: &State,
+    on_end: &mut impl FnMut(usize, &Outcome),
+) -> Option<Broken> {
+    let mut reader = Reader::new(peer, plan.pace);
+    for (number, request) in plan.requests.iter().enumerate() {
+        let (id, _) = name(number);
+        let mut informs = Vec::new();
+        let head = loop {
+            match reader.head().await {
+                Ok(head) if head.status == 101 && request.tunnel.is_some() => {
+                    let size = request.tunnel.unwrap_or(0);
+                    let got = tunnel(
+                        peer,
+                        id ^ UP,
+                        reader.left(),
+                        size,
+                        plan.pace.piece.min(1 << 20),
+                        plan.pace.pause / 8,
+                    )
+                    .await;
+                    state.gone.set(true);
+                    state.changed.notify_waiters();
+                    return (got != size).then_some(Broken::Cut("tunnel"));
+                }
+                Ok(head) if head.status < 200 => {
+                    if head.status == 100 {
+                        state.wanted.set(Some(number));
+                        state.changed.notify_waiters();
+                    }
+                    informs.push(head.status);
+                }
+                Ok(head) => break head,
+                Err(broken) => return Some(broken),
+            }
+        };
+        let ours = head.field("x-id").is_some();
+        let mut said = String::new();
+        let check = |at: usize, bytes: &[u8]| match pattern::check(id, at, bytes) {
+            Err(wrong) if ours => Err(format!("the body of {id:x} is wrong at {wrong}")),
+            _ => {
+                if !ours {
+                    said.push_str(&String::from_utf8_lossy(bytes));
+                }
+                Ok(())
+            }
+        };
+        match reader.body(&head, request.method == "HEAD", check).await {
+            Ok((body, trailers)) => {
+                let outcome = Outcome { informs, head, body, trailers: trailers.len(), said };
+                on_end(number, &outcome);
+                state.answered.set(number + 1);
+                state.changed.notify_waiters();
+                if outcome.head.closes() {
+                    state.gone.set(true);
+                    state.changed.notify_waiters();
+                    return match reader.end().await {
+                        Ok(()) if number + 1 == plan.requests.len() => None,
+                        Ok(()) => Some(Broken::Ended),
+                        Err(broken) => Some(broken),
+                    };
+                }
+            }
+            Err(broken) => return Some(broken),
+        }
+    }
+    let rest = reader.left();
+    state.gone.set(true);
+    state.changed.notify_waiters();
+    (!rest.is_empty()).then(|| Broken::Wrong(format!("{} bytes behind the last response", rest.len())))
+}

@@ -1,0 +1,329 @@
+//! The back door: clients of HTTP/1.1, a door or a route, an upstream whose origin is a script; and tunnels through it.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_egress::{Door as DoorHandler, Place, Source, Upstream, UpstreamRoute, UpstreamSettings};
+use keepwarm_net::simulation::{self, Faults, Rng, Settings};
+use keepwarm_net::{
+    BindTo, ConnectionLimits, Endpoint, Handler, ListenerContext, OpenConnections, Passing, Remote, Scheme,
+    bind, serve, stop_listening,
+};
+
+use crate::client::{self, ClientPlan, Leave, RequestPlan};
+use crate::front::{self, Expected, id};
+use crate::origin::{self, Framing, OriginPlan, Plans};
+use crate::response::Broken;
+use crate::run::Scenario;
+use crate::sizes::edgy;
+use crate::worker::{Fault, Reads, Seen};
+
+/// A back door with its clients and its origin.
+#[derive(Debug, Clone)]
+pub(crate) struct Door {
+    seed: u64,
+    settings: Settings,
+    clean: bool,
+    /// A route of a listener leads to the upstream, with this buffering; `None`: a door.
+    route: Option<(Option<bool>, Option<bool>)>,
+    connections: Option<u32>,
+    clients: Vec<(ClientPlan, Vec<OriginPlan>)>,
+}
+
+const ADDRESS: &str = "127.0.0.1:6102";
+const ORIGIN: &str = "192.0.2.20:80";
+const SCRIPTS: Duration = Duration::from_secs(10);
+
+impl Scenario for Door {
+    fn generate(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let clean = rng.chance(600);
+        let (capacity, most) = *rng.pick(&[
+            ((1, 16), 600),
+            ((1, 512), 8 * 1024),
+            ((512, 8 * 1024), 100 * 1024),
+            ((8 * 1024, 256 * 1024), 700 * 1024),
+        ]);
+        let settings = Settings {
+            capacity,
+            latency: Duration::from_millis(if capacity.0 <= 512 { 0 } else { *rng.pick(&[0, 0, 1, 5]) }),
+            in_pieces: rng.chance(600),
+            faults: match clean {
+                true => Faults {
+                    short_send: *rng.pick(&[0, 0, 300]),
+                    spurious: *rng.pick(&[0, 0, 100]),
+                    ..Faults::default()
+                },
+                false => Faults {
+                    short_send: *rng.pick(&[0, 300]),
+                    spurious: *rng.pick(&[0, 100]),
+                    no_descriptor: *rng.pick(&[0, 0, 20]),
+                    reset: *rng.pick(&[0, 0, 3]),
+                    refused: *rng.pick(&[0, 0, 50]),
+                    silent: *rng.pick(&[0, 0, 20]),
+                    disk_full: *rng.pick(&[0, 0, 300]),
+                    ..Faults::default()
+                },
+            },
+        };
+        let clients = (0..1 + rng.below(4)).map(|_| {
+            let (mut client, mut responses) = front::client(&mut rng, clean, most, |rng| {
+                let response = response(rng, clean, most);
+                let body = response.body;
+                (response, body)
+            });
+            if rng.chance(250) {
+                let size = edgy(&mut rng, most);
+                let last = client.requests.len() - 1;
+                client.requests[last] = RequestPlan {
+                    method: "GET",
+                    body: client::BodyPlan::None,
+                    expects: false,
+                    takes_trailers: false,
+                    tunnel: Some(size),
+                };
+                responses[last].tunnel = Some(size);
+                responses[last].piece = (1 + rng.size(size)).max(size / 200);
+                client.pace.piece = client.pace.piece.max(size / 200);
+                client.pipelines = false;
+                if client.leave == Leave::HalfCloses {
+                    client.leave = Leave::Stays;
+                }
+            }
+            (client, responses)
+        });
+        let clients = clients.collect();
+        let some = |rng: &mut Rng| *rng.pick(&[None, None, Some(true), Some(false)]);
+        let route = rng.chance(500).then(|| (some(&mut rng), some(&mut rng)));
+        Self {
+            seed,
+            settings,
+            clean,
+            route,
+            connections: *rng.pick(&[None, None, Some(1), Some(2)]),
+            clients,
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn bound(&self) -> Duration {
+        match self.clean {
+            true => SCRIPTS + Duration::from_secs(15),
+            // A tunnel without a word, and what else may take its time.
+            false => SCRIPTS + Duration::from_secs(500),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        (4 << 20) + self.clients.len() * (3 << 20)
+    }
+
+    async fn play(self: Rc<Self>) {
+        let _thread = Remote::here(0);
+        let origin: SocketAddr = ORIGIN.parse().expect("an address");
+        let source =
+            Source { place: Place::Address(origin), authority: ORIGIN.into(), weight: 1, priority: 0 };
+        let mut settings = UpstreamSettings::new(Scheme::Http, vec![source]);
+        settings.limits.queue_timeout = Duration::from_secs(60);
+        if let Some(most) = self.connections {
+            settings.pool.max_in_all = most as usize;
+        }
+        let upstream = Upstream::new("search", settings);
+        assert!(upstream.publish_literal(), "an address needs no look-up");
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        let plan = Rc::clone(&self);
+        let plans: Plans = Rc::new(move |path| {
+            let (client, request) = path.strip_prefix("/")?.split_once('/')?;
+            let (client, request) = (client.parse::<usize>().ok()?, request.parse::<usize>().ok()?);
+            Some((id(client, request), plan.clients.get(client)?.1.get(request)?.clone()))
+        });
+        let listener = simulation::listen(Endpoint::Tcp(origin)).expect("nobody listens there");
+        let server = tokio::task::spawn_local(origin::serve(listener, plans, Rc::clone(&seen)));
+
+        let open = Arc::new(OpenConnections::new(100));
+        let context = Arc::new(ListenerContext {
+            handler: self.handler(&upstream),
+            limits: match self.clean {
+                true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
+                false => ConnectionLimits::default(),
+            },
+            draining: Arc::new(AtomicBool::new(false)),
+            open: Arc::clone(&open),
+            meter: keepwarm_telemetry::meters::listener("door"),
+        });
+        let bound = bind(BindTo::Tcp(ADDRESS.parse().expect("an address"))).expect("nobody listens there");
+        let (stop, signal) = stop_listening();
+        tokio::task::spawn_local(serve(bound, context, signal));
+        let clients = (0..self.clients.len()).map(|number| {
+            let plan = Rc::clone(&self);
+            tokio::task::spawn_local(async move { plan.visit(number).await })
+        });
+        let clients: Vec<_> = clients.collect();
+        for client in clients {
+            client.await.expect("a client");
+        }
+        stop.hand_over();
+        if self.clean {
+            let closed = tokio::time::timeout(Duration::from_secs(9), open.none()).await;
+            assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+            let (in_flight, waiting) = upstream.in_work();
+            assert_eq!((in_flight, waiting), (0, 0), "calls that nobody waits for");
+        }
+        for (id, times) in &seen.borrow().begun {
+            let (client, request) = ((id >> 16) as usize, (id & 0xffff) as usize);
+            let method = self.clients[client].0.requests[request].method;
+            assert!(*times == 1 || method != "POST", "POST {id:x} was begun {times} times");
+        }
+        server.abort();
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        let mut with = |change: &dyn Fn(&mut Self) -> bool| {
+            let mut plan = self.clone();
+            if change(&mut plan) {
+                plans.push(plan);
+            }
+        };
+        for at in 0..self.clients.len() {
+            with(&|plan| {
+                plan.clients.len() > 1 && at + 1 == plan.clients.len() && plan.clients.pop().is_some()
+            });
+            with(&|plan| {
+                let some = !plan.clients[at].0.requests.is_empty();
+                plan.clients[at].0.requests.clear();
+                some
+            });
+            with(&|plan| {
+                plan.clients[at].0.requests.len() > 1 && plan.clients[at].0.requests.pop().is_some()
+            });
+            with(&|plan| std::mem::replace(&mut plan.clients[at].0.pipelines, false));
+            with(&|plan| std::mem::replace(&mut plan.clients[at].0.pause, Duration::ZERO) > Duration::ZERO);
+            with(&|plan| std::mem::replace(&mut plan.clients[at].0.start, Duration::ZERO) > Duration::ZERO);
+            for request in 0..self.clients[at].1.len() {
+                with(&|plan| std::mem::replace(&mut plan.clients[at].1[request].informs, 0) > 0);
+                with(&|plan| std::mem::replace(&mut plan.clients[at].1[request].trailers, 0) > 0);
+                with(&|plan| {
+                    std::mem::replace(&mut plan.clients[at].1[request].pause, Duration::ZERO) > Duration::ZERO
+                });
+                with(&|plan| {
+                    std::mem::replace(&mut plan.clients[at].1[request].delay, Duration::ZERO) > Duration::ZERO
+                });
+                with(&|plan| {
+                    let body = &mut plan.clients[at].1[request].body;
+                    *body /= 2;
+                    *body > 0
+                });
+            }
+        }
+        with(&|plan| plan.connections.take().is_some());
+        with(&|plan| plan.route.take().is_some());
+        with(&|plan| std::mem::replace(&mut plan.settings.in_pieces, false));
+        with(&|plan| std::mem::replace(&mut plan.settings.latency, Duration::ZERO) > Duration::ZERO);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.spurious) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.short_send) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.no_descriptor) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.reset) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.refused) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.silent) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.disk_full) > 0);
+        plans
+    }
+}
+
+impl Door {
+    fn handler(&self, upstream: &Arc<Upstream>) -> Arc<dyn Handler> {
+        let Some((buffer_request, buffer_response)) = self.route else {
+            return Arc::new(DoorHandler::new(Arc::clone(upstream), None));
+        };
+        let mut route = Route::to(Target::App {
+            name: "search".into(),
+            handler: Arc::new(UpstreamRoute::new(Arc::clone(upstream))),
+            forwarded: ForwardedFields::default(),
+        });
+        route.passing = Passing { buffer_request, buffer_response, ..Passing::default() };
+        Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
+    }
+
+    async fn visit(&self, number: usize) {
+        let (plan, responses) = &self.clients[number];
+        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
+        let broken = client::run(
+            plan,
+            async move { simulation::connect(&endpoint).ok() },
+            self.seed,
+            |request| (id(number, request), format!("/{number}/{request}")),
+            |request, outcome| {
+                let response = &responses[request];
+                let chunked = matches!(response.framing, Framing::Chunked(_));
+                let trailers = if chunked { response.trailers } else { 0 };
+                // An end that only a close tells cannot be told from a death.
+                let body = match response.fault {
+                    Fault::DiesInside if response.framing == Framing::Close => outcome.body,
+                    _ => response.body,
+                };
+                let expected = Expected { status: response.status, body, trailers };
+                if !expected.check(&plan.requests[request], outcome) {
+                    assert!(!self.clean, "not the origin's response: {outcome:?}");
+                }
+            },
+        )
+        .await;
+        match broken {
+            Some(Broken::Wrong(wrong)) => panic!("client {number}: {wrong}"),
+            Some(broken) if self.clean && plan.leave == Leave::Stays && !self.may_end_early(number) => {
+                panic!("client {number}: no whole response to every request: {broken:?}")
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a response ends the connection before the last request.
+    fn may_end_early(&self, number: usize) -> bool {
+        let (plan, responses) = &self.clients[number];
+        responses
+            .iter()
+            .zip(&plan.requests)
+            .any(|(response, request)| response.reads != Reads::Before && request.has_body())
+    }
+}
+
+fn response(rng: &mut Rng, clean: bool, most: usize) -> OriginPlan {
+    let body = edgy(rng, most);
+    let fault = match rng.below(if clean { 1 } else { 16 }) {
+        1 => Fault::DiesBefore,
+        2 => Fault::DiesInside,
+        3 => Fault::Hangs,
+        _ => Fault::None,
+    };
+    let status = *rng.pick(&[200, 200, 200, 404, 500, 204, 304]);
+    let framing = match rng.below(3) {
+        0 => Framing::Length,
+        1 => Framing::Chunked((1 + rng.size(body)).max(body / 300)),
+        // Without a body there is nothing that a close could end.
+        _ if matches!(status, 204 | 304) => Framing::Length,
+        _ => Framing::Close,
+    };
+    OriginPlan {
+        status,
+        informs: *rng.pick(&[0, 0, 0, 1, 3]),
+        delay: Duration::from_millis(*rng.pick(&[0, 0, 1, 10, 200])),
+        reads: *rng.pick(&[Reads::Before, Reads::Before, Reads::Before, Reads::Beside, Reads::Never]),
+        body,
+        framing,
+        piece: (1 + rng.size(body)).max(body / 300),
+        pause: Duration::from_millis(*rng.pick(&[0, 0, 0, 1])),
+        trailers: *rng.pick(&[0, 0, 0, 1, 3]),
+        closes: *rng.pick(&[None, None, None, Some(true)]),
+        tunnel: None,
+        fault,
+    }
+}

@@ -1,0 +1,462 @@
+//! The front door: clients of HTTP/1.1, the edge, an app whose workers speak the wire.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_net::simulation::{self, Faults, Rng, Settings};
+use keepwarm_net::{
+    BindTo, ConnectionLimits, Endpoint, ListenerContext, OpenConnections, Remote, bind, serve, stop_listening,
+};
+use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
+use keepwarm_workers::supervisor::{WorkerKey, WorkerLinks};
+
+use tokio::sync::Notify;
+
+use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
+use crate::response::{Broken, Pace};
+use crate::run::Scenario;
+use crate::sizes::edgy;
+use crate::worker::{self, Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
+
+/// A front door with its clients and workers.
+#[derive(Debug, Clone)]
+pub(crate) struct Front {
+    seed: u64,
+    settings: Settings,
+    /// Nothing fails, and nobody misbehaves: every request has its response, whole.
+    clean: bool,
+    workers: usize,
+    worker: WorkerPlan,
+    max_body: Option<u64>,
+    connections: usize,
+    clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
+}
+
+const ADDRESS: &str = "192.0.2.10:80";
+/// Scripts end by themselves within this.
+const SCRIPTS: Duration = Duration::from_secs(8);
+
+impl Scenario for Front {
+    fn generate(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let clean = rng.chance(600);
+        let (capacity, most) = *rng.pick(&[
+            ((1, 16), 600),
+            ((1, 512), 8 * 1024),
+            ((512, 8 * 1024), 100 * 1024),
+            ((8 * 1024, 256 * 1024), 700 * 1024),
+        ]);
+        let settings = Settings {
+            capacity,
+            // A pipe of a few bytes passes those once each latency.
+            latency: Duration::from_millis(if capacity.0 <= 512 { 0 } else { *rng.pick(&[0, 0, 1, 5]) }),
+            in_pieces: rng.chance(600),
+            faults: match clean {
+                true => Faults {
+                    short_send: *rng.pick(&[0, 0, 300]),
+                    spurious: *rng.pick(&[0, 0, 100]),
+                    ..Faults::default()
+                },
+                false => Faults {
+                    short_send: *rng.pick(&[0, 300]),
+                    spurious: *rng.pick(&[0, 100]),
+                    no_buffers: *rng.pick(&[0, 0, 5]),
+                    no_descriptor: *rng.pick(&[0, 0, 20]),
+                    reset: *rng.pick(&[0, 0, 3]),
+                    disk_full: *rng.pick(&[0, 0, 300]),
+                    ..Faults::default()
+                },
+            },
+        };
+        let blocking = rng.chance(500);
+        let streams = if blocking { 1 } else { *rng.pick(&[1, 2, 100]) };
+        let worker = WorkerPlan {
+            blocking,
+            streams,
+            ahead: if streams == 1 { *rng.pick(&[0, 0, 3]) } else { 0 },
+            credit_step: *rng.pick(&[1, 4096, 16 * 1024]),
+        };
+        let clients = (0..1 + rng.below(4)).map(|_| {
+            client(&mut rng, clean, most, |rng| {
+                let response = response(rng, clean, most);
+                let body = response.body;
+                (response, body)
+            })
+        });
+        let clients: Vec<_> = clients.collect();
+        // Sometimes fewer connections than clients: the others wait in the kernel.
+        let connections = if rng.chance(200) { 1 + rng.below(clients.len()) } else { 100 };
+        Self {
+            seed,
+            settings,
+            clean,
+            workers: 1 + rng.below(2),
+            worker,
+            max_body: rng.chance(300).then_some(most as u64 * 2),
+            connections,
+            clients,
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn bound(&self) -> Duration {
+        match self.clean {
+            // One after the other, where they do not all find room at once.
+            true if self.connections < self.clients.len() => {
+                SCRIPTS * self.clients.len() as u32 + Duration::from_secs(10)
+            }
+            true => SCRIPTS + Duration::from_secs(10),
+            // The longest time-out there is, and what follows.
+            false => SCRIPTS + Duration::from_secs(200),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        (4 << 20) + self.clients.len() * (3 << 20)
+    }
+
+    async fn play(self: Rc<Self>) {
+        let links = Links::new(&[Remote::here(0)]);
+        let time = Duration::from_secs(60);
+        let policy = AppPolicy {
+            queue: 1000,
+            queue_timeout: time,
+            request_timeout: time,
+            slow_log: None,
+            workers: self.workers,
+            server: None,
+        };
+        let app = links.set_app("app", policy);
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let plan = Rc::clone(&self);
+        let responses: Responses = Rc::new(move |path| {
+            let (client, request) = path.strip_prefix("/")?.split_once('/')?;
+            let (client, request) = (client.parse::<usize>().ok()?, request.parse::<usize>().ok()?);
+            let plan = plan.clients.get(client)?.1.get(request)?;
+            Some((id(client, request), plan.clone()))
+        });
+        // A supervisor of the least kind: a worker that ends has a successor.
+        let kills: Rc<RefCell<HashMap<u32, Rc<Notify>>>> = Rc::default();
+        let started = {
+            let (plan, seen, responses, app) =
+                (Rc::clone(&self), Rc::clone(&seen), Rc::clone(&responses), Arc::clone(&app.name));
+            let kills = Rc::clone(&kills);
+            move |links: &Links, number: u32, pid: u32| {
+                let (ours, theirs) = simulation::pair(true);
+                let key = WorkerKey { app: Arc::clone(&app), number, generation: 1, pid };
+                let link = links.adopt(key, ours, events.clone());
+                let kill = Rc::new(Notify::new());
+                kills.borrow_mut().insert(pid, Rc::clone(&kill));
+                tokio::task::spawn_local(worker::run(
+                    Rc::new(theirs),
+                    plan.worker.clone(),
+                    Rc::clone(&responses),
+                    Rc::clone(&seen),
+                    kill,
+                ));
+                link
+            }
+        };
+        let mut held: Vec<_> =
+            (1..=self.workers as u32).map(|number| started(&links, number, number)).collect();
+        let supervise = async {
+            let mut pid = 1000;
+            while let Some(event) = told.recv().await {
+                use keepwarm_workers::supervisor::LinkEvent;
+                match event {
+                    LinkEvent::Closed { worker, reason } => {
+                        assert!(!self.clean, "no worker was to end: {reason}");
+                        pid += 1;
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        held.push(started(&links, worker.number, pid));
+                    }
+                    LinkEvent::Kill { worker, .. } | LinkEvent::Stuck { worker, .. } => {
+                        if let Some(kill) = kills.borrow().get(&worker.pid) {
+                            kill.notify_one();
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let mut route = Route::to(Target::App {
+            name: Arc::clone(&app.name),
+            handler: Arc::new(AppHandler(Arc::clone(&app))),
+            forwarded: ForwardedFields::default(),
+        });
+        route.max_body = self.max_body;
+        let open = Arc::new(OpenConnections::new(self.connections));
+        let context = Arc::new(ListenerContext {
+            handler: Arc::new(Edge::new(Site::new(vec![route], Vec::new()))),
+            limits: match self.clean {
+                // A byte at a time through slow pipes is slow by nobody's fault.
+                true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
+                false => ConnectionLimits::default(),
+            },
+            draining: Arc::new(AtomicBool::new(false)),
+            open: Arc::clone(&open),
+            meter: keepwarm_telemetry::meters::listener("main"),
+        });
+        let address: SocketAddr = ADDRESS.parse().expect("an address");
+        let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
+        let (stop, signal) = stop_listening();
+        tokio::task::spawn_local(serve(bound, context, signal));
+
+        let ends = Rc::new(RefCell::new(HashMap::new()));
+        let clients = (0..self.clients.len()).map(|number| {
+            let (plan, ends) = (Rc::clone(&self), Rc::clone(&ends));
+            tokio::task::spawn_local(async move { plan.visit(number, &ends).await })
+        });
+        let clients: Vec<_> = clients.collect();
+        tokio::select! {
+            () = async { for client in clients { client.await.expect("a client"); } } => {}
+            () = supervise => unreachable!("it goes on for ever"),
+        }
+        stop.hand_over();
+        if self.clean {
+            // A response that its client has may not be over for its worker: HEAD.
+            let closed = tokio::time::timeout(Duration::from_secs(9), open.none()).await;
+            assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+            assert_eq!(app.waiting(), 0, "requests that nobody waits for");
+            for worker in app.activity() {
+                assert!(worker.in_hand.is_empty(), "a worker has requests that nobody waits for: {worker:?}");
+            }
+        }
+        for (id, times) in &seen.borrow().begun {
+            let (client, request) = ((id >> 16) as usize, (id & 0xffff) as usize);
+            let method = self.clients[client].0.requests[request].method;
+            assert!(*times == 1 || method != "POST", "POST {id:x} was begun {times} times");
+            assert!(*times <= 3, "{id:x} was begun {times} times");
+        }
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        let mut with = |change: &dyn Fn(&mut Self) -> bool| {
+            let mut plan = self.clone();
+            if change(&mut plan) {
+                plans.push(plan);
+            }
+        };
+        for at in 0..self.clients.len() {
+            // Its place stays: paths say it.
+            with(&|plan| {
+                plan.clients.len() > 1 && at + 1 == plan.clients.len() && plan.clients.pop().is_some()
+            });
+            with(&|plan| {
+                let (client, _) = &mut plan.clients[at];
+                let some = !client.requests.is_empty() && plan.seed != u64::MAX;
+                client.requests.clear();
+                some
+            });
+            with(&|plan| {
+                plan.clients[at].0.requests.len() > 1 && plan.clients[at].0.requests.pop().is_some()
+            });
+            with(&|plan| std::mem::replace(&mut plan.clients[at].0.pipelines, false));
+            with(&|plan| std::mem::replace(&mut plan.clients[at].0.pause, Duration::ZERO) > Duration::ZERO);
+            with(&|plan| std::mem::replace(&mut plan.clients[at].0.start, Duration::ZERO) > Duration::ZERO);
+            with(&|plan| {
+                plan.clients[at].0.pace.piece < usize::MAX && {
+                    plan.clients[at].0.pace = Pace::FAST;
+                    true
+                }
+            });
+            for request in 0..self.clients[at].0.requests.len() {
+                with(&|plan| std::mem::replace(&mut plan.clients[at].1[request].informs, 0) > 0);
+                with(&|plan| std::mem::replace(&mut plan.clients[at].1[request].trailers, 0) > 0);
+                with(&|plan| {
+                    let body = &mut plan.clients[at].1[request].body;
+                    *body /= 2;
+                    *body > 0
+                });
+                with(&|plan| {
+                    std::mem::replace(&mut plan.clients[at].1[request].delay, Duration::ZERO) > Duration::ZERO
+                });
+                with(&|plan| match &mut plan.clients[at].0.requests[request].body {
+                    BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } if *size > 0 => {
+                        *size /= 2;
+                        true
+                    }
+                    _ => false,
+                });
+            }
+        }
+        with(&|plan| std::mem::replace(&mut plan.workers, 1) > 1);
+        with(&|plan| std::mem::replace(&mut plan.connections, 100) < 100);
+        with(&|plan| std::mem::replace(&mut plan.settings.in_pieces, false));
+        with(&|plan| std::mem::replace(&mut plan.settings.latency, Duration::ZERO) > Duration::ZERO);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.spurious) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.short_send) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.no_descriptor) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.no_buffers) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.reset) > 0);
+        with(&|plan| std::mem::take(&mut plan.settings.faults.disk_full) > 0);
+        plans
+    }
+}
+
+impl Front {
+    async fn visit(&self, number: usize, ends: &RefCell<HashMap<u64, u16>>) {
+        let (plan, responses) = &self.clients[number];
+        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
+        let broken = client::run(
+            plan,
+            async move { simulation::connect(&endpoint).ok() },
+            self.seed,
+            |request| (id(number, request), format!("/{number}/{request}")),
+            |request, outcome| {
+                ends.borrow_mut().insert(id(number, request), outcome.head.status);
+                self.check(&plan.requests[request], &responses[request], outcome);
+            },
+        )
+        .await;
+        match broken {
+            Some(Broken::Wrong(wrong)) => panic!("client {number}: {wrong}"),
+            Some(broken) if self.clean && plan.leave == Leave::Stays && !self.may_end_early(number) => {
+                panic!("client {number}: no whole response to every request: {broken:?}")
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a response ends the connection before the last request.
+    fn may_end_early(&self, number: usize) -> bool {
+        let (plan, responses) = &self.clients[number];
+        // At the limit a connection makes room for the next with its response.
+        if self.connections < self.clients.len() {
+            return true;
+        }
+        responses.iter().zip(&plan.requests).any(|(response, request)| {
+            // The head says so when it leaves before the body has come.
+            let unread = response.reads != Reads::Before && request.has_body();
+            response.close || unread || self.max_body.is_some_and(|most| request.body.size() as u64 > most)
+        })
+    }
+
+    fn check(&self, request: &RequestPlan, response: &ResponsePlan, outcome: &client::Outcome) {
+        let expected = Expected { status: response.status, body: response.body, trailers: response.trailers };
+        if !expected.check(request, outcome) {
+            assert!(!self.clean || outcome.head.status == 413, "not the app's response: {outcome:?}");
+        }
+    }
+}
+
+/// What a client must see of what an app or origin said.
+pub(crate) struct Expected {
+    pub(crate) status: u16,
+    pub(crate) body: usize,
+    pub(crate) trailers: usize,
+}
+
+impl Expected {
+    /// `false`: it is somebody else's response, an error of Keepwarm.
+    pub(crate) fn check(&self, request: &RequestPlan, outcome: &client::Outcome) -> bool {
+        if outcome.head.field("x-id").is_none() {
+            return false;
+        }
+        assert_eq!(outcome.head.status, self.status, "the status of another");
+        let bodiless = request.method == "HEAD" || matches!(self.status, 204 | 304);
+        let whole = if bodiless { 0 } else { self.body };
+        assert_eq!(outcome.body, whole, "a body that is not whole looks whole");
+        let chunked = outcome.head.field("transfer-encoding").is_some();
+        if request.takes_trailers && chunked && !bodiless {
+            assert_eq!(outcome.trailers, self.trailers, "trailers are missing");
+        }
+        let continued = outcome.informs.iter().filter(|status| **status == 100).count();
+        assert!(continued <= 1, "100 Continue came {continued} times");
+        true
+    }
+}
+
+pub(crate) fn id(client: usize, request: usize) -> u64 {
+    (client as u64) << 16 | request as u64
+}
+
+/// A client, and what is to become of each of its requests: drawn by `response`, which also gives the size of its body.
+pub(crate) fn client<R>(
+    rng: &mut Rng,
+    clean: bool,
+    most: usize,
+    response: impl Fn(&mut Rng) -> (R, usize),
+) -> (ClientPlan, Vec<R>) {
+    let count = 1 + rng.size(5);
+    let pairs: Vec<_> = (0..count).map(|_| (request(rng, most), response(rng))).collect();
+    let bytes: usize = pairs.iter().map(|(request, _)| 200 + request.body.size()).sum();
+    let responses: usize = pairs.iter().map(|(_, (_, body))| 200 + body).sum();
+    let expects = pairs.iter().any(|(request, _)| request.expects);
+    let leave = match rng.below(if clean { 20 } else { 8 }) {
+        0 => Leave::Resets(rng.below(bytes)),
+        1 => Leave::Closes(rng.below(bytes)),
+        2 => Leave::HalfCloses,
+        _ => Leave::Stays,
+    };
+    let plan = ClientPlan {
+        start: Duration::from_millis(rng.size(100) as u64),
+        piece: 1 + rng.size(bytes).max(bytes / 500),
+        every: (bytes / (1 + rng.below(8))).max(1),
+        pause: Duration::from_millis(*rng.pick(&[0, 0, 1, 100])),
+        pipelines: !expects && rng.chance(300),
+        pace: Pace::draw(rng, responses),
+        leave,
+        requests: Vec::new(),
+    };
+    let (requests, responses): (_, Vec<_>) = pairs.into_iter().unzip();
+    (ClientPlan { requests, ..plan }, responses.into_iter().map(|(response, _)| response).collect())
+}
+
+pub(crate) fn request(rng: &mut Rng, most: usize) -> RequestPlan {
+    let method = *rng.pick(&["GET", "GET", "HEAD", "POST", "POST", "PUT"]);
+    let body = match method {
+        "GET" | "HEAD" => BodyPlan::None,
+        _ => match rng.below(3) {
+            0 => BodyPlan::Length(edgy(rng, most)),
+            1 => BodyPlan::None,
+            _ => {
+                let size = edgy(rng, most);
+                BodyPlan::Chunked {
+                    size,
+                    chunk: 1 + rng.size(size).max(size / 300),
+                    trailers: *rng.pick(&[0, 0, 1, 5]),
+                }
+            }
+        },
+    };
+    let expects = body.size() > 0 && rng.chance(300);
+    RequestPlan { method, body, expects, takes_trailers: rng.chance(300), tunnel: None }
+}
+
+fn response(rng: &mut Rng, clean: bool, most: usize) -> ResponsePlan {
+    let body = edgy(rng, most);
+    let frames = rng.chance(600).then(|| (1 + rng.size(64 * 1024)).max(body / 300));
+    let fault = match rng.below(if clean { 1 } else { 20 }) {
+        1 => Fault::Refuses,
+        2 => Fault::Resets,
+        3 => Fault::DiesBefore,
+        4 => Fault::DiesInside,
+        5 => Fault::Hangs,
+        _ => Fault::None,
+    };
+    ResponsePlan {
+        status: *rng.pick(&[200, 200, 200, 404, 500, 204, 304]),
+        informs: *rng.pick(&[0, 0, 0, 1, 3]),
+        delay: Duration::from_millis(*rng.pick(&[0, 0, 1, 10, 200])),
+        reads: *rng.pick(&[Reads::Before, Reads::Before, Reads::Beside, Reads::Never]),
+        body,
+        frames,
+        pause: Duration::from_millis(*rng.pick(&[0, 0, 0, 1])),
+        declares: rng.chance(300),
+        trailers: *rng.pick(&[0, 0, 0, 1, 3]),
+        close: rng.chance(50),
+        fault,
+    }
+}

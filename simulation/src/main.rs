@@ -1,0 +1,85 @@
+//! Runs worlds from seeds, finds the ones that fail, and makes their plans small.
+
+mod client;
+mod door;
+mod front;
+mod memory;
+mod origin;
+mod pattern;
+mod response;
+mod run;
+mod shrink;
+mod sizes;
+mod watchdog;
+mod worker;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::run::{Scenario, play};
+
+#[global_allocator]
+static MEMORY: memory::Counting = memory::Counting;
+
+/// Run Keepwarm's byte-moving parts in virtual time
+///
+/// Each seed makes a plan: clients, workers and servers, what they send, how much a pipe holds, what fails. A seed that fails is printed with its plan made as
+/// small as it gets; `--seed N` replays it.
+#[derive(Parser, Debug)]
+#[command(name = "simulate", max_term_width = 120)]
+struct Options {
+    /// How many seeds to run, from --from on
+    #[arg(long, default_value_t = 1000)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Replay this one seed, and print its plan
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only this world: front, door
+    #[arg(long)]
+    world: Option<String>,
+    /// Keep going after a failure, up to this many
+    #[arg(long, default_value_t = 1)]
+    failures: usize,
+    /// Do not make failing plans small
+    #[arg(long)]
+    whole: bool,
+    /// Threads; each runs seeds of its own
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    run::catch_panics();
+    let worlds: Vec<&run::World> = run::WORLDS
+        .iter()
+        .filter(|world| options.world.as_deref().is_none_or(|name| name == world.name))
+        .collect();
+    if worlds.is_empty() {
+        let names: Vec<&str> = run::WORLDS.iter().map(|world| world.name).collect();
+        eprintln!("simulate: no such world; there are: {}", names.join(", "));
+        return ExitCode::from(2);
+    }
+    match run::run_all(&options, &worlds) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// One seed of a scenario, and the smallest plan that fails like it.
+fn examine<S: Scenario>(seed: u64, options: &Options) -> Option<String> {
+    let plan = S::generate(seed);
+    if options.seed.is_some() {
+        println!("{plan:#?}");
+    }
+    let failure = play(seed, &plan).err()?;
+    let (plan, failure) = match options.whole {
+        true => (plan, failure),
+        false => shrink::shrink(seed, plan, failure),
+    };
+    Some(format!("{failure}\n{plan:?}"))
+}

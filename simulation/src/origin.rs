@@ -1,0 +1,248 @@
+//! A server of HTTP/1.1, by a script: what it does with each request stands in the plan.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use keepwarm_net::simulation::{Peer, PeerListener};
+
+use crate::pattern;
+use crate::response::{Pace, Reader};
+use crate::worker::{Fault, Reads, Seen};
+
+/// What it does with one request.
+#[derive(Debug, Clone)]
+pub(crate) struct OriginPlan {
+    pub(crate) status: u16,
+    /// Informational responses before it.
+    pub(crate) informs: usize,
+    pub(crate) delay: Duration,
+    pub(crate) reads: Reads,
+    pub(crate) body: usize,
+    pub(crate) framing: Framing,
+    /// Bytes in one write.
+    pub(crate) piece: usize,
+    /// Between two writes.
+    pub(crate) pause: Duration,
+    pub(crate) trailers: usize,
+    /// Closes behind the response; says so, or does not.
+    pub(crate) closes: Option<bool>,
+    /// Switches to a tunnel, where that was asked for, and sends so many bytes through it.
+    pub(crate) tunnel: Option<usize>,
+    pub(crate) fault: Fault,
+}
+
+/// How it says where its body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Length,
+    Chunked(usize),
+    Close,
+}
+
+pub(crate) type Plans = Rc<dyn Fn(&str) -> Option<(u64, OriginPlan)>>;
+
+/// Serves until it is dropped.
+pub(crate) async fn serve(listener: PeerListener, plans: Plans, seen: Rc<RefCell<Seen>>) {
+    loop {
+        let peer = listener.accept().await;
+        tokio::task::spawn_local(connection(peer, Rc::clone(&plans), Rc::clone(&seen)));
+    }
+}
+
+async fn connection(peer: Peer, plans: Plans, seen: Rc<RefCell<Seen>>) {
+    let mut reader = Reader::new(&peer, Pace::FAST);
+    while let Ok(request) = reader.request().await {
+        let Some((id, plan)) = plans(&request.path) else {
+            panic!("a request nobody sent: {}", request.path)
+        };
+        *seen.borrow_mut().begun.entry(id).or_default() += 1;
+        let keeps = exchange(&peer, &mut reader, &request, id, &plan, &seen).await;
+        if !keeps {
+            if plan.fault == Fault::None {
+                // Closed over unread bytes, the connection would be reset, and the response lost with it.
+                peer.shutdown_write();
+                let mut rest = Vec::new();
+                while let Ok(1..) = peer.read(&mut rest, 64 * 1024).await {
+                    rest.clear();
+                }
+            }
+            return;
+        }
+    }
+}
+
+/// `false`: the connection is over.
+async fn exchange(
+    peer: &Peer,
+    reader: &mut Reader<'_>,
+    request: &crate::response::Request,
+    id: u64,
+    plan: &OriginPlan,
+    seen: &RefCell<Seen>,
+) -> bool {
+    tokio::time::sleep(plan.delay).await;
+    if plan.fault == Fault::DiesBefore {
+        return false;
+    }
+    if plan.fault == Fault::Hangs {
+        peer.closed().await;
+        return false;
+    }
+    let failed = Cell::new(false);
+    let check = |at: usize, bytes: &[u8]| match pattern::check(id, at, bytes) {
+        Err(wrong) => panic!("bytes: the request body of {id:x} is wrong at {wrong}"),
+        Ok(()) => Ok(()),
+    };
+    if request.expects
+        && plan.reads != Reads::Never
+        && peer.write(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err()
+    {
+        return false;
+    }
+    let wants = plan.reads != Reads::Never;
+    let read = async {
+        if !wants {
+            return;
+        }
+        match reader.body(&request.head, false, check).await {
+            Ok((size, _)) => drop(seen.borrow_mut().whole.insert(id, size)),
+            Err(_) => failed.set(true),
+        }
+    };
+    if plan.reads == Reads::Before {
+        read.await;
+        if failed.get() || !respond(peer, request, id, plan).await {
+            return false;
+        }
+    } else {
+        let (sent, ()) = tokio::join!(respond(peer, request, id, plan), read);
+        if !sent || failed.get() {
+            return false;
+        }
+    }
+    if let Some(size) = plan.tunnel.filter(|_| request.upgrades) {
+        let rest = reader.left();
+        tunnel(peer, id, rest, size, plan.piece, plan.pause).await;
+        return false;
+    }
+    let unread = !wants && request.has_body();
+    plan.closes.is_none() && plan.framing != Framing::Close && !unread
+}
+
+/// `false`: it broke off.
+async fn respond(peer: &Peer, request: &crate::response::Request, id: u64, plan: &OriginPlan) -> bool {
+    let mut bytes = Vec::new();
+    for _ in 0..plan.informs {
+        bytes.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n");
+    }
+    if plan.tunnel.is_some() && request.upgrades {
+        bytes.extend_from_slice(format!("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\nX-Id: {id:x}\r\n\r\n").as_bytes());
+        return peer.write(&bytes).await.is_ok();
+    }
+    bytes.extend_from_slice(format!("HTTP/1.1 {} X\r\nX-Id: {id:x}\r\n", plan.status).as_bytes());
+    let unread = plan.reads == Reads::Never && request.has_body();
+    if plan.closes == Some(true) || plan.framing == Framing::Close || unread {
+        bytes.extend_from_slice(b"Connection: close\r\n");
+    }
+    let bodiless = request.is_head || matches!(plan.status, 204 | 304);
+    match plan.framing {
+        _ if plan.status == 204 => {}
+        Framing::Length => bytes.extend_from_slice(format!("Content-Length: {}\r\n", plan.body).as_bytes()),
+        Framing::Chunked(_) => bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Framing::Close => {}
+    }
+    bytes.extend_from_slice(b"\r\n");
+    if !bodiless {
+        encode_body(&mut bytes, id, plan);
+    }
+    let most = match plan.fault {
+        Fault::DiesInside | Fault::Resets => bytes.len() / 2,
+        _ => bytes.len(),
+    };
+    let mut sent = 0;
+    while sent < most {
+        let count = plan.piece.max(1).min(most - sent);
+        if peer.write(&bytes[sent..sent + count]).await.is_err() {
+            return false;
+        }
+        sent += count;
+        if plan.pause > Duration::ZERO {
+            tokio::time::sleep(plan.pause).await;
+        }
+    }
+    most == bytes.len()
+}
+
+fn encode_body(bytes: &mut Vec<u8>, id: u64, plan: &OriginPlan) {
+    let Framing::Chunked(chunk) = plan.framing else {
+        bytes.extend(pattern::bytes(id, 0, plan.body));
+        return;
+    };
+    let mut at = 0;
+    while at < plan.body {
+        let count = chunk.max(1).min(plan.body - at);
+        bytes.extend_from_slice(format!("{count:x}\r\n").as_bytes());
+        bytes.extend(pattern::bytes(id, at, count));
+        bytes.extend_from_slice(b"\r\n");
+        at += count;
+    }
+    bytes.extend_from_slice(b"0\r\n");
+    for number in 0..plan.trailers {
+        bytes.extend_from_slice(format!("X-Trailer-{number}: 1\r\n").as_bytes());
+    }
+    bytes.extend_from_slice(b"\r\n");
+}
+
+/// The id of what goes through a tunnel upwards.
+pub(crate) const UP: u64 = 1 << 40;
+
+/// Sends `size` bytes, and its end; takes what comes until that ends.
+pub(crate) async fn tunnel(
+    peer: &Peer,
+    id: u64,
+    first: Vec<u8>,
+    size: usize,
+    piece: usize,
+    pause: Duration,
+) -> usize {
+    // A pause for a twentieth of it, however small the pieces are.
+    let step = size / 20 + 1;
+    let write = async {
+        let mut sent = 0;
+        while sent < size {
+            let count = piece.max(1).min(size - sent);
+            if peer.write(&pattern::bytes(id, sent, count)).await.is_err() {
+                return;
+            }
+            if pause > Duration::ZERO && sent / step < (sent + count) / step {
+                tokio::time::sleep(pause).await;
+            }
+            sent += count;
+        }
+    };
+    let read = async {
+        let (mut got, mut bytes) = (0, first);
+        // Each side sends as much as the other.
+        loop {
+            if let Err(wrong) = pattern::check(id ^ UP, got, &bytes) {
+                panic!("bytes: what came through the tunnel of {id:x} is wrong at {wrong}");
+            }
+            let pauses = pause > Duration::ZERO && got / step < (got + bytes.len()) / step;
+            got += bytes.len();
+            if got >= size {
+                return got;
+            }
+            if pauses {
+                tokio::time::sleep(pause).await;
+            }
+            bytes.clear();
+            match peer.read(&mut bytes, piece.max(1)).await {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return got,
+            }
+        }
+    };
+    let ((), got) = tokio::join!(write, read);
+    got
+}

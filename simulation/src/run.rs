@@ -1,0 +1,156 @@
+//! One world from its plan: a runtime in virtual time, the bound on it, and what has to hold at its end.
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use keepwarm_net::simulation::{self, Reactor, Settings};
+use tokio::runtime::{Builder, LocalOptions};
+
+use crate::{Options, door, examine, front, memory, watchdog};
+
+/// A kind of world: how a plan is made from a seed, played, and made smaller.
+pub(crate) trait Scenario: Clone + Debug + Send + 'static {
+    /// What a seed stands for.
+    fn generate(seed: u64) -> Self;
+
+    /// How the sockets behave.
+    fn settings(&self) -> Settings;
+
+    /// The virtual time that all of it may take.
+    fn bound(&self) -> Duration;
+
+    /// The memory that it may take above what is there at its beginning, in bytes.
+    fn memory(&self) -> usize;
+
+    /// Plays it. What does not hold panics.
+    fn play(self: Rc<Self>) -> impl Future<Output = ()>;
+
+    /// Plans with less in them.
+    fn smaller(&self) -> Vec<Self>;
+}
+
+/// A scenario by its name.
+pub(crate) struct World {
+    pub(crate) name: &'static str,
+    examine: fn(u64, &Options) -> Option<String>,
+}
+
+/// Every one there is.
+pub(crate) static WORLDS: &[World] = &[
+    World { name: "front", examine: examine::<front::Front> },
+    World { name: "door", examine: examine::<door::Door> },
+];
+
+thread_local! {
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Keeps the first panic of each thread, also of tasks that the runtime would hush up.
+pub(crate) fn catch_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let text = format!("{info}");
+        let _ = PANIC.try_with(|panic| {
+            panic.borrow_mut().get_or_insert(text);
+        });
+        if std::env::var_os("SIMULATION_BACKTRACE").is_some() {
+            eprintln!("{info}\n{}", std::backtrace::Backtrace::force_capture());
+        }
+    }));
+}
+
+/// Plays one plan. The failure is one sentence.
+pub(crate) fn play<S: Scenario>(seed: u64, plan: &S) -> Result<(), String> {
+    PANIC.take();
+    watchdog::begin(seed);
+    simulation::reset(seed, plan.settings());
+    let before = memory::in_use().0;
+    memory::reset_peak();
+    let plan = Rc::new(plan.clone());
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| played(Rc::clone(&plan))));
+    if let Some(panic) = PANIC.take() {
+        return Err(panic);
+    }
+    result.map_err(|_| "a panic that nobody saw".to_owned())??;
+    let peak = usize::try_from(memory::in_use().1 - before).unwrap_or(0);
+    if peak > plan.memory() {
+        return Err(format!("memory: {peak} bytes at most, {} are allowed", plan.memory()));
+    }
+    Ok(())
+}
+
+fn played<S: Scenario>(plan: Rc<S>) -> Result<(), String> {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build_local(LocalOptions::default())
+        .map_err(|error| error.to_string())?;
+    let bound = plan.bound();
+    runtime.block_on(async move {
+        tokio::task::spawn_local(Reactor::default());
+        let all = tokio::task::spawn_local(plan.play());
+        match tokio::time::timeout(bound, all).await {
+            Ok(over) => over.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("stall: not over after {bound:?}\n{}", simulation::describe())),
+        }
+    })
+}
+
+/// Runs what the options ask for. Gives the number of failures.
+pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
+    let begun = Instant::now();
+    let (next, over) = (AtomicU64::new(options.from), AtomicU64::new(0));
+    let (next, end) = match options.seed {
+        Some(seed) => {
+            next.store(seed, Ordering::Relaxed);
+            (next, seed + 1)
+        }
+        None => (next, options.from + options.seeds),
+    };
+    let failures = Mutex::new(Vec::new());
+    let beats: &'static [watchdog::Beat] =
+        (0..options.threads).map(|_| watchdog::Beat::default()).collect::<Vec<_>>().leak();
+    std::thread::scope(|scope| {
+        for beat in beats {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let full = failures.lock().is_ok_and(|all| all.len() >= options.failures);
+                    if seed >= end || full {
+                        break;
+                    }
+                    let world = worlds[(seed % worlds.len() as u64) as usize];
+                    // A thread for each: nothing of one world stays in a thread-local for the next.
+                    let failed = std::thread::scope(|scope| {
+                        scope
+                            .spawn(|| {
+                                beat.listen();
+                                (world.examine)(seed, options)
+                            })
+                            .join()
+                    });
+                    if let Some(failure) =
+                        failed.unwrap_or_else(|_| Some("the runner itself panicked".to_owned()))
+                    {
+                        println!("seed {seed} (world {}): {failure}\n", world.name);
+                        if let Ok(mut all) = failures.lock() {
+                            all.push(seed);
+                        }
+                    }
+                }
+                over.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        scope.spawn(|| watchdog::watch(beats, &over));
+    });
+    let failed = failures.into_inner().unwrap_or_default();
+    let count = next.load(Ordering::Relaxed).min(end) - options.seed.unwrap_or(options.from);
+    println!("{} passed, {} failed", count - failed.len() as u64, failed.len());
+    eprintln!("simulation: {count} seeds in {:.1} s; failing: {failed:?}", begun.elapsed().as_secs_f64());
+    failed.len()
+}

@@ -1,0 +1,485 @@
+//! A worker that speaks the wire, by a script: what it does with each request stands in the plan.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use keepwarm_net::simulation::Peer;
+use keepwarm_wire::encode::{
+    ResponseWriter, encode_credit, encode_data, encode_hello, encode_inform, encode_pong, encode_reset,
+    encode_trailers, encode_want,
+};
+use keepwarm_wire::frame::{Hello, ResetCode, ToWorker, flags};
+use tokio::sync::Notify;
+
+use crate::pattern;
+
+/// What a worker says of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerPlan {
+    /// `wsgi`, which takes one request at a time, or `asgi`.
+    pub(crate) blocking: bool,
+    pub(crate) streams: u32,
+    pub(crate) ahead: u32,
+    /// Gives credit back only in steps of this many bytes.
+    pub(crate) credit_step: u32,
+}
+
+/// What it does with one request.
+#[derive(Debug, Clone)]
+pub(crate) struct ResponsePlan {
+    pub(crate) status: u16,
+    /// Informational responses before it.
+    pub(crate) informs: usize,
+    pub(crate) delay: Duration,
+    /// When it reads the request's body.
+    pub(crate) reads: Reads,
+    pub(crate) body: usize,
+    /// In DATA frames of this size; `None`: all in RESPONSE, as far as that takes it.
+    pub(crate) frames: Option<usize>,
+    /// Between two frames.
+    pub(crate) pause: Duration,
+    /// Says its length.
+    pub(crate) declares: bool,
+    pub(crate) trailers: usize,
+    pub(crate) close: bool,
+    pub(crate) fault: Fault,
+}
+
+/// When the request's body is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reads {
+    Before,
+    Beside,
+    Never,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    /// RESET before the response.
+    Refuses,
+    /// RESET in its middle.
+    Resets,
+    /// The process dies before, or in the middle of it.
+    DiesBefore,
+    DiesInside,
+    /// Nothing more comes.
+    Hangs,
+}
+
+/// What happened at the worker, for the checks.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// How often each request was begun.
+    pub(crate) begun: HashMap<u64, usize>,
+    /// Bodies that came whole.
+    pub(crate) whole: HashMap<u64, usize>,
+}
+
+/// The plan of a path, and the id of its request.
+pub(crate) type Responses = Rc<dyn Fn(&str) -> Option<(u64, ResponsePlan)>>;
+
+/// Runs a worker until its wire ends.
+pub(crate) async fn run(
+    peer: Rc<Peer>,
+    plan: WorkerPlan,
+    responses: Responses,
+    seen: Rc<RefCell<Seen>>,
+    killed: Rc<Notify>,
+) {
+    let worker = Rc::new(Worker {
+        peer,
+        plan,
+        out: RefCell::default(),
+        more: Notify::new(),
+        credit: Cell::new(0),
+        stream_credit: Cell::new(0),
+        credited: Notify::new(),
+        streams: RefCell::default(),
+        owed: Cell::new(0),
+        turn: tokio::sync::Mutex::new(()),
+        dead: Cell::new(false),
+        died: Notify::new(),
+        draining: Cell::new(false),
+    });
+    let writer = tokio::task::spawn_local(Rc::clone(&worker).write_all());
+    tokio::select! {
+        biased;
+        () = worker.died.notified() => {}
+        () = killed.notified() => {}
+        () = Rc::clone(&worker).read_all(responses, seen) => {}
+    }
+    worker.dead.set(true);
+    worker.more.notify_waiters();
+    worker.credited.notify_waiters();
+    writer.abort();
+    let streams: Vec<_> = worker.streams.borrow_mut().drain().collect();
+    for (_, stream) in streams {
+        stream.changed.notify_waiters();
+        if let Some(task) = stream.task.take() {
+            task.abort();
+        }
+    }
+}
+
+struct Worker {
+    peer: Rc<Peer>,
+    plan: WorkerPlan,
+    out: RefCell<Vec<u8>>,
+    more: Notify,
+    /// Of the connection, and the one that streams begin with.
+    credit: Cell<i64>,
+    stream_credit: Cell<i64>,
+    credited: Notify,
+    streams: RefCell<HashMap<u32, Rc<Stream>>>,
+    /// Credit of the connection not yet given back.
+    owed: Cell<u32>,
+    /// One request at a time.
+    turn: tokio::sync::Mutex<()>,
+    dead: Cell<bool>,
+    died: Notify,
+    draining: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Stream {
+    body: RefCell<Vec<u8>>,
+    /// Bytes at the front of the body that came in REQUEST, and so without credit.
+    free: Cell<usize>,
+    ended: Cell<bool>,
+    cancelled: Cell<bool>,
+    credit: Cell<i64>,
+    owed: Cell<u32>,
+    over: Cell<bool>,
+    changed: Notify,
+    task: Cell<Option<tokio::task::AbortHandle>>,
+}
+
+impl Worker {
+    fn say(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        encode(&mut self.out.borrow_mut());
+        self.more.notify_one();
+    }
+
+    async fn write_all(self: Rc<Self>) {
+        loop {
+            let bytes = self.out.take();
+            if bytes.is_empty() {
+                self.more.notified().await;
+                continue;
+            }
+            if self.peer.write(&bytes).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn read_all(self: Rc<Self>, responses: Responses, seen: Rc<RefCell<Seen>>) {
+        let mut buffer = Vec::new();
+        loop {
+            loop {
+                let taken = match ToWorker::decode(&buffer) {
+                    Ok(Some((frame, length))) => {
+                        if !self.handle(frame, &responses, &seen) {
+                            return;
+                        }
+                        length
+                    }
+                    Ok(None) => break,
+                    Err(fault) => panic!("Keepwarm broke the rules of the wire: {fault}"),
+                };
+                buffer.drain(..taken);
+            }
+            match self.peer.read(&mut buffer, 64 * 1024).await {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return,
+            }
+        }
+    }
+
+    /// `false`: it is told to go.
+    fn handle(self: &Rc<Self>, frame: ToWorker<'_>, responses: &Responses, seen: &Rc<RefCell<Seen>>) -> bool {
+        match frame {
+            ToWorker::Welcome(welcome) => {
+                self.credit.set(i64::from(welcome.connection_credit));
+                self.stream_credit.set(i64::from(welcome.stream_credit));
+                let hello = Hello {
+                    version: 1,
+                    streams: self.plan.streams,
+                    stream_credit: 64 * 1024,
+                    connection_credit: 256 * 1024,
+                    about: Default::default(),
+                };
+                let kind: &[u8] = if self.plan.blocking { b"wsgi" } else { b"asgi" };
+                let ahead = self.plan.ahead.to_string();
+                let about: [(&[u8], &[u8]); 3] =
+                    [(b"adapter", b"simulated"), (b"kind", kind), (b"ahead", ahead.as_bytes())];
+                let about = about.into_iter().take(if self.plan.streams == 1 { 3 } else { 2 });
+                self.say(|out| encode_hello(out, &hello, about).expect("a hello"));
+            }
+            ToWorker::Request(request) => {
+                let path = String::from_utf8_lossy(request.fixed().path).into_owned();
+                let Some((id, plan)) = responses(&path) else { panic!("a request nobody sent: {path}") };
+                let stream = Rc::new(Stream::default());
+                stream.credit.set(self.stream_credit.get());
+                stream.body.borrow_mut().extend_from_slice(request.body);
+                stream.free.set(request.body.len());
+                stream.ended.set(request.end());
+                self.streams.borrow_mut().insert(request.stream, Rc::clone(&stream));
+                let expects = request.flags & flags::EXPECT != 0;
+                let number = request.stream;
+                let serve =
+                    Rc::clone(self).serve(number, Rc::clone(&stream), id, plan, expects, Rc::clone(seen));
+                stream.task.set(Some(tokio::task::spawn_local(serve).abort_handle()));
+            }
+            ToWorker::Data { stream, bytes, end } => self.take(stream, bytes, end),
+            ToWorker::Trailers { stream, .. } => self.take(stream, &[], true),
+            ToWorker::Credit { stream, amount } => {
+                match stream {
+                    0 => self.credit.set(self.credit.get() + i64::from(amount)),
+                    _ => {
+                        if let Some(stream) = self.streams.borrow().get(&stream) {
+                            stream.credit.set(stream.credit.get() + i64::from(amount));
+                        }
+                    }
+                }
+                self.credited.notify_waiters();
+            }
+            ToWorker::Reset { stream, .. } => {
+                if let Some(stream) = self.streams.borrow().get(&stream) {
+                    stream.cancelled.set(true);
+                    stream.changed.notify_waiters();
+                    self.credited.notify_waiters();
+                }
+            }
+            ToWorker::Ping { payload } => self.say(|out| encode_pong(out, payload)),
+            ToWorker::Drain => {
+                self.draining.set(true);
+                return !self.streams.borrow().is_empty();
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn take(&self, number: u32, bytes: &[u8], end: bool) {
+        let stream = self.streams.borrow().get(&number).cloned();
+        match stream.filter(|stream| !stream.over.get()) {
+            Some(stream) => {
+                assert!(!stream.ended.get(), "bytes behind the end of a request's body");
+                stream.body.borrow_mut().extend_from_slice(bytes);
+                stream.ended.set(end);
+                stream.changed.notify_waiters();
+            }
+            // Of a stream that is over: consumed for the connection.
+            None => self.give_back(None, bytes.len()),
+        }
+    }
+
+    /// Gives credit for bytes that were read.
+    fn give_back(&self, stream: Option<(u32, &Stream)>, bytes: usize) {
+        let bytes = bytes as u32;
+        if bytes == 0 {
+            return;
+        }
+        let step = self.plan.credit_step;
+        self.owed.set(self.owed.get() + bytes);
+        if self.owed.get() >= step {
+            let owed = self.owed.take();
+            self.say(|out| encode_credit(out, 0, owed).expect("a credit"));
+        }
+        if let Some((number, stream)) = stream {
+            stream.owed.set(stream.owed.get() + bytes);
+            if stream.owed.get() >= step && !stream.ended.get() {
+                let owed = stream.owed.take();
+                self.say(|out| encode_credit(out, number, owed).expect("a credit"));
+            }
+        }
+    }
+
+    async fn serve(
+        self: Rc<Self>,
+        number: u32,
+        stream: Rc<Stream>,
+        id: u64,
+        plan: ResponsePlan,
+        expects: bool,
+        seen: Rc<RefCell<Seen>>,
+    ) {
+        let in_order = (self.plan.streams == 1).then_some(());
+        let turn = match in_order {
+            Some(()) => Some(self.turn.lock().await),
+            None => None,
+        };
+        *seen.borrow_mut().begun.entry(id).or_default() += 1;
+        self.answer(number, &stream, id, &plan, expects, &seen).await;
+        // What came and was not read counts as consumed.
+        let unread = stream.body.take().len();
+        self.give_back(None, unread - stream.free.take().min(unread));
+        stream.over.set(true);
+        self.streams.borrow_mut().remove(&number);
+        drop(turn);
+        if self.draining.get() && self.streams.borrow().is_empty() {
+            self.die();
+        }
+    }
+
+    async fn answer(
+        &self,
+        number: u32,
+        stream: &Stream,
+        id: u64,
+        plan: &ResponsePlan,
+        expects: bool,
+        seen: &RefCell<Seen>,
+    ) {
+        if plan.fault == Fault::Hangs {
+            while !stream.cancelled.get() {
+                stream.changed.notified().await;
+            }
+        }
+        if stream.cancelled.get() {
+            return self.reset(number, ResetCode::CANCELLED);
+        }
+        if plan.fault == Fault::Refuses {
+            return self.reset(number, ResetCode::APP_ERROR);
+        }
+        let read = Cell::new(0);
+        if expects && plan.reads != Reads::Never {
+            self.say(|out| encode_want(out, number).expect("a want"));
+        }
+        if plan.reads == Reads::Before {
+            self.read_body(number, stream, id, &read, seen).await;
+        }
+        tokio::time::sleep(plan.delay).await;
+        if plan.fault == Fault::DiesBefore {
+            return self.die();
+        }
+        for _ in 0..plan.informs {
+            let fields: [(&[u8], &[u8]); 1] = [(b"link", b"</a>; rel=preload")];
+            self.say(|out| encode_inform(out, number, 103, fields).expect("an inform"));
+        }
+        match plan.reads {
+            Reads::Beside => {
+                tokio::join!(
+                    async {
+                        self.respond(number, stream, id, plan).await;
+                        stream.over.set(true);
+                        stream.changed.notify_waiters();
+                    },
+                    self.read_body(number, stream, id, &read, seen)
+                );
+            }
+            Reads::Before | Reads::Never => self.respond(number, stream, id, plan).await,
+        }
+    }
+
+    async fn read_body(
+        &self,
+        number: u32,
+        stream: &Stream,
+        id: u64,
+        read: &Cell<usize>,
+        seen: &RefCell<Seen>,
+    ) {
+        loop {
+            if stream.over.get() {
+                return;
+            }
+            let bytes = stream.body.take();
+            if let Err(at) = pattern::check(id, read.get(), &bytes) {
+                panic!("bytes: the request body of {id:x} is wrong at {at}");
+            }
+            read.set(read.get() + bytes.len());
+            let free = stream.free.get().min(bytes.len());
+            stream.free.set(stream.free.get() - free);
+            self.give_back(Some((number, stream)), bytes.len() - free);
+            if stream.ended.get() {
+                seen.borrow_mut().whole.insert(id, read.get());
+                return;
+            }
+            if stream.cancelled.get() || stream.over.get() {
+                return;
+            }
+            if bytes.is_empty() {
+                stream.changed.notified().await;
+            }
+        }
+    }
+
+    async fn respond(&self, number: u32, stream: &Stream, id: u64, plan: &ResponsePlan) {
+        let at_once = match plan.frames {
+            Some(_) => 0,
+            None => plan.body.min(64 * 1024),
+        };
+        let whole = at_once == plan.body && plan.frames.is_none() && plan.trailers == 0;
+        let whole = whole && plan.fault != Fault::DiesInside && plan.fault != Fault::Resets;
+        self.say(|out| {
+            let mut response = ResponseWriter::begin(out, number, plan.status);
+            response.field(b"x-id", format!("{id:x}").as_bytes());
+            if plan.declares {
+                response.field(b"content-length", plan.body.to_string().as_bytes());
+            }
+            if plan.close {
+                response.field(b"connection", b"close");
+            }
+            response.body(&pattern::bytes(id, 0, at_once));
+            response.finish(if whole { flags::END } else { 0 }).expect("a response");
+        });
+        if whole {
+            return;
+        }
+        let mut sent = at_once;
+        let piece = plan.frames.unwrap_or(64 * 1024).clamp(1, 64 * 1024);
+        while sent < plan.body {
+            if plan.fault == Fault::DiesInside && sent * 2 >= plan.body {
+                return self.die();
+            }
+            if stream.cancelled.get() || (plan.fault == Fault::Resets && sent * 2 >= plan.body) {
+                return self.reset(number, ResetCode::CANCELLED);
+            }
+            let allowed = self.credit.get().min(stream.credit.get());
+            if allowed <= 0 {
+                self.credited.notified().await;
+                continue;
+            }
+            let count = piece.min(plan.body - sent).min(allowed as usize);
+            self.credit.set(self.credit.get() - count as i64);
+            stream.credit.set(stream.credit.get() - count as i64);
+            let end = sent + count == plan.body && plan.trailers == 0;
+            let bytes = pattern::bytes(id, sent, count);
+            self.say(|out| encode_data(out, number, &bytes, end).expect("a data frame"));
+            sent += count;
+            if end {
+                return;
+            }
+            if plan.pause > Duration::ZERO {
+                tokio::time::sleep(plan.pause).await;
+            }
+        }
+        match plan.fault {
+            Fault::DiesInside => return self.die(),
+            Fault::Resets => return self.reset(number, ResetCode::CANCELLED),
+            _ => {}
+        }
+        if plan.trailers > 0 {
+            let trailers: Vec<_> = (0..plan.trailers).map(|at| (format!("x-trailer-{at}"), "1")).collect();
+            let pairs = trailers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+            self.say(|out| encode_trailers(out, number, pairs).expect("trailers"));
+        } else {
+            self.say(|out| encode_data(out, number, &[], true).expect("an end"));
+        }
+    }
+
+    fn reset(&self, number: u32, code: ResetCode) {
+        self.say(|out| encode_reset(out, number, code, "by the plan").expect("a reset"));
+    }
+
+    fn die(&self) {
+        self.dead.set(true);
+        self.died.notify_one();
+    }
+}

@@ -1,0 +1,110 @@
+//! When Keepwarm itself fails: a panic costs the request it happens in, and a thread that hangs is left behind. The binary is the one of the other tests with
+//! the feature `fault-injection`: the field `Keepwarm-Fault` says what is to go wrong.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use keepwarm_tests::process::{self, alive, wait_until};
+use keepwarm_tests::{Client, Server, admin, get, keepwarm_faulty};
+use rustix::process::Signal;
+
+const LONG: Duration = Duration::from_secs(60);
+
+const CONFIG: &str = r#"
+[server]
+threads = 2
+pid_file = "@DIR@/pid"
+shutdown_grace = "2s"
+[admin]
+# Another than the listener's: a fresh process takes over by the text of a bind.
+bind = "127.0.0.2:0"
+[listen.main]
+bind = "127.0.0.1:0"
+[[listen.main.route]]
+app = "app"
+[app.app]
+entry = "wsgi_app:application"
+directory = "@APPS@"
+interpreter = "@PYTHON@"
+workers = 2
+"#;
+
+/// The process that follows in serving is ended by the test.
+struct Service(Server);
+
+impl Service {
+    fn start() -> Self {
+        Self(Server::start_as(CONFIG, |_| PathBuf::from(keepwarm_faulty())))
+    }
+
+    fn pid(&self) -> Option<u32> {
+        std::fs::read_to_string(self.0.folder().join("pid")).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid().filter(|&pid| pid != self.0.pid()) {
+            process::stop(pid);
+        }
+    }
+}
+
+fn with_fault(fault: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: a.test\r\nKeepwarm-Fault: {fault}\r\n\r\n")
+}
+
+#[test]
+fn a_panic_costs_its_request_and_the_log_has_the_stack_and_the_request_id() {
+    let service = Service::start();
+    let server = &service.0;
+    let mut other = server.client();
+    assert_eq!(other.ask(get("/pong")).status, 200);
+    let answer = server.client().ask(with_fault("panic"));
+    assert_eq!((answer.status, answer.says_close()), (500, true));
+    let text = answer.text();
+    let id = text.split("Request id: ").nth(1).unwrap_or_else(|| panic!("{text}")).trim();
+    let line = server.wait_for_log("a bug in Keepwarm: panicked", LONG);
+    assert!(line.contains("ERROR") && line.contains(&format!("id={id}")), "{line}");
+    assert!(line.contains("src/faults.rs:") && line.contains("src/h1/connection.rs:"), "{line}");
+    // Where a part of the response has left, it is cut.
+    let mut cut = server.client();
+    cut.send(with_fault("panic-in-body"));
+    let (bytes, _) = cut.read_to_end();
+    assert!(bytes.windows(4).any(|part| part == b"half") && !bytes.ends_with(b"0\r\n\r\n"));
+    // The same process, the same connection.
+    assert_eq!(other.ask(get("/pong")).status, 200);
+    assert_eq!(service.pid(), Some(server.pid()));
+    assert_eq!(admin::metrics(server)["keepwarm_panics_total{app=\"\",task=\"request\"}"], 2.0);
+}
+
+#[test]
+fn a_thread_that_hangs_is_left_behind_and_a_fresh_process_takes_over() {
+    let service = Service::start();
+    let server = &service.0;
+    let old = server.pid();
+    let mut stuck = server.client();
+    stuck.send(with_fault("hang"));
+    let line = server.wait_for_log("a thread does not turn", LONG);
+    assert!(
+        line.contains("stack=\"hang (keepwarm/src/faults.rs:") && line.contains("thread=keepwarm-data-"),
+        "{line}"
+    );
+    // The other thread accepts, and has a worker, whichever thread read from it.
+    for _ in 0..10 {
+        assert_eq!(server.client().patient(LONG).ask(get("/pong")).status, 200);
+    }
+    assert_eq!(admin::metrics(server)["keepwarm_threads_stuck"], 1.0);
+    let ready = admin::get(server, "/readyz", "");
+    assert!(ready.status == 200 && ready.text().contains("degraded: data-"), "{}", ready.text());
+    wait_until("a fresh process is the service", LONG, || service.pid().is_some_and(|pid| pid != old));
+    // Its grace, a worker's end, and some slowness of the machine.
+    wait_until("the old process is gone", LONG, || !alive(old));
+    let mut client = Client::connect(server.address());
+    assert_eq!(client.ask(get("/pong")).status, 200);
+    stuck.expect_end();
+    drop(client);
+    let new = service.pid().expect("the fresh process");
+    process::signal(new, Signal::TERM);
+    wait_until("it ends as any other", LONG, || !alive(new));
+}
