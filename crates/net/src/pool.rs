@@ -296,7 +296,23 @@ impl<C: Codec> Pool<C> {
     }
 
     /// Takes a connection back.
-    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, mut client: Box<Client<C>>, idle: Option<Duration>) {
+    fn put_back(self: &Arc<Self>, endpoint: &Endpoint, client: Box<Client<C>>, idle: Option<Duration>) {
+        self.put(endpoint, client, idle, false);
+    }
+
+    /// Keeps a connection that was made for nobody in particular. It stops being made and begins to lie idle in one step: who looks between the two would find neither,
+    /// and make one connection too many.
+    fn put_spare(self: &Arc<Self>, endpoint: &Endpoint, client: Box<Client<C>>) {
+        self.put(endpoint, client, None, true);
+    }
+
+    fn put(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        mut client: Box<Client<C>>,
+        idle: Option<Duration>,
+        was_spare: bool,
+    ) {
         let (now, thread) = (Instant::now(), thread_index());
         client.rest();
         let mut inner = self.lock();
@@ -306,6 +322,9 @@ impl<C: Codec> Pool<C> {
         let closed = match inner.shelves.get_mut(endpoint) {
             None => Some(client),
             Some(shelf) => {
+                if was_spare {
+                    shelf.dialled(true);
+                }
                 shelf.handle_answered(client.codec().keep_alive_timeout(), idle, now);
                 let seeks = || Seeks::anywhere(endpoint);
                 let claimed = || {

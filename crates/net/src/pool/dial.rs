@@ -182,14 +182,10 @@ fn make<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint, place: Place) -> Mak
 
 /// Makes a connection for nobody in particular.
 async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
-    let (pool, endpoint) = (Arc::clone(&permit.pool), permit.endpoint.clone());
     match making.await {
-        Ok((transport, times)) => {
-            permit.settle(&times);
-            pool.put_back(&endpoint, Box::new(Client::new(transport)), None);
-        }
+        Ok((transport, times)) => permit.keep(transport, &times),
         Err(error) => {
-            tracing::debug!(%endpoint, %error, "a connection that was to be kept could not be made");
+            tracing::debug!(endpoint = %permit.endpoint, %error, "a connection that was to be kept could not be made");
             permit.give_up();
         }
     }
@@ -220,8 +216,7 @@ pub(super) fn keep<C: Codec>(
     }
     shelf.begin_spare();
     drop(inner);
-    Permit::new(pool, endpoint, true).settle(times);
-    pool.put_back(endpoint, Box::new(Client::new(transport)), None);
+    Permit::new(pool, endpoint, true).keep(transport, times);
 }
 
 impl<C: Codec> Permit<C> {
@@ -242,7 +237,15 @@ impl<C: Codec> Permit<C> {
         pool.wake(wake, thread_index());
     }
 
-    /// The connection has been made.
+    /// The connection has been made, for nobody in particular.
+    fn keep(mut self, transport: Transport, times: &DialTimes) {
+        self.used = true;
+        let meter = self.pool.lock().shelves.get(&self.endpoint).and_then(|shelf| shelf.meter);
+        count_dial(self.pool.metering.counts(meter), times);
+        self.pool.put_spare(&self.endpoint, Box::new(Client::new(transport)));
+    }
+
+    /// The connection has been made, for who waited.
     fn settle(mut self, times: &DialTimes) {
         self.used = true;
         let mut meter = None;

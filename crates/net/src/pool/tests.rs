@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::Method;
@@ -13,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::LocalSet;
 
 use super::*;
+use crate::connect::DialTimes;
 use crate::{Answer, ClientError, Http1, RequestLine};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -728,6 +730,32 @@ async fn a_connection_that_was_closed_with_its_answer_is_not_kept_by_a_task_with
             Poll::Ready(())
         })
         .await;
+    })
+    .await;
+}
+
+/// Whoever looked while it was neither being made nor idle made one too many.
+#[tokio::test]
+async fn a_connection_made_for_nobody_is_never_counted_as_in_use() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool(PoolSettings::default());
+        let (looking, looks_at) = (Arc::new(AtomicBool::new(true)), endpoint.clone());
+        let (watched, until) = (Arc::clone(&pool), Arc::clone(&looking));
+        let watcher = std::thread::spawn(move || {
+            while until.load(Ordering::SeqCst) {
+                assert_eq!(watched.state(Some(&looks_at)).in_use, 0);
+            }
+        });
+        for _ in 0..300 {
+            let transport = endpoint.connect().await.unwrap();
+            let peer = listener.accept().await.unwrap();
+            pool.keep(&endpoint, transport.into(), &DialTimes { connect: Duration::ZERO, handshake: None });
+            pool.forget(&endpoint);
+            drop(peer);
+        }
+        looking.store(false, Ordering::SeqCst);
+        watcher.join().unwrap();
     })
     .await;
 }
