@@ -18,7 +18,7 @@ use keepwarm_net::{
 use crate::client::{self, ClientPlan, Leave, RequestPlan};
 use crate::front::{self, Expected, id};
 use crate::origin::{self, Framing, OriginPlan, Plans};
-use crate::response::Broken;
+use crate::plan::{self, Smaller};
 use crate::run::Scenario;
 use crate::sizes::edgy;
 use crate::worker::{Fault, Reads, Seen};
@@ -43,34 +43,15 @@ impl Scenario for Door {
     fn generate(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let clean = rng.chance(600);
-        let (capacity, most) = *rng.pick(&[
-            ((1, 16), 600),
-            ((1, 512), 8 * 1024),
-            ((512, 8 * 1024), 100 * 1024),
-            ((8 * 1024, 256 * 1024), 700 * 1024),
-        ]);
-        let settings = Settings {
-            capacity,
-            latency: Duration::from_millis(if capacity.0 <= 512 { 0 } else { *rng.pick(&[0, 0, 1, 5]) }),
-            in_pieces: rng.chance(600),
-            faults: match clean {
-                true => Faults {
-                    short_send: *rng.pick(&[0, 0, 300]),
-                    spurious: *rng.pick(&[0, 0, 100]),
-                    ..Faults::default()
-                },
-                false => Faults {
-                    short_send: *rng.pick(&[0, 300]),
-                    spurious: *rng.pick(&[0, 100]),
-                    no_descriptor: *rng.pick(&[0, 0, 20]),
-                    reset: *rng.pick(&[0, 0, 3]),
-                    refused: *rng.pick(&[0, 0, 50]),
-                    silent: *rng.pick(&[0, 0, 20]),
-                    disk_full: *rng.pick(&[0, 0, 300]),
-                    ..Faults::default()
-                },
-            },
+        let may_fail = Faults {
+            no_descriptor: 20,
+            reset: 3,
+            refused: 50,
+            silent: 20,
+            disk_full: 300,
+            ..Faults::default()
         };
+        let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
         let clients = (0..1 + rng.below(4)).map(|_| {
             let (mut client, mut responses) = front::client(&mut rng, clean, most, |rng| {
                 let response = response(rng, clean, most);
@@ -186,56 +167,21 @@ impl Scenario for Door {
     }
 
     fn smaller(&self) -> Vec<Self> {
-        let mut plans = Vec::new();
-        let mut with = |change: &dyn Fn(&mut Self) -> bool| {
-            let mut plan = self.clone();
-            if change(&mut plan) {
-                plans.push(plan);
-            }
-        };
-        for at in 0..self.clients.len() {
-            with(&|plan| {
-                plan.clients.len() > 1 && at + 1 == plan.clients.len() && plan.clients.pop().is_some()
-            });
-            with(&|plan| {
-                let some = !plan.clients[at].0.requests.is_empty();
-                plan.clients[at].0.requests.clear();
-                some
-            });
-            with(&|plan| {
-                plan.clients[at].0.requests.len() > 1 && plan.clients[at].0.requests.pop().is_some()
-            });
-            with(&|plan| std::mem::replace(&mut plan.clients[at].0.pipelines, false));
-            with(&|plan| std::mem::replace(&mut plan.clients[at].0.pause, Duration::ZERO) > Duration::ZERO);
-            with(&|plan| std::mem::replace(&mut plan.clients[at].0.start, Duration::ZERO) > Duration::ZERO);
-            for request in 0..self.clients[at].1.len() {
-                with(&|plan| std::mem::replace(&mut plan.clients[at].1[request].informs, 0) > 0);
-                with(&|plan| std::mem::replace(&mut plan.clients[at].1[request].trailers, 0) > 0);
-                with(&|plan| {
-                    std::mem::replace(&mut plan.clients[at].1[request].pause, Duration::ZERO) > Duration::ZERO
-                });
-                with(&|plan| {
-                    std::mem::replace(&mut plan.clients[at].1[request].delay, Duration::ZERO) > Duration::ZERO
-                });
-                with(&|plan| {
-                    let body = &mut plan.clients[at].1[request].body;
-                    *body /= 2;
-                    *body > 0
-                });
+        let mut smaller = Smaller::than(self);
+        smaller.clients(|plan| &mut plan.clients, &self.clients);
+        for (at, (_, responses)) in self.clients.iter().enumerate() {
+            for request in 0..responses.len() {
+                smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].informs) > 0);
+                smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].trailers) > 0);
+                smaller.without_time(|plan| &mut plan.clients[at].1[request].pause);
+                smaller.without_time(|plan| &mut plan.clients[at].1[request].delay);
+                smaller.half(|plan| &mut plan.clients[at].1[request].body);
             }
         }
-        with(&|plan| plan.connections.take().is_some());
-        with(&|plan| plan.route.take().is_some());
-        with(&|plan| std::mem::replace(&mut plan.settings.in_pieces, false));
-        with(&|plan| std::mem::replace(&mut plan.settings.latency, Duration::ZERO) > Duration::ZERO);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.spurious) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.short_send) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.no_descriptor) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.reset) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.refused) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.silent) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.disk_full) > 0);
-        plans
+        smaller.with(|plan| plan.connections.take().is_some());
+        smaller.with(|plan| plan.route.take().is_some());
+        smaller.settings(|plan| &mut plan.settings);
+        smaller.plans
     }
 }
 
@@ -277,13 +223,7 @@ impl Door {
             },
         )
         .await;
-        match broken {
-            Some(Broken::Wrong(wrong)) => panic!("client {number}: {wrong}"),
-            Some(broken) if self.clean && plan.leave == Leave::Stays && !self.may_end_early(number) => {
-                panic!("client {number}: no whole response to every request: {broken:?}")
-            }
-            _ => {}
-        }
+        plan::judge(number, plan, broken, self.clean, self.may_end_early(number));
     }
 
     /// Whether a response ends the connection before the last request.

@@ -19,7 +19,8 @@ use keepwarm_workers::supervisor::{WorkerKey, WorkerLinks};
 use tokio::sync::Notify;
 
 use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
-use crate::response::{Broken, Pace};
+use crate::plan::{self, Smaller};
+use crate::response::Pace;
 use crate::run::Scenario;
 use crate::sizes::edgy;
 use crate::worker::{self, Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
@@ -46,34 +47,9 @@ impl Scenario for Front {
     fn generate(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let clean = rng.chance(600);
-        let (capacity, most) = *rng.pick(&[
-            ((1, 16), 600),
-            ((1, 512), 8 * 1024),
-            ((512, 8 * 1024), 100 * 1024),
-            ((8 * 1024, 256 * 1024), 700 * 1024),
-        ]);
-        let settings = Settings {
-            capacity,
-            // A pipe of a few bytes passes those once each latency.
-            latency: Duration::from_millis(if capacity.0 <= 512 { 0 } else { *rng.pick(&[0, 0, 1, 5]) }),
-            in_pieces: rng.chance(600),
-            faults: match clean {
-                true => Faults {
-                    short_send: *rng.pick(&[0, 0, 300]),
-                    spurious: *rng.pick(&[0, 0, 100]),
-                    ..Faults::default()
-                },
-                false => Faults {
-                    short_send: *rng.pick(&[0, 300]),
-                    spurious: *rng.pick(&[0, 100]),
-                    no_buffers: *rng.pick(&[0, 0, 5]),
-                    no_descriptor: *rng.pick(&[0, 0, 20]),
-                    reset: *rng.pick(&[0, 0, 3]),
-                    disk_full: *rng.pick(&[0, 0, 300]),
-                    ..Faults::default()
-                },
-            },
-        };
+        let may_fail =
+            Faults { no_buffers: 5, no_descriptor: 20, reset: 3, disk_full: 300, ..Faults::default() };
+        let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
         let blocking = rng.chance(500);
         let streams = if blocking { 1 } else { *rng.pick(&[1, 2, 100]) };
         let worker = WorkerPlan {
@@ -241,67 +217,20 @@ impl Scenario for Front {
     }
 
     fn smaller(&self) -> Vec<Self> {
-        let mut plans = Vec::new();
-        let mut with = |change: &dyn Fn(&mut Self) -> bool| {
-            let mut plan = self.clone();
-            if change(&mut plan) {
-                plans.push(plan);
-            }
-        };
-        for at in 0..self.clients.len() {
-            // Its place stays: paths say it.
-            with(&|plan| {
-                plan.clients.len() > 1 && at + 1 == plan.clients.len() && plan.clients.pop().is_some()
-            });
-            with(&|plan| {
-                let (client, _) = &mut plan.clients[at];
-                let some = !client.requests.is_empty() && plan.seed != u64::MAX;
-                client.requests.clear();
-                some
-            });
-            with(&|plan| {
-                plan.clients[at].0.requests.len() > 1 && plan.clients[at].0.requests.pop().is_some()
-            });
-            with(&|plan| std::mem::replace(&mut plan.clients[at].0.pipelines, false));
-            with(&|plan| std::mem::replace(&mut plan.clients[at].0.pause, Duration::ZERO) > Duration::ZERO);
-            with(&|plan| std::mem::replace(&mut plan.clients[at].0.start, Duration::ZERO) > Duration::ZERO);
-            with(&|plan| {
-                plan.clients[at].0.pace.piece < usize::MAX && {
-                    plan.clients[at].0.pace = Pace::FAST;
-                    true
-                }
-            });
-            for request in 0..self.clients[at].0.requests.len() {
-                with(&|plan| std::mem::replace(&mut plan.clients[at].1[request].informs, 0) > 0);
-                with(&|plan| std::mem::replace(&mut plan.clients[at].1[request].trailers, 0) > 0);
-                with(&|plan| {
-                    let body = &mut plan.clients[at].1[request].body;
-                    *body /= 2;
-                    *body > 0
-                });
-                with(&|plan| {
-                    std::mem::replace(&mut plan.clients[at].1[request].delay, Duration::ZERO) > Duration::ZERO
-                });
-                with(&|plan| match &mut plan.clients[at].0.requests[request].body {
-                    BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } if *size > 0 => {
-                        *size /= 2;
-                        true
-                    }
-                    _ => false,
-                });
+        let mut smaller = Smaller::than(self);
+        smaller.clients(|plan| &mut plan.clients, &self.clients);
+        for (at, (_, responses)) in self.clients.iter().enumerate() {
+            for request in 0..responses.len() {
+                smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].informs) > 0);
+                smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].trailers) > 0);
+                smaller.half(|plan| &mut plan.clients[at].1[request].body);
+                smaller.without_time(|plan| &mut plan.clients[at].1[request].delay);
             }
         }
-        with(&|plan| std::mem::replace(&mut plan.workers, 1) > 1);
-        with(&|plan| std::mem::replace(&mut plan.connections, 100) < 100);
-        with(&|plan| std::mem::replace(&mut plan.settings.in_pieces, false));
-        with(&|plan| std::mem::replace(&mut plan.settings.latency, Duration::ZERO) > Duration::ZERO);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.spurious) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.short_send) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.no_descriptor) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.no_buffers) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.reset) > 0);
-        with(&|plan| std::mem::take(&mut plan.settings.faults.disk_full) > 0);
-        plans
+        smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
+        smaller.with(|plan| std::mem::replace(&mut plan.connections, 100) < 100);
+        smaller.settings(|plan| &mut plan.settings);
+        smaller.plans
     }
 }
 
@@ -320,13 +249,7 @@ impl Front {
             },
         )
         .await;
-        match broken {
-            Some(Broken::Wrong(wrong)) => panic!("client {number}: {wrong}"),
-            Some(broken) if self.clean && plan.leave == Leave::Stays && !self.may_end_early(number) => {
-                panic!("client {number}: no whole response to every request: {broken:?}")
-            }
-            _ => {}
-        }
+        plan::judge(number, plan, broken, self.clean, self.may_end_early(number));
     }
 
     /// Whether a response ends the connection before the last request.

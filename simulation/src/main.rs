@@ -6,6 +6,7 @@ mod front;
 mod memory;
 mod origin;
 mod pattern;
+mod plan;
 mod response;
 mod run;
 mod shrink;
@@ -25,20 +26,20 @@ static MEMORY: memory::Counting = memory::Counting;
 /// Run Keepwarm's byte-moving parts in virtual time
 ///
 /// Each seed makes a plan: clients, workers and servers, what they send, how much a pipe holds, what fails. A seed that fails is printed with its plan made as
-/// small as it gets; `--seed N` replays it.
+/// small as it gets; `--world NAME --seed N` replays it.
 #[derive(Parser, Debug)]
 #[command(name = "simulate", max_term_width = 120)]
 struct Options {
-    /// How many seeds to run, from --from on
+    /// How many to run in all, of each world as many
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// The first seed
+    /// The first seed of each world
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Replay this one seed, and print its plan
+    /// Replay this one seed (of --world, or of each), and print its plan
     #[arg(long)]
     seed: Option<u64>,
-    /// Only this world: front, door
+    /// Only this world
     #[arg(long)]
     world: Option<String>,
     /// Keep going after a failure, up to this many

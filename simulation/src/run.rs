@@ -101,16 +101,14 @@ fn played<S: Scenario>(plan: Rc<S>) -> Result<(), String> {
     })
 }
 
-/// Runs what the options ask for. Gives the number of failures.
+/// Runs what the options ask for: of each world the seeds from the first on, in turn. Gives the number of failures.
 pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
     let begun = Instant::now();
-    let (next, over) = (AtomicU64::new(options.from), AtomicU64::new(0));
-    let (next, end) = match options.seed {
-        Some(seed) => {
-            next.store(seed, Ordering::Relaxed);
-            (next, seed + 1)
-        }
-        None => (next, options.from + options.seeds),
+    let (next, over) = (AtomicU64::new(0), AtomicU64::new(0));
+    let each = worlds.len() as u64;
+    let (first, end) = match options.seed {
+        Some(seed) => (seed, each),
+        None => (options.from, options.seeds),
     };
     let failures = Mutex::new(Vec::new());
     let beats: &'static [watchdog::Beat] =
@@ -119,12 +117,12 @@ pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
         for beat in beats {
             scope.spawn(|| {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let number = next.fetch_add(1, Ordering::Relaxed);
                     let full = failures.lock().is_ok_and(|all| all.len() >= options.failures);
-                    if seed >= end || full {
+                    if number >= end || full {
                         break;
                     }
-                    let world = worlds[(seed % worlds.len() as u64) as usize];
+                    let (world, seed) = (worlds[(number % each) as usize], first + number / each);
                     // A thread for each: nothing of one world stays in a thread-local for the next.
                     let failed = std::thread::scope(|scope| {
                         scope
@@ -137,9 +135,9 @@ pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
                     if let Some(failure) =
                         failed.unwrap_or_else(|_| Some("the runner itself panicked".to_owned()))
                     {
-                        println!("seed {seed} (world {}): {failure}\n", world.name);
+                        println!("seed {seed} of world {}: {failure}\n", world.name);
                         if let Ok(mut all) = failures.lock() {
-                            all.push(seed);
+                            all.push(format!("--world {} --seed {seed}", world.name));
                         }
                     }
                 }
@@ -149,8 +147,9 @@ pub(crate) fn run_all(options: &Options, worlds: &[&World]) -> usize {
         scope.spawn(|| watchdog::watch(beats, &over));
     });
     let failed = failures.into_inner().unwrap_or_default();
-    let count = next.load(Ordering::Relaxed).min(end) - options.seed.unwrap_or(options.from);
+    let count = next.load(Ordering::Relaxed).min(end);
     println!("{} passed, {} failed", count - failed.len() as u64, failed.len());
-    eprintln!("simulation: {count} seeds in {:.1} s; failing: {failed:?}", begun.elapsed().as_secs_f64());
+    eprintln!("simulation: {count} seeds in {:.1} s", begun.elapsed().as_secs_f64());
+    failed.iter().for_each(|replay| eprintln!("replay: simulation/run {replay}"));
     failed.len()
 }

@@ -1,0 +1,150 @@
+//! What the plans of all worlds have in common: how the sockets behave, how a plan becomes smaller, and what a client's end has to be.
+
+use std::time::Duration;
+
+use keepwarm_net::simulation::{Faults, Rng, Settings};
+
+use crate::client::{BodyPlan, ClientPlan, Leave};
+use crate::response::{Broken, Pace};
+
+/// Pipes of a few bytes, of a page or two, and of what a kernel gives; with the largest body that gets through them in a world's time.
+const PIPES: [((usize, usize), usize); 4] = [
+    ((1, 16), 600),
+    ((1, 512), 8 * 1024),
+    ((512, 8 * 1024), 100 * 1024),
+    ((8 * 1024, 256 * 1024), 700 * 1024),
+];
+
+/// How the sockets and the disk of a world behave, and the size of its largest body. In a clean world they only delay; in the others some of what `may_fail` does, at the
+/// rates that stand there.
+pub(crate) fn settings(rng: &mut Rng, clean: bool, may_fail: &Faults) -> (Settings, usize) {
+    let (capacity, most) = *rng.pick(&PIPES);
+    // A pipe of a few bytes passes those once each latency.
+    let latency = if capacity.0 <= 512 { 0 } else { *rng.pick(&[0, 0, 1, 5]) };
+    let delays = Faults {
+        short_send: *rng.pick(&[0, 0, 300]),
+        spurious: *rng.pick(&[0, 0, 100]),
+        ..Faults::default()
+    };
+    let mut some = |rate: u32| *rng.pick(&[0, 0, rate]);
+    let faults = match clean {
+        true => delays,
+        false => Faults {
+            no_buffers: some(may_fail.no_buffers),
+            no_descriptor: some(may_fail.no_descriptor),
+            reset: some(may_fail.reset),
+            refused: some(may_fail.refused),
+            silent: some(may_fail.silent),
+            disk_full: some(may_fail.disk_full),
+            ..delays
+        },
+    };
+    let settings =
+        Settings { capacity, latency: Duration::from_millis(latency), in_pieces: rng.chance(600), faults };
+    (settings, most)
+}
+
+/// Has to hold for a client's end: in a clean world one that stays has every response, unless a response `may_end` the connection.
+pub(crate) fn judge(number: usize, plan: &ClientPlan, broken: Option<Broken>, clean: bool, may_end: bool) {
+    match broken {
+        Some(Broken::Wrong(wrong)) => panic!("client {number}: {wrong}"),
+        Some(broken) if clean && plan.leave == Leave::Stays && !may_end => {
+            panic!("client {number}: no whole response to every request: {broken:?}")
+        }
+        _ => {}
+    }
+}
+
+/// Collects plans that have less in them than a given one.
+pub(crate) struct Smaller<'p, P> {
+    from: &'p P,
+    pub(crate) plans: Vec<P>,
+}
+
+impl<'p, P: Clone> Smaller<'p, P> {
+    pub(crate) fn than(from: &'p P) -> Self {
+        Self { from, plans: Vec::new() }
+    }
+
+    /// The plan with this change; `false`: there was nothing to change.
+    pub(crate) fn with(&mut self, change: impl Fn(&mut P) -> bool) {
+        let mut plan = self.from.clone();
+        if change(&mut plan) {
+            self.plans.push(plan);
+        }
+    }
+
+    /// Without this time.
+    pub(crate) fn without_time(&mut self, of: impl Fn(&mut P) -> &mut Duration) {
+        self.with(|plan| !std::mem::take(of(plan)).is_zero());
+    }
+
+    /// With half of this.
+    pub(crate) fn half(&mut self, of: impl Fn(&mut P) -> &mut usize) {
+        self.with(|plan| {
+            let size = of(plan);
+            *size /= 2;
+            *size > 0
+        });
+    }
+
+    /// With less of what the clients do; each stands beside what is answered to it.
+    pub(crate) fn clients<R: 'static>(
+        &mut self,
+        of: impl Fn(&mut P) -> &mut Vec<(ClientPlan, Vec<R>)>,
+        now: &[(ClientPlan, Vec<R>)],
+    ) {
+        for (at, (client, _)) in now.iter().enumerate() {
+            // Its place stays: paths say it.
+            self.with(|plan| {
+                let clients = of(plan);
+                clients.len() > 1 && at + 1 == clients.len() && clients.pop().is_some()
+            });
+            self.with(|plan| {
+                let requests = &mut of(plan)[at].0.requests;
+                let some = !requests.is_empty();
+                requests.clear();
+                some
+            });
+            self.with(|plan| of(plan)[at].0.requests.len() > 1 && of(plan)[at].0.requests.pop().is_some());
+            self.with(|plan| std::mem::take(&mut of(plan)[at].0.pipelines));
+            self.without_time(|plan| &mut of(plan)[at].0.pause);
+            self.without_time(|plan| &mut of(plan)[at].0.start);
+            self.with(|plan| {
+                let pace = &mut of(plan)[at].0.pace;
+                pace.piece < usize::MAX && {
+                    *pace = Pace::FAST;
+                    true
+                }
+            });
+            for request in 0..client.requests.len() {
+                self.with(|plan| match &mut of(plan)[at].0.requests[request].body {
+                    BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } if *size > 0 => {
+                        *size /= 2;
+                        true
+                    }
+                    _ => false,
+                });
+            }
+        }
+    }
+
+    /// With sockets and a disk that do less.
+    pub(crate) fn settings(&mut self, of: impl Fn(&mut P) -> &mut Settings) {
+        self.with(|plan| std::mem::take(&mut of(plan).in_pieces));
+        self.without_time(|plan| &mut of(plan).latency);
+        let faults: [fn(&mut Faults) -> &mut u32; 8] = [
+            |it| &mut it.spurious,
+            |it| &mut it.short_send,
+            |it| &mut it.no_descriptor,
+            |it| &mut it.no_buffers,
+            |it| &mut it.reset,
+            |it| &mut it.refused,
+            |it| &mut it.silent,
+            |it| &mut it.disk_full,
+        ];
+        for fault in faults {
+            self.with(|plan| std::mem::take(fault(&mut of(plan).faults)) > 0);
+        }
+    }
+}
