@@ -2,7 +2,7 @@
 """Measures the back door and its peers side by side: Envoy, nginx, HAProxy, and no proxy at all.
 
     scripts/setup bench && cargo build --release -p keepwarm
-    bench/.venv/bin/python bench/load/backdoor.py [--rounds N] [--seconds S] [--only PART] [--json FILE] [--smoke]
+    bench/.venv/bin/python bench/load/backdoor.py [--rounds N] [--seconds S] [--only PART] [--before BINARY] [--json FILE] [--smoke]
 
 Parts: `article` (PHP that fetches a document over HTTPS, near and 37 ms away), `small` (CPU of the proxy for each small call), `large` (1 MiB answers),
 `latency` (what a proxy adds at 1,000 calls a second), `origin` (CPU of the origin with and without a pool). bench/README.md says how to read them.
@@ -28,6 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CHILDREN = 100  # of php-fpm, and calls at once
 DISTANCE = 37  # milliseconds there and back
 BARE = "bare, to the origin in clear"
+BEFORE = "keepwarm before"  # another Keepwarm
 RATE = 1000  # calls a second, where latency is looked at
 
 
@@ -41,7 +42,7 @@ def main():
         os.chmod(folder, 0o755)
         bench = Bench(options, Certificates(folder))
         for name, part in PARTS.items():
-            if options.only and name not in options.only:
+            if options.only and name not in options.only or options.before and part not in BESIDE_ITSELF:
                 continue
             bench.samples, bench.verdicts = {}, []
             try:
@@ -61,6 +62,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="length of each measurement")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="may be given again")
+    parser.add_argument("--before", type=pathlib.Path, metavar="BINARY",
+                        help="small and large beside this Keepwarm alone, built from another state of the source")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")
@@ -71,6 +74,7 @@ def arguments():
     if options.smoke:
         options.rounds, options.seconds = 1, 0.5
     options.keepwarm = options.keepwarm.resolve()
+    options.before = options.before and options.before.resolve()
     if not options.keepwarm.exists():
         parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
     options.relay = options.relay or servers.built("keepwarm-bench-relay")
@@ -97,7 +101,12 @@ class Bench:
         self.running.clear()
 
     def proxy(self, name, scheme, port):
-        return self.start(Proxy(name, scheme, port, self.certificates, self.options.keepwarm))
+        binary = self.options.before if name == BEFORE else self.options.keepwarm
+        return self.start(Proxy(name, scheme, port, self.certificates, binary))
+
+    def peers(self, *usual):
+        """Keepwarm and those it is compared with."""
+        return ["keepwarm", BEFORE] if self.options.before else ["keepwarm", *usual]
 
     def relay(self, port, distance):
         return self.start(Relay(self.options.relay, port, distance))
@@ -204,11 +213,14 @@ def small(bench):
     for scheme in ("http", "https"):
         bench.samples = {}
         port = origin.port_of(scheme)
-        proxies = {name: bench.proxy(name, scheme, port) for name in PROXIES}
-        if scheme == "http":
+        proxies = {name: bench.proxy(name, scheme, port) for name in bench.peers("nginx", "haproxy", "envoy")}
+        if scheme == "http" and not bench.options.before:
             proxies["a relay that copies"] = bench.relay(port, 0)
         bench.rounds({name: lambda proxy=proxy: bench.load(proxy.port, 16, watched=proxy) for name, proxy in proxies.items()})
         bench.table(f"small: an origin over {scheme}, 16 connections", ["CPU µs/call", "calls/s"])
+        if bench.options.before:
+            bench.hold("keepwarm", BEFORE, "CPU µs/call", at_most=servers.NO_SLOWER)
+            continue
         for peer, floor, aim in (("nginx", 1.0, 0.8), ("haproxy", 1.0, 0.8), ("envoy", 0.45, 0.3)):
             bench.hold("keepwarm", peer, "CPU µs/call", at_most=floor, aim=aim)
 
@@ -218,10 +230,13 @@ def large(bench):
     origin = bench.start(Origin(bench.certificates))
     for scheme in ("http", "https"):
         bench.samples = {}
-        proxies = {name: bench.proxy(name, scheme, origin.port_of(scheme)) for name in ("keepwarm", "nginx")}
+        proxies = {name: bench.proxy(name, scheme, origin.port_of(scheme)) for name in bench.peers("nginx")}
         bench.rounds({name: lambda proxy=proxy: bench.load(proxy.port, 8, "/large", proxy) for name, proxy in proxies.items()})
         bench.table(f"large: 1 MiB over {scheme}, 8 connections", ["calls/s", "CPU µs/call"])
-        bench.hold("keepwarm", "nginx", "calls/s", at_least=1.0)
+        if bench.options.before:
+            bench.hold("keepwarm", BEFORE, "CPU µs/call", at_most=servers.NO_SLOWER)
+        else:
+            bench.hold("keepwarm", "nginx", "calls/s", at_least=1.0)
 
 
 def latency(bench):
@@ -265,6 +280,7 @@ def origin(bench):
     bench.hold("pooled", "a connection each", "CPU µs/call", at_most=0.35)
 
 
+BESIDE_ITSELF = (small, large)
 PARTS = {"article": article, "small": small, "large": large, "latency": latency, "origin": origin}
 
 

@@ -2,7 +2,7 @@
 """Measures Keepwarm and its peers side by side, in one run, in turn.
 
     scripts/setup bench && cargo build --release -p keepwarm
-    bench/.venv/bin/python bench/load/run.py [--rounds N] [--seconds S] [--only GROUP] [--json FILE] [--smoke]
+    bench/.venv/bin/python bench/load/run.py [--rounds N] [--seconds S] [--only GROUP] [--before BINARY] [--json FILE] [--smoke]
 
 In every round each server of a group is loaded once per number of connections, one after the other, in an order that changes from round to
 round. What counts is the ratio within a round: CPU time of all processes of Keepwarm per request, divided by the peer's. Shown are medians over the rounds,
@@ -27,6 +27,7 @@ import servers_php as php
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 CONNECTIONS = [1, 16, 256]
+BEFORE = "before"  # the name of another Keepwarm in a group
 
 
 @dataclasses.dataclass
@@ -153,6 +154,8 @@ def main():
     for group in GROUPS:
         if options.only and group.name.partition(",")[0] not in options.only:
             continue
+        if options.before:
+            group = beside_itself(group)
         samples = measure(group, options)
         missed += show(group, samples)
         report["groups"][group.name] = as_json(group, samples)
@@ -163,11 +166,20 @@ def main():
     return 1 if missed and options.strict else 0
 
 
+def beside_itself(group):
+    """The same work, by Keepwarm and by the Keepwarm of another state of the source."""
+    _, command, target = group.servers[0]
+    return dataclasses.replace(group, servers=[group.servers[0], (BEFORE, command, target)], bounds={BEFORE: Bound(servers.NO_SLOWER)},
+                               rate_peer=None, rate_floors={})
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each measurement")
     parser.add_argument("--only", action="append", help="wsgi, asgi, rack, fixed, php, fastcgi or symfony; may be given again")
+    parser.add_argument("--before", type=pathlib.Path, metavar="BINARY",
+                        help="beside this Keepwarm alone, built from another state of the source, instead of the peers")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write every sample and the summary")
     parser.add_argument("--strict", action="store_true", help="end with status 1 when a floor is missed")
     parser.add_argument("--smoke", action="store_true", help="one short round: does it work? The figures mean nothing")
@@ -177,6 +189,7 @@ def arguments():
     if options.smoke:
         options.rounds, options.seconds = 1, 0.25
     options.keepwarm = options.keepwarm.resolve()
+    options.before = options.before and options.before.resolve()
     if not options.keepwarm.exists():
         parser.error(f"{options.keepwarm} is missing: cargo build --release -p keepwarm")
     return options
@@ -188,7 +201,7 @@ def measure(group, options):
     running = []
     try:
         for name, command, target in group.servers:
-            running.append(servers.Server(name, command, target, options.keepwarm, group.answer))
+            running.append(servers.Server(name, command, target, options.before if name == BEFORE else options.keepwarm, group.answer))
         for server in running:
             load(server, 16, min(1.0, options.seconds), group.headers)  # caches, lazy imports
         for round_number in range(options.rounds):

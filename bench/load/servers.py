@@ -16,6 +16,8 @@ ROOT = HERE.parent.parent
 APPS = HERE / "apps"
 BIN = pathlib.Path(sys.executable).parent
 ANSWER = b"Hello, world!"
+# CPU of Keepwarm beside an earlier state of it, at most.
+NO_SLOWER = 1.02
 START_TIMEOUT = 20.0
 STOP_TIMEOUT = 15.0
 

@@ -220,7 +220,7 @@ class Proxy(servers.Server):
         def command(keepwarm_binary, port, folder, _target):
             values = {"folder": folder, "port": port, "scheme": scheme, "name": NAME, "host": "127.0.0.1", "origin_port": origin_port,
                       "address": f"127.0.0.1:{origin_port}", "certificates": certificates.folder}
-            return PROXIES[name](keepwarm_binary, values)
+            return PROXIES.get(name, keepwarm)(keepwarm_binary, values)
 
         super().__init__(name, command, None, keepwarm_binary, DOCUMENT)
 
