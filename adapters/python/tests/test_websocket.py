@@ -109,6 +109,47 @@ class WebSockets(unittest.TestCase):
         back = sum(struct.unpack(">I", frame.payload)[0] for frame in answer.frames if frame.name == "CREDIT")
         self.assertEqual(back, 131_072)
 
+    def test_an_empty_message_costs_credit(self):
+        stream = self.open("/slow")
+        for _ in range(131_072 // 64):
+            self.say(stream, "")
+        self.worker.get("/")
+        self.assertEqual(self.worker.answers[stream].names, ["RESPONSE"])
+        self.worker.credit(stream, 65_536)  # it says something to each
+        self.worker.get("/open-gate")
+        answer = self.worker.take(stream, lambda answer: answer.names.count("CREDIT") == 4)
+        back = sum(struct.unpack(">I", frame.payload)[0] for frame in answer.frames if frame.name == "CREDIT")
+        self.assertEqual(back, 131_072)
+
+    def test_empty_messages_wait_for_credit(self):
+        stream = self.open("/push-empty")
+        count = 65_536 // 64
+        answer = self.worker.take(stream, lambda answer: answer.names.count("TEXT") == count)
+        self.worker.get("/")
+        self.assertEqual(answer.names.count("TEXT"), count)
+        self.worker.credit(stream, 63)
+        self.worker.get("/")
+        self.assertEqual(answer.names.count("TEXT"), count)
+        self.worker.credit(stream, 1)
+        self.worker.take(stream, lambda answer: answer.names.count("TEXT") == count + 1)
+        self.worker.get("/")
+        self.assertEqual(answer.names.count("TEXT"), count + 1)
+        self.worker.credit(stream, 65_536)
+        self.worker.take(stream, lambda answer: "CLOSE" in answer.names)
+        self.assertEqual(answer.names.count("TEXT"), count + 2)
+
+    def test_credit_of_messages_that_nobody_reads_comes_back(self):
+        with Worker("asgi_app") as worker:
+            for _ in range(40):  # twice what the connection has
+                stream = worker.request("/leaves", flags=END | WEBSOCKET)
+                worker.take(stream, lambda answer: answer.status)
+                worker.send(pack("BINARY", stream, b"m" * 65_536, END))
+                worker.send(pack("BINARY", stream, b"m" * 65_472, END) + pack("TEXT", stream, b"", END))
+                worker.take(stream, lambda answer: "CLOSE" in answer.names)
+            worker.get("/")
+            back = sum(struct.unpack(">I", frame.payload)[0] for frame in worker.held if frame.name == "CREDIT")
+            self.assertGreater(back, 39 * 131_072 - 2_097_152 // 4)
+
     def test_two_tasks_that_send_do_not_mix_their_messages(self):
         stream = self.open("/push")
         answer, messages, current = self.worker.answers[stream], [], b""

@@ -25,6 +25,15 @@ pub const MAX_PAYLOAD: usize = 131_072;
 /// connection before another has its turn.
 pub const MAX_BODY: usize = 65_536;
 
+/// What a TEXT or BINARY frame costs at least, in bytes of credit (spec §6): about what its receiver needs to keep an empty message.
+pub const MIN_MESSAGE_COST: usize = 64;
+
+/// The credit that a TEXT or BINARY frame with a payload of `bytes` costs.
+#[inline]
+pub fn message_cost(bytes: usize) -> usize {
+    bytes.max(MIN_MESSAGE_COST)
+}
+
 /// The most credit a stream or connection can have, in bytes: 2^31-1 (spec §6), so that a sum of two fits a u32.
 pub const MAX_CREDIT: u32 = 0x7fff_ffff;
 

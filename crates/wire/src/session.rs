@@ -13,7 +13,9 @@ mod window;
 pub use event::SessionEvent;
 
 use crate::encode::{EncodeError, encode_credit, encode_drain, encode_ping, encode_reset, encode_welcome};
-use crate::frame::{FromWorker, Hello, MAX_CREDIT, MIN_INITIAL_CREDIT, ResetCode, Strings, Welcome};
+use crate::frame::{
+    FromWorker, Hello, MAX_CREDIT, MIN_INITIAL_CREDIT, MIN_MESSAGE_COST, ResetCode, Strings, Welcome,
+};
 use crate::{FaultKind, VERSION, WireFault};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -48,9 +50,10 @@ impl Default for SessionConfig {
 /// 2. [`Self::handle_frame`] takes each frame that [`FromWorker::decode`] finds, and says what it means; after a
 ///    batch, [`Self::poll_credit`] writes what is owed to the worker.
 /// 3. From [`SessionEvent::Hello`] on, [`Self::open`] gives ids for requests; the caller encodes REQUEST.
-/// 4. Before DATA, TEXT or BINARY [`Self::send_credit`] says how much may go, and [`Self::spent`] that it went.
-/// 5. Each byte of a [`SessionEvent::Data`], `Text` or `Binary` is given back with [`Self::release`] exactly once,
-///    whatever has become of its stream.
+/// 4. Before DATA [`Self::send_credit`], before TEXT or BINARY [`Self::message_credit`] says how much may go, and
+///    [`Self::spent`] that it went.
+/// 5. What a [`SessionEvent::Data`], `Text` or `Binary` cost ([`SessionEvent::held`]) is given back with
+///    [`Self::release`] exactly once, whatever has become of its stream.
 ///
 /// After a fault every further frame is the same fault.
 #[derive(Debug)]
@@ -210,7 +213,14 @@ impl Session {
         }
     }
 
-    /// Notes that `bytes` were sent on this stream; at most what [`Self::send_credit`] said. If the stream has ended
+    /// How many bytes a TEXT or BINARY frame on this stream may carry now; `None`: not even an empty one may go.
+    #[inline]
+    pub fn message_credit(&self, stream: u32) -> Option<usize> {
+        let credit = self.send_credit(stream) as usize;
+        (credit >= MIN_MESSAGE_COST).then_some(credit)
+    }
+
+    /// Notes that `bytes` (of a message: [`message_cost`](crate::frame::message_cost)) were sent on this stream; at most what [`Self::send_credit`] said. If the stream has ended
     /// since, only the connection's credit is spent.
     #[inline]
     pub fn spent(&mut self, stream: u32, bytes: usize) {
@@ -223,7 +233,7 @@ impl Session {
         self.send = self.send.saturating_sub(bytes);
     }
 
-    /// Takes back `bytes` that an event of this stream gave and the caller no longer holds; writes CREDIT when at
+    /// Takes back `bytes` that an event of this stream cost and the caller no longer holds; writes CREDIT when at
     /// least a quarter of the first credit has come together (spec §6). Bytes beyond what is held are not counted.
     #[inline]
     pub fn release(&mut self, stream: u32, bytes: usize, out: &mut Vec<u8>) {

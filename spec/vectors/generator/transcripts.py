@@ -102,6 +102,10 @@ def good_sessions():
                   w(binary(1, many("a", 65536))), k(credit(1, 65536)), k(credit(0, 65536)),
                   k(text(1, many("b", 65536))), w(credit(1, 65536)), w(credit(0, 65536)),
                   w(text(1, many("c", 65536))), k(text(1, many("d", 65536))), w(close()))
+    yield session("a short or empty message costs 64", k(socket_request()), w(ACCEPT),
+                  w(binary(1, many("a", 65536 - 128))), w(text(1, "")), w(text(1, "a")), k(credit(1, 65536)),
+                  k(credit(0, 65536)), k(binary(1, many("b", 65536 - 128))), k(text(1, "")), k(text(1, "b")),
+                  w(credit(1, 65536)), w(credit(0, 65536)), k(text(1, "")), w(text(1, "")), w(close()))
     yield session("ping and pong", k(ping()), w(pong()), k(ping("ffffffffffffffff")), w(pong("ffffffffffffffff")))
     yield session("Keepwarm drains an idle worker", k(DRAIN))
     yield session("Keepwarm drains a busy worker", k(request()), k(DRAIN), w(response(flags=[])),

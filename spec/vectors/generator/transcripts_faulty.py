@@ -48,6 +48,8 @@ def worker_faults():
                 w(data(1, many("a", 65536))), w(data(1, "a")))
     yield fault("more than the stream's credit in messages", "credit_spent", *socket, w(text(1, many("a", 65536))),
                 w(binary(1, "a")))
+    yield fault("an empty message with less than 64 left", "credit_spent", *socket, w(binary(1, many("a", 65536 - 63))),
+                w(text(1, "")))
     yield fault("more than the connection's credit", "credit_spent", k(request(1)), k(request(2)), k(request(3)),
                 w(response(1, flags=[])), w(response(2, flags=[])), w(response(3, flags=[])),
                 w(data(1, many("a", 65536))), w(data(2, many("a", 65536))), w(data(3, "a", True)), hello_=hello(3))
@@ -92,6 +94,8 @@ def keepwarm_faults():
     yield fault("Keepwarm: DATA after RESET", "body_over", k(upload()), k(reset()), k(data(1, "x")))
     yield fault("Keepwarm: more than the stream's credit", "credit_spent", k(upload()),
                 k(data(1, many("a", 65536))), k(data(1, "a")))
+    yield fault("Keepwarm: an empty message with less than 64 left", "credit_spent", *socket,
+                k(binary(1, many("a", 65536 - 63))), k(text(1, "")))
     yield fault("Keepwarm: more than the connection's credit", "credit_spent", k(upload(1)), k(upload(2)),
                 k(upload(3)), k(data(1, many("a", 65536))), k(data(2, many("a", 65536))), k(data(3, "a")),
                 hello_=hello(3))

@@ -173,9 +173,10 @@ class Connection(asyncio.BufferedProtocol):
     def _stream_frame(self, kind, flags, stream, payload):
         """A frame for a stream; one for a stream that is over (None) is ignored (§5)."""
         if kind in (wire.DATA, wire.TEXT, wire.BINARY):
-            self.allowance.spend(len(payload))
+            cost = len(payload) if kind == wire.DATA else wire.message_cost(len(payload))
+            self.allowance.spend(cost)
             if stream is None:
-                self.pay(len(payload))
+                self.pay(cost)
             else:
                 stream.on_data(kind, payload, flags & wire.END)
         elif kind == wire.CREDIT:
@@ -256,15 +257,15 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- credit -------------------------------------------------------------------------------------------------------
 
-    def has_room(self, stream, size):
-        """Whether `size` bytes can go out now, before anything else that waits."""
-        return size <= stream.credit and size <= self.credit and self._writable is None and not self._credit_waiters
+    def has_room(self, stream, cost):
+        """Whether what costs so much credit can go out now, before anything else that waits."""
+        return cost <= stream.credit and cost <= self.credit and self._writable is None and not self._credit_waiters
 
-    def send_at_once(self, stream, kind, body):
+    def send_at_once(self, stream, kind, body, cost):
         """Sends a whole body or message for which `has_room` holds."""
         size = len(body)
-        stream.credit -= size
-        self.credit -= size
+        stream.credit -= cost
+        self.credit -= cost
         if size <= MAX_CHUNK:
             self.write(HEAD.pack(size, kind, wire.END, stream.number) + body)
             return
@@ -275,34 +276,38 @@ class Connection(asyncio.BufferedProtocol):
     async def send_data(self, stream, kind, body, end):
         """Sends `body` under credit, a frame at a time, in turn with other streams; END on the last frame if `end`."""
         start, size = 0, len(body)
+        least = 1 if kind == wire.DATA else wire.MIN_MESSAGE_COST
         its_turn = not self._credit_waiters
-        while start < size:
+        more = start < size or least > 1
+        while more:
             room = min(stream.credit, self.credit, MAX_CHUNK)
-            if not room or not its_turn or self._writable is not None:
-                await self._turn(stream)
+            if room < least or not its_turn or self._writable is not None:
+                await self._turn(stream, least)
                 if stream.gone:
                     return
                 its_turn = True
                 continue
             part = body[start : start + room]
             start += len(part)
-            stream.credit -= len(part)
-            self.credit -= len(part)
-            flags = wire.END if end and start == size else 0
+            cost = max(len(part), least)
+            stream.credit -= cost
+            self.credit -= cost
+            more = start < size
+            flags = wire.END if end and not more else 0
             self.write(HEAD.pack(len(part), kind, flags, stream.number) + bytes(part))
             its_turn = not self._credit_waiters
             self._wake_next()
         if self._writable is not None:
             await asyncio.shield(self._writable)
 
-    async def _turn(self, stream):
+    async def _turn(self, stream, least):
         """Waits until this stream may try again: for the socket, for its credit, or for the connection's in its turn."""
         if self._writable is not None:
             await asyncio.shield(self._writable)
             return
         waiter = self.loop.create_future()
         stream.senders.append(waiter)
-        if not stream.credit:
+        if stream.credit < least:
             await waiter
             return
         self._credit_waiters.append(waiter)
@@ -320,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wake_next(self):
         """Gives the turn to the stream that has waited longest for the connection's credit."""
-        while self.credit and self._credit_waiters:
+        while self.credit >= wire.MIN_MESSAGE_COST and self._credit_waiters:  # enough for any of them
             waiter = self._credit_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)

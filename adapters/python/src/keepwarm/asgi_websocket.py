@@ -24,14 +24,21 @@ class WebSocketStream(HttpStream):
     def __init__(self, connection, number, flags, strings, body):
         super().__init__(connection, number, flags, strings, body)
         self.connected = self.open = False
-        self.messages = deque()
+        self.messages = deque()  # with the credit that each cost
         self.kind = None  # of the message whose frames are being collected in `parts`
         self.farewell = None
         self.turn = None  # a lock, once a message had to wait
-        self.unpaid = 0  # bytes of an unfinished message whose credit waits for the application to catch up
+        self.unpaid = 0  # cost of an unfinished message whose credit waits for the application to catch up
 
     def scope(self):
         return asgi_scope.websocket(self.strings, self.flags, self.connection.state)
+
+    async def run(self):
+        await super().run()
+        unread = sum(cost for cost, _ in self.messages)
+        if unread:  # nobody will read them, and the other streams need the connection's credit
+            self.messages.clear()
+            self.connection.pay(unread)
 
     async def receive(self):
         """`websocket.connect`, then messages, then `websocket.disconnect` for ever."""
@@ -44,10 +51,10 @@ class WebSocketStream(HttpStream):
             if self.gone or self.stage == DONE:
                 return {"type": "websocket.disconnect", "code": _LOST, "reason": ""}
             await self._wait()
-        size, event = self.messages.popleft()
+        cost, event = self.messages.popleft()
         if not self.messages:
-            size, self.unpaid = size + self.unpaid, 0
-        self._pay(size)
+            cost, self.unpaid = cost + self.unpaid, 0
+        self._pay(cost)
         return event
 
     async def send(self, message):
@@ -82,14 +89,16 @@ class WebSocketStream(HttpStream):
             self.kind = kind
         elif self.kind != kind:
             raise Fault("mixed_message", "two messages of a WebSocket mixed")
-        self.allowance.spend(len(payload))
-        self.parts.append(payload)
+        cost = wire.message_cost(len(payload))
+        self.allowance.spend(cost)
+        if payload:
+            self.parts.append(payload)
         if end:
-            self._take_message(len(payload))
+            self._take_message(cost)
         elif self.messages:
-            self.unpaid += len(payload)
+            self.unpaid += cost
         else:  # the application waits for this message, which may be larger than the credit: let it come
-            self._pay(len(payload))
+            self._pay(cost)
 
     def on_close(self, code, reason):
         """The client says goodbye, or is lost (1006)."""
@@ -105,7 +114,7 @@ class WebSocketStream(HttpStream):
         self.open = False
         super().on_reset(code)
 
-    def _take_message(self, size):
+    def _take_message(self, cost):
         body, kind = b"".join(self.parts), self.kind
         self.parts, self.kind = [], None
         event = {"type": "websocket.receive"}
@@ -116,14 +125,14 @@ class WebSocketStream(HttpStream):
                 raise Fault("utf8", "a TEXT message that is not UTF-8") from None
         else:
             event["bytes"] = body
-        self.messages.append((size, event))
+        self.messages.append((cost, event))
         self._wake_receiver()
 
-    def _pay(self, size):
+    def _pay(self, cost):
         if self.over:
-            self.connection.pay(size)
+            self.connection.pay(cost)
         else:
-            self.connection.consumed(self, size)
+            self.connection.consumed(self, cost)
 
     # -- to the client ------------------------------------------------------------------------------------------------
 
@@ -150,11 +159,9 @@ class WebSocketStream(HttpStream):
             kind, body = wire.BINARY, message.get("bytes")
             if body is None:
                 raise ValueError("'websocket.send' with neither 'text' nor 'bytes'")
-        if not body:
-            self.connection.write(wire.frame(kind, wire.END, self.number))
-            return
-        if self.turn is None and self.connection.has_room(self, len(body)):
-            self.connection.send_at_once(self, kind, body)
+        cost = wire.message_cost(len(body))
+        if self.turn is None and self.connection.has_room(self, cost):
+            self.connection.send_at_once(self, kind, body, cost)
             return
         if self.turn is None:
             self.turn = asyncio.Lock()

@@ -30,6 +30,7 @@ MAX_CHUNK = 65_536  # of a body, in one frame
 MAX_REASON = 1_024  # bytes of a RESET's reason
 MAX_CLOSE_REASON = 123  # bytes of a CLOSE's reason: RFC 6455 §5.5, 125 less the code
 MAX_CREDIT = 2**31 - 1
+MIN_MESSAGE_COST = 64  # what a TEXT or BINARY frame costs at least (spec/wire.md §6)
 UNKNOWN_LENGTH = 2**64 - 1  # of a chunked body
 FIXED_STRINGS = 11  # at the head of a REQUEST's string block
 
@@ -185,6 +186,12 @@ def inform(stream, status, count, text):
 def trailers(stream, count, text):
     """The fields after a body, which end it; `text` as in `response`."""
     return HEAD.pack(6 + len(text), TRAILERS, 0, stream) + _BLOCK.pack(count, len(text)) + text
+
+
+def message_cost(size):
+    """The credit that a message costs in frames as large as they may be; for one frame, its own (§6)."""
+    last = size % MAX_CHUNK
+    return size if size and not last else size + max(0, MIN_MESSAGE_COST - last)
 
 
 def credit(stream, amount):

@@ -409,6 +409,20 @@ async def ws_push(scope, receive, send):
         raise
 
 
+async def ws_push_empty(scope, receive, send):
+    await receive()
+    await send({"type": "websocket.accept"})
+    for _ in range(65_536 // 64 + 2):
+        await send({"type": "websocket.send", "text": ""})
+
+
+async def ws_leaves(scope, receive, send):
+    """It returns with messages unread: all of them have come with the first empty one."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    await asyncio.sleep(0.02)
+
+
 ROUTES = {
     "/": hello, "/scope": show_scope, "/digest": digest, "/read-slowly": read_slowly, "/open-gate": open_gate,
     "/close-gate": close_gate, "/wait-at-gate": wait_at_gate, "/after-answer": after_answer, "/was-seen": was_seen,
@@ -423,4 +437,5 @@ ROUTES = {
 }  # fmt: skip
 SOCKETS = {
     "/echo": echo, "/slow": ws_slow_reader, "/refuse": ws_refuse, "/deny": ws_deny, "/fail": ws_fail_first, "/push": ws_push,
+    "/push-empty": ws_push_empty, "/leaves": ws_leaves,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 //! What a worker's frame means.
 
 use super::stream::Stream;
-use crate::frame::{FromWorker, Hello, ResetCode, Response, Strings};
+use crate::frame::{FromWorker, Hello, ResetCode, Response, Strings, message_cost};
 
 /// What the worker has said, in a place where it may say it. Borrowed from the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub enum SessionEvent<'a> {
     Dropped {
         /// The stream.
         stream: u32,
-        /// Bytes of body or message that were dropped.
+        /// The credit of the body or message that was dropped.
         bytes: usize,
         /// The worker has let go of the stream: it is over, and its place free.
         over: bool,
@@ -141,10 +141,11 @@ impl<'a> SessionEvent<'a> {
         }
     }
 
-    /// The bytes that the caller must release.
+    /// The credit that it cost, which the caller must release.
     pub fn held(&self) -> usize {
         match *self {
-            Self::Data { bytes, .. } | Self::Text { bytes, .. } | Self::Binary { bytes, .. } => bytes.len(),
+            Self::Data { bytes, .. } => bytes.len(),
+            Self::Text { bytes, .. } | Self::Binary { bytes, .. } => message_cost(bytes.len()),
             _ => 0,
         }
     }

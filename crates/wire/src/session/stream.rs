@@ -11,7 +11,7 @@
 use super::add_credit;
 use super::window::Window;
 use crate::FaultKind;
-use crate::frame::{FromWorker, Response};
+use crate::frame::{FromWorker, Response, message_cost};
 
 /// One open stream.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ enum Message {
 
 /// What a frame did.
 pub(super) struct Step {
-    /// Bytes under credit.
+    /// The credit it cost.
     pub(super) bytes: u32,
     /// The worker has ended the stream.
     pub(super) over: bool,
@@ -149,7 +149,7 @@ impl Stream {
             return Err((FaultKind::MixedMessage, 0));
         }
         self.answer = Answer::Messages(if end { None } else { Some(message) });
-        Ok(Step { bytes: len(bytes), over: false })
+        Ok(Step { bytes: message_cost(bytes.len()) as u32, over: false })
     }
 
     fn needs_body(&self) -> Result<(), (FaultKind, u64)> {

@@ -3,7 +3,7 @@
 mod model;
 
 use super::*;
-use crate::frame::{Response, ToWorker};
+use crate::frame::{Response, ToWorker, message_cost};
 
 /// 64 KiB: a quarter is 16,384.
 const CONFIG: SessionConfig = SessionConfig { stream_credit: 65_536, connection_credit: 131_072 };
@@ -143,6 +143,31 @@ fn credit_comes_back_when_a_quarter_is_together() {
     session.handle_frame(data(stream, &[0; 30_000])).unwrap();
     session.release(stream, 33_616, &mut out);
     assert_eq!(credits(&mut out), [(stream, 33_616), (0, 50_000)]);
+}
+
+/// Spec §6: otherwise they could be sent without end to one who does not read.
+#[test]
+fn an_empty_message_costs_credit_both_ways() {
+    let (mut session, mut out) = (ready(1), Vec::new());
+    let stream = session.open_websocket().unwrap();
+    session.handle_frame(response(stream, 101, false)).unwrap();
+    for (number, end) in (0..1024).zip([true, false].into_iter().cycle()) {
+        let event = session.handle_frame(FromWorker::Text { stream, bytes: b"", end }).unwrap();
+        assert_eq!(event.held(), 64, "message {number}");
+        session.spent(stream, message_cost(0));
+    }
+    assert_eq!((session.send_credit(stream), session.message_credit(stream)), (0, None));
+    session.release(stream, 64 * 256, &mut out);
+    assert_eq!(credits(&mut out), [(stream, 16_384)]);
+    session.handle_frame(FromWorker::Credit { stream, amount: 63 }).unwrap();
+    assert_eq!(session.message_credit(stream), None);
+    session.handle_frame(FromWorker::Credit { stream, amount: 1 }).unwrap();
+    assert_eq!(session.message_credit(stream), Some(64));
+    for _ in 0..256 {
+        session.handle_frame(FromWorker::Text { stream, bytes: &[0; 64], end: true }).unwrap();
+    }
+    let fault = session.handle_frame(FromWorker::Text { stream, bytes: b"", end: true }).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::CreditSpent);
 }
 
 #[test]

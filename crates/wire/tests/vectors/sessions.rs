@@ -3,7 +3,7 @@
 
 use crate::json::{Either, bytes, expected, from_keepwarm, load, owned_pairs, text};
 use crate::worker_twin::WorkerTwin;
-use keepwarm_wire::frame::{FromWorker, Request, ToWorker, Welcome, flags};
+use keepwarm_wire::frame::{FromWorker, Request, ToWorker, Welcome, flags, message_cost};
 use keepwarm_wire::session::{Session, SessionConfig, SessionEvent};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -65,13 +65,19 @@ impl Run<'_> {
                 assert_eq!(opened, Some(stream), "{name}");
                 return None;
             }
-            ToWorker::Data { stream, bytes, .. }
-            | ToWorker::Text { stream, bytes, .. }
-            | ToWorker::Binary { stream, bytes, .. } => {
+            ToWorker::Data { stream, bytes, .. } => {
                 let session = self.session();
                 assert_eq!(session.is_over(stream), ignored, "{name}");
                 assert!(ignored || bytes.len() <= session.send_credit(stream) as usize, "{name}: {frame:?}");
                 session.spent(stream, bytes.len());
+                return None;
+            }
+            ToWorker::Text { stream, bytes, .. } | ToWorker::Binary { stream, bytes, .. } => {
+                let session = self.session();
+                assert_eq!(session.is_over(stream), ignored, "{name}");
+                let may = session.message_credit(stream).is_some_and(|most| bytes.len() <= most);
+                assert!(ignored || may, "{name}: {frame:?}");
+                session.spent(stream, message_cost(bytes.len()));
                 return None;
             }
             ToWorker::Credit { stream, .. } => {

@@ -63,10 +63,10 @@ impl WorkerTwin {
             }),
             ToWorker::Trailers { stream, .. } => self.on_stream(stream, |open| open.hear_body(true)),
             ToWorker::Data { stream, bytes, end } => {
-                self.spend(bytes)?;
+                self.spend(bytes.len())?;
                 self.on_stream(stream, |open| {
                     open.hear_body(end)?;
-                    spend(&mut open.keepwarm_credit, bytes)
+                    spend(&mut open.keepwarm_credit, bytes.len())
                 })
             }
             ToWorker::Text { stream, bytes, end } => self.hear_message(stream, "text", bytes, end),
@@ -93,11 +93,9 @@ impl WorkerTwin {
             FromWorker::Response(Response { stream, status: 101, .. }) => {
                 self.streams.get_mut(&stream).unwrap().accepted = true;
             }
-            FromWorker::Data { stream, bytes, .. }
-            | FromWorker::Text { stream, bytes, .. }
-            | FromWorker::Binary { stream, bytes, .. } => {
-                spend(&mut self.worker_credit, bytes).unwrap();
-                spend(&mut self.streams.get_mut(&stream).unwrap().worker_credit, bytes).unwrap();
+            FromWorker::Data { stream, bytes, .. } => self.said(stream, bytes.len()),
+            FromWorker::Text { stream, bytes, .. } | FromWorker::Binary { stream, bytes, .. } => {
+                self.said(stream, bytes.len().max(64));
             }
             _ => {}
         }
@@ -132,14 +130,15 @@ impl WorkerTwin {
     }
 
     fn hear_message(&mut self, stream: u32, kind: &'static str, bytes: &[u8], end: bool) -> Judged<bool> {
-        self.spend(bytes)?;
+        let cost = bytes.len().max(64);
+        self.spend(cost)?;
         self.on_stream(stream, |open| {
             open.needs_websocket()?;
             if open.message.is_some_and(|within| within != kind) {
                 return Err("mixed_message");
             }
             open.message = (!end).then_some(kind);
-            spend(&mut open.keepwarm_credit, bytes)
+            spend(&mut open.keepwarm_credit, cost)
         })
     }
 
@@ -153,8 +152,13 @@ impl WorkerTwin {
         }
     }
 
-    fn spend(&mut self, bytes: &[u8]) -> Judged<()> {
-        spend(&mut self.keepwarm_credit, bytes)
+    fn spend(&mut self, cost: usize) -> Judged<()> {
+        spend(&mut self.keepwarm_credit, cost)
+    }
+
+    fn said(&mut self, stream: u32, cost: usize) {
+        spend(&mut self.worker_credit, cost).unwrap();
+        spend(&mut self.streams.get_mut(&stream).unwrap().worker_credit, cost).unwrap();
     }
 }
 
@@ -182,7 +186,7 @@ fn add(credit: &mut u32, amount: u32) -> Judged<()> {
     Ok(())
 }
 
-fn spend(credit: &mut u32, bytes: &[u8]) -> Judged<()> {
-    *credit = credit.checked_sub(bytes.len() as u32).ok_or("credit_spent")?;
+fn spend(credit: &mut u32, cost: usize) -> Judged<()> {
+    *credit = credit.checked_sub(cost as u32).ok_or("credit_spent")?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use keepwarm_wire::frame::ResetCode;
+use keepwarm_wire::frame::{ResetCode, message_cost};
 use tokio::time::Instant;
 
 use super::activity::{About, InHand};
@@ -65,7 +65,7 @@ pub(super) enum Item {
     },
     /// The application wants the body.
     Want,
-    /// Part of a WebSocket message; to be released.
+    /// Part of a WebSocket message; what it cost is to be released.
     Message {
         /// Text, else binary.
         text: bool,
@@ -98,6 +98,17 @@ pub(super) enum Item {
     Refused(Arc<str>),
     /// Keepwarm or the worker is about to end: a stream that has begun, and a WebSocket, end now.
     Goodbye,
+}
+
+impl Item {
+    /// The credit that it cost its worker.
+    pub(super) fn cost(&self) -> usize {
+        match self {
+            Self::Data { bytes, .. } => bytes.len(),
+            Self::Message { bytes, .. } => message_cost(bytes.len()),
+            _ => 0,
+        }
+    }
 }
 
 impl Call {

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use super::activity::About;
 use super::app::{App, Expecting};
-use super::call::{Call, Item, Place};
+use super::call::{Call, Place};
 use super::quarantine::Trial;
 use super::queue::Job;
 use super::request::{Opening, encode_request};
@@ -281,10 +281,8 @@ impl Drop for Conversation<'_, '_> {
         let given = self.call.last_given();
         let noop = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(item) = self.call.poll_item(&noop) {
-            if let (Item::Data { bytes, .. } | Item::Message { bytes, .. }, Some((link, stream))) =
-                (&item, &given)
-            {
-                link.release(*stream, bytes.len());
+            if let Some((link, stream)) = given.as_ref().filter(|_| item.cost() > 0) {
+                link.release(*stream, item.cost());
             }
         }
     }

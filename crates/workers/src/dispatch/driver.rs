@@ -318,9 +318,7 @@ fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
             Item::Frame(frame.to_vec())
         }
         // Costs its worker no credit: it would be kept without bound for a client that reads nothing.
-        SessionEvent::Data { bytes: [], over: false, .. }
-        | SessionEvent::Text { bytes: [], end: false, .. }
-        | SessionEvent::Binary { bytes: [], end: false, .. } => return None,
+        SessionEvent::Data { bytes: [], over: false, .. } => return None,
         SessionEvent::Data { bytes, over, .. } => Item::Data { bytes: bytes.to_vec(), over },
         SessionEvent::Want { .. } => Item::Want,
         SessionEvent::Text { bytes, end, .. } => Item::Message { text: true, bytes: bytes.to_vec(), end },

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use keepwarm_net::{Remote, Socket, send};
 use keepwarm_wire::encode::{encode_close, encode_data, encode_trailers};
-use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags};
+use keepwarm_wire::frame::{HEADER_LEN, ResetCode, flags, message_cost};
 use keepwarm_wire::session::{Session, SessionConfig};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
@@ -300,7 +300,13 @@ impl Link {
         if inner.unsent.len() > UNSENT_ENOUGH { 0 } else { inner.session.send_credit(stream) as usize }
     }
 
-    /// Sends a frame of a body or a message, made by [`begin_frame`] and of at most [`Self::send_credit`] bytes behind its head.
+    /// How many bytes of a message may be sent on the stream now; `None`: no frame of one may.
+    pub(super) fn message_credit(&self, stream: u32) -> Option<usize> {
+        let inner = self.lock();
+        inner.session.message_credit(stream).filter(|_| inner.unsent.len() <= UNSENT_ENOUGH)
+    }
+
+    /// Sends a frame of a body or a message, of at most [`Self::send_credit`] or [`Self::message_credit`] bytes behind its head.
     pub(super) fn send_body(&self, kind: BodyKind, stream: u32, bytes: &[u8], end: bool) {
         let mut frame = Vec::with_capacity(HEADER_LEN + bytes.len());
         let encoded = match kind {
@@ -310,7 +316,8 @@ impl Link {
         };
         debug_assert!(encoded.is_ok(), "a body frame of ours is within its limits");
         let mut inner = self.lock();
-        inner.session.spent(stream, bytes.len());
+        let cost = if kind == BodyKind::Data { bytes.len() } else { message_cost(bytes.len()) };
+        inner.session.spent(stream, cost);
         inner.write(&self.socket, &frame);
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use keepwarm_http1::{RequestBody, Version};
 use keepwarm_net::{Exchange, Gone, Message, Wait};
-use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response};
+use keepwarm_wire::frame::{MAX_BODY, ResetCode, Response, message_cost};
 
 use super::super::app::App;
 use super::super::call::Item;
@@ -255,7 +255,7 @@ impl Conversation<'_, '_> {
 
     fn handle_message(&mut self, text: bool, bytes: &[u8], end: bool) {
         if let Some((link, stream)) = self.call.given() {
-            link.release(stream, bytes.len());
+            link.release(stream, message_cost(bytes.len()));
         }
         let Some(messages) = &mut self.messages else { return };
         if messages.outgoing.len() + bytes.len() > self.exchange.limits().websocket.message {
@@ -320,12 +320,8 @@ impl Conversation<'_, '_> {
         let Some(messages) = &mut self.messages else { return false };
         let Some((kind, bytes, sent)) = &mut messages.incoming else { return false };
         let left = bytes.get(*sent..).unwrap_or_default();
-        // An empty message spends no credit, and waits for some all the same: there is none while much waits for the worker's socket.
-        let credit = link.send_credit(stream).min(MAX_BODY);
-        if credit == 0 {
-            return false;
-        }
-        let part = left.get(..credit).unwrap_or(left);
+        let Some(credit) = link.message_credit(stream) else { return false };
+        let part = left.get(..credit.min(MAX_BODY)).unwrap_or(left);
         let end = part.len() == left.len();
         link.send_body(*kind, stream, part, end);
         *sent += part.len();

@@ -153,7 +153,7 @@ impl Twin {
         stream.judge(frame)?;
         let (bytes, over) = match *frame {
             FromWorker::Data { bytes, end, .. } => (bytes.len(), end),
-            FromWorker::Text { bytes, .. } | FromWorker::Binary { bytes, .. } => (bytes.len(), false),
+            FromWorker::Text { bytes, .. } | FromWorker::Binary { bytes, .. } => (bytes.len().max(64), false),
             FromWorker::Response(response) => (0, response.end),
             FromWorker::Trailers { .. } | FromWorker::Reset { .. } | FromWorker::Close { .. } => (0, true),
             _ => (0, false),
@@ -232,6 +232,7 @@ impl Twin {
             _ if !twin.said.contains(&Said::Accept) => {
                 FromWorker::Data { stream, bytes, end: random.one_in(9) }
             }
+            _ if most < 64 => FromWorker::Want { stream },
             4 if end => FromWorker::Close { stream, code: 1000, reason: "" },
             _ => match last {
                 Some(Said::Text(false)) => FromWorker::Text { stream, bytes, end },
