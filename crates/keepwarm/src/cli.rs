@@ -17,6 +17,7 @@ use clap::{Args, Parser, Subcommand};
                   keepwarm run shop.wsgi:application --bind 0.0.0.0:80 --workers 4\n  \
                   keepwarm run                                  serve what keepwarm.toml says\n  \
                   keepwarm run --dry-run                        only check the configuration\n  \
+                  keepwarm run --dry-run --boot                 also whether each app loads\n  \
                   keepwarm reload                               new configuration, new workers, no request lost\n  \
                   keepwarm status                               what runs, and what it does\n  \
                   keepwarm check https://shop.example/          which of the known stalls a server has, and what to do\n  \
@@ -83,6 +84,9 @@ pub(crate) struct Run {
     /// Check the configuration and the files it names, and exit
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// With --dry-run: also start one worker of each app, until it is ready or fails, and stop it
+    #[arg(long)]
+    pub(crate) boot: bool,
     /// A program that serves HTTP on the port in the variable PORT
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,

@@ -1,11 +1,14 @@
 //! What `--dry-run` sees of an app without running it: whether the files that its workers are started from are there.
 
+mod boot;
+
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use keepwarm_config::{App, AppKind, Config, Program};
 
+pub(crate) use self::boot::boot;
 use crate::language::interpreter;
 
 /// What is wrong with the apps of a configuration, for a person; nothing where all that can be seen is there.
@@ -23,7 +26,7 @@ pub(crate) fn unchecked(config: &Config) -> String {
         config.apps.iter().filter(|app| app.address.is_none()).map(crate::assemble::title).collect();
     match started.is_empty() {
         true => String::new(),
-        false => format!("; not checked: whether the apps load ({})", started.join(", ")),
+        false => format!("; not checked: whether the apps load ({}); --boot does", started.join(", ")),
     }
 }
 

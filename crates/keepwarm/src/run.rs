@@ -12,7 +12,7 @@ mod pid_file;
 mod plan;
 mod reloading;
 mod server;
-mod signals;
+pub(crate) mod signals;
 pub(crate) mod sockets;
 mod starting;
 mod takeover;
@@ -79,6 +79,9 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
             faults.iter().for_each(|fault| complain(fault));
             return ExitCode::from(exit::USAGE);
         }
+        if options.boot {
+            return dry_run::boot(&source.name(), config);
+        }
         let unchecked = dry_run::unchecked(&config);
         return crate::print(&format!("{}: the configuration is good{unchecked}", source.name()));
     }
@@ -112,6 +115,10 @@ pub(crate) enum Source {
 
 impl Source {
     fn of(options: &cli::Run) -> Result<Self, String> {
+        if options.boot && !options.dry_run {
+            return Err("--boot goes with --dry-run: it starts one worker of each app to see whether it loads, and serves nothing"
+                .to_owned());
+        }
         if options.target.is_some() || !options.command.is_empty() {
             return Ok(Self::CommandLine(Target {
                 entry: options.target.clone().unwrap_or_default(),

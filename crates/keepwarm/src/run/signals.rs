@@ -24,11 +24,7 @@ impl Signals {
     pub(super) fn new() -> std::io::Result<Self> {
         reopen_logs(signal(SignalKind::user_defined1())?);
         Ok(Self {
-            ends: Ends {
-                terminate: signal(SignalKind::terminate())?,
-                interrupt: signal(SignalKind::interrupt())?,
-                first: None,
-            },
+            ends: Ends::new()?,
             hangup: signal(SignalKind::hangup())?,
             upgrade: signal(SignalKind::user_defined2())?,
             more: signal(SignalKind::from_raw(rustix::process::Signal::TTIN.as_raw()))?,
@@ -61,7 +57,7 @@ pub(super) fn hang_up(process: u32) {
 }
 
 /// Those that end the process.
-pub(super) struct Ends {
+pub(crate) struct Ends {
     terminate: Signal,
     interrupt: Signal,
     /// When the first one came.
@@ -72,6 +68,16 @@ pub(super) struct Ends {
 const SAME: Duration = Duration::from_secs(1);
 
 impl Ends {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, first: None })
+    }
+
+    /// Waits for one, where all that matters is that it came.
+    pub(crate) async fn heard(&mut self) {
+        self.next().await;
+    }
+
     /// Waits for the first.
     pub(super) async fn next(&mut self) -> Ending {
         let ending = self.recv().await;
