@@ -1,6 +1,8 @@
 //! What a key is: one [`Key`] value holds everything anybody wants to know of it. The parser, `keepwarm explain`, the
 //! reference page and the JSON schema are all made from these.
 
+mod misread;
+
 use crate::checker::Checker;
 use crate::explain::nearest_elsewhere;
 use crate::json::Json;
@@ -198,11 +200,27 @@ impl<T> Section<T> {
                 key.apply(target, &entry.value, cx);
             }
         }
-        for entry in &table.entries {
-            if !self.keys.iter().any(|key| key.name == entry.key) {
-                self.unknown(entry, cx);
+        self.unknown_entries(table, cx);
+    }
+
+    /// Complains of what the section does not have.
+    pub(crate) fn unknown_entries(&self, table: &Table, cx: &mut Checker<'_>) {
+        for entry in table.entries.iter().filter(|entry| !self.has(&entry.key)) {
+            match misread::problems(self, entry, cx) {
+                problems if problems.is_empty() => self.unknown(entry, cx),
+                problems => problems.into_iter().for_each(|problem| cx.push(problem)),
             }
         }
+    }
+
+    /// Whether the section is there only because variables were misread.
+    pub(crate) fn is_misread(&self, table: &Table, cx: &Checker<'_>) -> bool {
+        let misread = |entry: &Entry| !self.has(&entry.key) && !misread::problems(self, entry, cx).is_empty();
+        !table.entries.is_empty() && table.entries.iter().all(misread)
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|known| known.name == key)
     }
 
     fn unknown(&self, entry: &Entry, cx: &mut Checker<'_>) {

@@ -10,7 +10,7 @@ mod text;
 
 pub(crate) use expand::{Values, expand};
 pub(crate) use merge::merge;
-pub(crate) use overrides::apply_overrides;
+pub(crate) use overrides::{PREFIX, apply_overrides};
 pub(crate) use parse::{parse_file, parse_loose};
 pub(crate) use text::{Span, Texts};
 

@@ -22,7 +22,7 @@ pub(crate) fn apply_overrides(
     }
 }
 
-const PREFIX: &str = "KEEPWARM_";
+pub(crate) const PREFIX: &str = "KEEPWARM_";
 
 /// Only a name with `__` in it is ours: `KEEPWARM_FD` is the wire's and `KEEPWARM_UPSTREAM_…` tells an app of a door.
 fn is_override(path: &str) -> bool {

@@ -63,6 +63,11 @@ impl Texts {
         self.texts.len() - 1
     }
 
+    /// The name of the environment variable a span is in, if it is in one.
+    pub(crate) fn variable(&self, span: Span) -> Option<&str> {
+        self.texts.get(span.source)?.name.strip_prefix('$')
+    }
+
     /// The text a span covers.
     pub(crate) fn slice(&self, span: Span) -> &str {
         let source = self.texts.get(span.source);

@@ -226,7 +226,13 @@ impl<T> Named<T> {
             return;
         }
         cx.enter_named(&entry.key);
-        if let Some(table) = cx.table(&entry.value) {
+        let misread = match &entry.value.value {
+            Value::Table(table) => Some(table).filter(|table| self.section.is_misread(table, cx)),
+            _ => None,
+        };
+        if let Some(table) = misread {
+            self.section.unknown_entries(table, cx);
+        } else if let Some(table) = cx.table(&entry.value) {
             let mut draft = (self.begin)(root, &entry.key, entry.key_span);
             self.section.read(&mut draft, &table, cx);
             (self.finish)(root, draft, &table, cx);

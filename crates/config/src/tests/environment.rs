@@ -351,3 +351,39 @@ fn what_cannot_be_read_is_told() {
         "{report}"
     );
 }
+
+/// `__` ends the NAME, so the rest of a NAME with `__` in it is read as a key that is none.
+#[test]
+fn a_variable_with_a_name_that_has_two_underscores_is_told_rightly() {
+    for (variable, read, meant) in [
+        ("KEEPWARM_APP__OTHER__SHOP__WORKERS", "app.other.shop.workers", "KEEPWARM_APP__OTHER_SHOP__WORKERS"),
+        (
+            "KEEPWARM_APP__MY_SHOP__OLD__WORKERS",
+            "app.my-shop.old.workers",
+            "KEEPWARM_APP__MY_SHOP_OLD__WORKERS",
+        ),
+        ("KEEPWARM_APP__A___B__ENV__KEY", "app.a._b.env.key", "KEEPWARM_APP__A_B__ENV__KEY"),
+        ("KEEPWARM_UPSTREAM__A__B__C__URL", "upstream.a.b.c.url", "KEEPWARM_UPSTREAM__A_B_C__URL"),
+        (
+            "KEEPWARM_LISTEN__A__B__LIMITS__BODY",
+            "listen.a.b.limits.body",
+            "KEEPWARM_LISTEN__A_B__LIMITS__BODY",
+        ),
+    ] {
+        let report = load(&world(&[(variable, "1")]), ROOT).unwrap_err().to_string();
+        assert_eq!(report.matches("error:").count(), 1, "{report}");
+        assert!(
+            report.starts_with(&format!("${variable}: error: `{variable}` is read as `{read}`")),
+            "{report}"
+        );
+        assert!(report.contains(&format!("set {meant}\n")), "{report}");
+    }
+    // Each variable has its own, and what is not of this kind keeps its message.
+    let both = [("KEEPWARM_APP__OTHER__SHOP__WORKERS", "1"), ("KEEPWARM_APP__OTHER__SHOP__ENTRY", "a:b")];
+    let report = load(&world(&both), ROOT).unwrap_err().to_string();
+    assert_eq!(report.matches("is read as").count(), 2, "{report}");
+    let report = load(&world(&[("KEEPWARM_APP__OTHER__SHOP__FOO", "1")]), ROOT).unwrap_err().to_string();
+    assert!(report.contains("so a NAME has none in it\n") && !report.contains("; for"), "{report}");
+    let report = load(&world(&[("KEEPWARM_APP__MY_SHOP__WRKERS", "1")]), ROOT).unwrap_err().to_string();
+    assert!(report.contains("did you mean `workers`"), "{report}");
+}
