@@ -28,6 +28,11 @@ impl RequestPlan {
     pub(crate) fn has_body(&self) -> bool {
         !matches!(self.body, BodyPlan::None | BodyPlan::Length(0))
     }
+
+    /// Whether its body breaks the rules.
+    pub(crate) fn is_broken(&self) -> bool {
+        matches!(self.body, BodyPlan::Broken { .. })
+    }
 }
 
 /// How its body is framed.
@@ -41,13 +46,19 @@ pub(crate) enum BodyPlan {
         chunk: usize,
         trailers: usize,
     },
+    /// The same, but after `size` bytes follows what is no chunk, so much of it.
+    Broken {
+        size: usize,
+        chunk: usize,
+        rest: usize,
+    },
 }
 
 impl BodyPlan {
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::None => 0,
-            Self::Length(size) | Self::Chunked { size, .. } => *size,
+            Self::Length(size) | Self::Chunked { size, .. } | Self::Broken { size, .. } => *size,
         }
     }
 }
@@ -61,6 +72,8 @@ pub(crate) enum Leave {
     Closes(usize),
     /// It shuts its writing side behind its last request.
     HalfCloses,
+    /// The body of its last request is [`BodyPlan::Broken`].
+    Babbles,
 }
 
 /// How it sends.
@@ -109,21 +122,16 @@ fn encode(plan: &RequestPlan, id: u64, path: &str, seed: u64) -> (Vec<u8>, usize
         BodyPlan::Length(size) => {
             bytes.extend_from_slice(format!("Content-Length: {size}\r\n\r\n").as_bytes());
         }
-        BodyPlan::Chunked { .. } => bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n"),
+        BodyPlan::Chunked { .. } | BodyPlan::Broken { .. } => {
+            bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n")
+        }
     }
     let begin = bytes.len();
     match plan.body {
         BodyPlan::None => {}
         BodyPlan::Length(size) => bytes.extend(pattern::bytes(id, 0, size)),
         BodyPlan::Chunked { size, chunk, trailers } => {
-            let mut at = 0;
-            while at < size {
-                let count = (1 + rng.size(chunk)).min(size - at);
-                bytes.extend_from_slice(format!("{count:x}\r\n").as_bytes());
-                bytes.extend(pattern::bytes(id, at, count));
-                bytes.extend_from_slice(b"\r\n");
-                at += count;
-            }
+            encode_chunks(&mut bytes, &mut rng, id, size, chunk);
             bytes.extend_from_slice(b"0\r\n");
             for number in 0..trailers {
                 bytes.extend_from_slice(
@@ -132,8 +140,24 @@ fn encode(plan: &RequestPlan, id: u64, path: &str, seed: u64) -> (Vec<u8>, usize
             }
             bytes.extend_from_slice(b"\r\n");
         }
+        BodyPlan::Broken { size, chunk, rest } => {
+            encode_chunks(&mut bytes, &mut rng, id, size, chunk);
+            bytes.extend_from_slice(b"zz\r\n");
+            bytes.extend(std::iter::repeat_n(b'z', rest));
+        }
     }
     (bytes, begin)
+}
+
+fn encode_chunks(bytes: &mut Vec<u8>, rng: &mut Rng, id: u64, size: usize, chunk: usize) {
+    let mut at = 0;
+    while at < size {
+        let count = (1 + rng.size(chunk)).min(size - at);
+        bytes.extend_from_slice(format!("{count:x}\r\n").as_bytes());
+        bytes.extend(pattern::bytes(id, at, count));
+        bytes.extend_from_slice(b"\r\n");
+        at += count;
+    }
 }
 
 /// Sends the requests, and shows `on_end` what came of each. `name(n)`: id and path of the nth. Gives how the connection ended, where that was not after the last
@@ -201,7 +225,7 @@ async fn write(
 ) {
     let most = match plan.leave {
         Leave::Resets(at) | Leave::Closes(at) => at,
-        Leave::Stays | Leave::HalfCloses => usize::MAX,
+        Leave::Stays | Leave::HalfCloses | Leave::Babbles => usize::MAX,
     };
     let (mut sent, mut since) = (0, 0);
     for (number, request) in plan.requests.iter().enumerate() {
@@ -282,7 +306,11 @@ async fn read(
                 Err(broken) => return Some(broken),
             }
         };
-        let ours = head.field("x-id").is_some();
+        let whose = head.field("x-id").filter(|whose| *whose != "wild");
+        if whose.is_some_and(|whose| whose != format!("{id:x}")) {
+            return Some(Broken::Wrong(format!("the response to {whose:?} in place of that to {id:x}")));
+        }
+        let ours = whose.is_some();
         let mut said = String::new();
         let check = |at: usize, bytes: &[u8]| match pattern::check(id, at, bytes) {
             Err(wrong) if ours => Err(format!("the body of {id:x} is wrong at {wrong}")),

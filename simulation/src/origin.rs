@@ -30,6 +30,19 @@ pub(crate) struct OriginPlan {
     /// Switches to a tunnel, where that was asked for, and sends so many bytes through it.
     pub(crate) tunnel: Option<usize>,
     pub(crate) fault: Fault,
+    pub(crate) noise: Option<Noise>,
+}
+
+/// What it says that is no part of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noise {
+    /// In place of the head.
+    Head,
+    /// In place of the second half of the body.
+    Inside,
+    /// A response that nobody asked for, behind the one that was. The connection ends with it: what of it comes after the next request is taken for the response to
+    /// that, since nobody can tell, and so would be all that follow.
+    Behind,
 }
 
 /// How it says where its body ends.
@@ -156,6 +169,17 @@ async fn respond(peer: &Peer, request: &crate::response::Request, id: u64, plan:
     if !bodiless {
         encode_body(&mut bytes, id, plan);
     }
+    match plan.noise {
+        Some(Noise::Head) => bytes = b"HTTP/1.1 OK 200\r\n\r\n".repeat(1 + plan.body / 100),
+        // In the middle of other bodies nothing is noise: they end there.
+        Some(Noise::Inside) if !matches!(plan.framing, Framing::Chunked(_)) => {
+            bytes.truncate(bytes.len() / 2)
+        }
+        Some(Noise::Behind) if plan.framing != Framing::Close => {
+            bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\nX-Id: wild\r\nContent-Length: 4\r\n\r\nwild");
+        }
+        _ => {}
+    }
     let most = match plan.fault {
         Fault::DiesInside | Fault::Resets => bytes.len() / 2,
         _ => bytes.len(),
@@ -171,7 +195,7 @@ async fn respond(peer: &Peer, request: &crate::response::Request, id: u64, plan:
             tokio::time::sleep(plan.pause).await;
         }
     }
-    most == bytes.len()
+    most == bytes.len() && plan.noise.is_none()
 }
 
 fn encode_body(bytes: &mut Vec<u8>, id: u64, plan: &OriginPlan) {
@@ -181,6 +205,10 @@ fn encode_body(bytes: &mut Vec<u8>, id: u64, plan: &OriginPlan) {
     };
     let mut at = 0;
     while at < plan.body {
+        if plan.noise == Some(Noise::Inside) && at >= plan.body / 2 {
+            bytes.extend_from_slice(b"zz\r\nzz\r\n\r\n");
+            return;
+        }
         let count = chunk.max(1).min(plan.body - at);
         bytes.extend_from_slice(format!("{count:x}\r\n").as_bytes());
         bytes.extend(pattern::bytes(id, at, count));

@@ -6,6 +6,7 @@ use keepwarm_net::simulation::{Faults, Rng, Settings};
 
 use crate::client::{BodyPlan, ClientPlan, Leave};
 use crate::response::{Broken, Pace};
+use crate::worker::Seen;
 
 /// Pipes of a few bytes, of a page or two, and of what a kernel gives; with the largest body that gets through them in a world's time.
 const PIPES: [((usize, usize), usize); 4] = [
@@ -39,8 +40,18 @@ pub(crate) fn settings(rng: &mut Rng, clean: bool, may_fail: &Faults) -> (Settin
             ..delays
         },
     };
-    let settings =
-        Settings { capacity, latency: Duration::from_millis(latency), in_pieces: rng.chance(600), faults };
+    let jumps = !clean && rng.chance(100);
+    let jump = jumps.then(|| {
+        let by = *rng.pick(&[1_000, 6_000, 61_000, 3_600_000]);
+        (Duration::from_millis(rng.size(3000) as u64), Duration::from_millis(by))
+    });
+    let settings = Settings {
+        capacity,
+        latency: Duration::from_millis(latency),
+        in_pieces: rng.chance(600),
+        faults,
+        jump,
+    };
     (settings, most)
 }
 
@@ -52,6 +63,20 @@ pub(crate) fn judge(number: usize, plan: &ClientPlan, broken: Option<Broken>, cl
             panic!("client {number}: no whole response to every request: {broken:?}")
         }
         _ => {}
+    }
+}
+
+/// Has to hold for what an app or an origin has seen: a POST is begun once, other requests at most `most` times, and a body that came to its end is what was sent.
+pub(crate) fn judge_seen<R>(seen: &Seen, clients: &[(ClientPlan, Vec<R>)], most: usize) {
+    let request = |id: u64| &clients[(id >> 16) as usize].0.requests[(id & 0xffff) as usize];
+    for (id, times) in &seen.begun {
+        assert!(*times == 1 || request(*id).method != "POST", "POST {id:x} was begun {times} times");
+        assert!(*times <= most, "{id:x} was begun {times} times");
+    }
+    for (id, size) in &seen.whole {
+        let request = request(*id);
+        assert!(!request.is_broken(), "the body of {id:x}, which broke off, looks whole");
+        assert_eq!(*size, request.body.size(), "the body of {id:x} ended elsewhere");
     }
 }
 
@@ -119,7 +144,11 @@ impl<'p, P: Clone> Smaller<'p, P> {
             });
             for request in 0..client.requests.len() {
                 self.with(|plan| match &mut of(plan)[at].0.requests[request].body {
-                    BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } if *size > 0 => {
+                    BodyPlan::Length(size)
+                    | BodyPlan::Chunked { size, .. }
+                    | BodyPlan::Broken { size, .. }
+                        if *size > 0 =>
+                    {
                         *size /= 2;
                         true
                     }
@@ -133,6 +162,7 @@ impl<'p, P: Clone> Smaller<'p, P> {
     pub(crate) fn settings(&mut self, of: impl Fn(&mut P) -> &mut Settings) {
         self.with(|plan| std::mem::take(&mut of(plan).in_pieces));
         self.without_time(|plan| &mut of(plan).latency);
+        self.with(|plan| of(plan).jump.take().is_some());
         let faults: [fn(&mut Faults) -> &mut u32; 8] = [
             |it| &mut it.spurious,
             |it| &mut it.short_send,

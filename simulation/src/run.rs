@@ -90,9 +90,16 @@ fn played<S: Scenario>(plan: Rc<S>) -> Result<(), String> {
         .start_paused(true)
         .build_local(LocalOptions::default())
         .map_err(|error| error.to_string())?;
-    let bound = plan.bound();
+    let jump = plan.settings().jump;
+    let bound = plan.bound() + jump.map_or(Duration::ZERO, |(_, by)| by);
     runtime.block_on(async move {
         tokio::task::spawn_local(Reactor::default());
+        if let Some((after, by)) = jump {
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(after).await;
+                tokio::time::advance(by).await;
+            });
+        }
         let all = tokio::task::spawn_local(plan.play());
         match tokio::time::timeout(bound, all).await {
             Ok(over) => over.map_err(|error| error.to_string()),

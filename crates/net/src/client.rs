@@ -62,6 +62,8 @@ struct Exchange {
     sent: u64,
     /// The socket takes no more.
     write_failed: bool,
+    /// A write has heard of a reset, or whatever else lost the connection. A read does not hear of it again: to it the stream of answers ends as if by a FIN.
+    lost: bool,
     /// All of it was given.
     request_ended: bool,
     /// A byte of the answer came.
@@ -131,13 +133,13 @@ impl<C: Codec> Client<C> {
                     self.out.advance(written.taken);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if ready!(self.transport.poll_writable(cx)).is_err() {
-                        self.stop_writing();
+                    if let Err(error) = ready!(self.transport.poll_writable(cx)) {
+                        self.stop_writing(&error);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // It may have answered before it closed: the read tells.
-                Err(_) => self.stop_writing(),
+                Err(error) => self.stop_writing(&error),
             }
         }
         self.transport.forget_writable();
@@ -145,8 +147,10 @@ impl<C: Codec> Client<C> {
     }
 
     /// A server that would wait for the rest is told that none comes.
-    fn stop_writing(&mut self) {
+    fn stop_writing(&mut self, error: &io::Error) {
         self.exchange.write_failed = true;
+        // EPIPE: it has closed, and all that it sent is here (a Unix socket; TCP in the state CLOSE_WAIT).
+        self.exchange.lost = error.kind() != io::ErrorKind::BrokenPipe;
         self.transport.io().shutdown_write();
         self.out.clear();
         self.transport.forget_unsent();
@@ -200,6 +204,9 @@ impl<C: Codec> Client<C> {
                 return Poll::Ready(self.handle_eof(None));
             }
             match ready!(self.poll_fill(cx)) {
+                Ok(0) if self.exchange.lost => {
+                    return Poll::Ready(self.handle_eof(Some(io::ErrorKind::ConnectionReset.into())));
+                }
                 Ok(0) => self.exchange.eof = true,
                 Ok(_) => {
                     self.exchange.heard = true;

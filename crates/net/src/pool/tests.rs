@@ -17,7 +17,7 @@ use super::*;
 use crate::connect::DialTimes;
 use crate::{Answer, ClientError, Http1, RequestLine};
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -437,6 +437,36 @@ mod client {
             let got = server.read(&mut bytes).await.unwrap();
             let text = String::from_utf8_lossy(&bytes[..got]).into_owned();
             assert_eq!(text, "POST /x?y HTTP/1.1\r\nHost: app\r\nContent-Length: 4\r\n\r\nbody");
+        })
+        .await;
+    }
+
+    /// The write that hears of a reset leaves none for the read, which sees the end of the stream.
+    #[tokio::test]
+    async fn an_answer_that_a_close_would_end_is_cut_by_a_reset_that_a_write_has_heard_of() {
+        run(async {
+            let (mut client, mut server) = pair().await;
+            begin(&mut client, &Method::POST, RequestBody::Length(100));
+            poll_fn(|cx| client.poll_flush(cx)).await;
+            read_head(&mut server).await;
+            server.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf").await.unwrap();
+            server.set_zero_linger().unwrap();
+            drop(server);
+            client.send(b"body");
+            poll_fn(|cx| client.poll_flush(cx)).await;
+            assert!(matches!(poll_fn(|cx| client.poll_answer(cx).map_ok(drop)).await, Ok(())));
+            let mut body = Vec::new();
+            let end = poll_fn(|cx| {
+                loop {
+                    match ready!(client.poll_answer(cx)) {
+                        Ok(Answer::Data(bytes)) => body.extend_from_slice(bytes),
+                        Ok(other) => panic!("{other:?}"),
+                        Err(error) => return Poll::Ready(error),
+                    }
+                }
+            });
+            assert!(matches!(end.await, ClientError::Fault(fault) if fault.name == "truncated"));
+            assert_eq!(body, b"half");
         })
         .await;
     }

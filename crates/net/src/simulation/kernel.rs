@@ -26,6 +26,8 @@ pub struct Settings {
     pub in_pieces: bool,
     /// What fails.
     pub faults: Faults,
+    /// After the first time the clock is later by the second, all at once: a machine that was suspended.
+    pub jump: Option<(Duration, Duration)>,
 }
 
 /// How many of a thousand calls fail, by kind.
@@ -56,6 +58,7 @@ impl Default for Settings {
             latency: Duration::ZERO,
             in_pieces: false,
             faults: Faults::default(),
+            jump: None,
         }
     }
 }
