@@ -35,7 +35,8 @@ pub struct Verdict {
 /// Why a request may be refused, or lose its worker: `docs/operate/requests.md`.
 const REFUSED: [&str; 4] = ["queue_full", "queue_timeout", "route_quarantined", "worker_refused"];
 const LATE: [&str; 1] = ["request_timeout"];
-/// Bytes of a body that are read and thrown away after an early answer; what comes behind them can cost the client the answer (`spec/http.md` §1).
+/// A body up to this has come whole before an early answer's connection closes; a longer one may take more time than that waits, and can cost the client the answer
+/// (`spec/http.md` §1).
 const LINGERED: usize = 64 * 1024;
 
 /// What else may become of a request, and why, by the kind of its application: reasons as they stand in the access log.

@@ -23,7 +23,8 @@ use crate::{Exchange, Fate, Gone, Handler, Io, ListenerContext, Outcome, Peer, R
 /// A closing connection is read this long, and this much, for what its client was still sending: closed at once, the kernel would
 /// answer those bytes with a reset, which can destroy our last answer on its way (RFC 9112 §9.6).
 const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 64 * 1024;
+/// Bytes in one read of those that are dropped.
+const LINGER_READ: usize = 64 * 1024;
 
 /// Serves one connection to its end, or to a panic: that costs this connection, and the request it had is answered with 500 where nothing of a response
 /// has left. One `catch_unwind` for all of it: what it costs while nothing panics are two stores for each poll of the task.
@@ -406,23 +407,21 @@ impl Stream {
         true
     }
 
-    /// Shuts the writing side and reads what the client still sends, a little.
+    /// Shuts the writing side and reads what the client still sends, for as long as the answer may need to arrive (RFC 9112 §9.6): of a long body more than
+    /// any number of bytes may be on its way.
     async fn linger(&mut self) {
         self.io.shutdown_write();
         self.deadlines.set_after(Wait::Read, LINGER);
-        let mut discarded = 0;
-        while discarded < LINGER_BYTES {
+        loop {
             self.storage.read.reset(usize::MAX);
-            let got = poll_fn(|cx| match self.poll_fill(cx, HEAD_READ) {
-                Poll::Ready(got) => Poll::Ready(got.unwrap_or(0)),
-                Poll::Pending if self.deadlines.poll_passed(Wait::Read, cx) => Poll::Ready(0),
-                Poll::Pending => Poll::Pending,
+            let got = poll_fn(|cx| match self.deadlines.poll_passed(Wait::Read, cx) {
+                true => Poll::Ready(0),
+                false => self.poll_fill(cx, LINGER_READ).map(|got| got.unwrap_or(0)),
             })
             .await;
             if got == 0 {
                 return;
             }
-            discarded += got;
         }
     }
 }

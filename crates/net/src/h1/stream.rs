@@ -188,7 +188,8 @@ impl Stream {
     pub(super) fn must_close(&self) -> bool {
         let limits = &self.context.limits;
         self.is_draining()
-            || self.read_closed
+            // Requests that it has sent ahead of its end are answered.
+            || (self.read_closed && self.storage.read.is_empty())
             || self.served + 1 >= limits.requests
             || self.opened + limits.age <= crate::now()
             || self.state.refused

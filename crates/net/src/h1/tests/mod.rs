@@ -1,6 +1,7 @@
 //! A connection over a socket pair, served to a client that writes its bytes by hand.
 
 mod body;
+mod closing;
 mod informational;
 mod tunnel;
 mod websocket;
