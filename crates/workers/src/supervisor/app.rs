@@ -168,11 +168,12 @@ impl Generation {
         self.places.iter().all(|place| self.workers.values().any(|worker| worker.serves(place.number)))
     }
 
-    /// Every place has a worker that is ready, or was given up.
+    /// Every place has a worker that is ready, or was given up. Ready is also one that is being replaced: with several of them that may never stop.
     pub(super) fn is_settled(&self) -> bool {
-        self.places
-            .iter()
-            .all(|place| place.given_up || self.workers.values().any(|worker| worker.serves(place.number)))
+        let has_ready = |place: &Place| {
+            self.workers.values().any(|worker| worker.number == place.number && worker.is_ready())
+        };
+        self.places.iter().all(|place| place.given_up || has_ready(place))
     }
 
     /// No process is left and none will be started.

@@ -2,7 +2,6 @@
 //! sleeps until one comes or a deadline is due.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ use super::look::{self, Seen};
 use super::output::Output;
 use super::priority::Quiet;
 use super::running::{Context, GivenUp, ProcessEvent, Running};
-use super::spawn::{self, Order};
+use super::spawn::Order;
 use super::stack;
 use super::{AppSpec, LinkEvent, Options, ReloadReport, Snapshot, StartFailure, WorkerLinks};
 
@@ -54,7 +53,10 @@ pub(super) async fn start(
     reload::check(&apps)
         .map_err(|failure| io::Error::new(io::ErrorKind::InvalidInput, failure.to_string()))?;
     children::adopt_orphans()?;
-    let spawner = spawn::start(options).await?;
+    #[cfg(not(feature = "simulation"))]
+    let spawner = super::spawn::start(options).await?;
+    #[cfg(feature = "simulation")]
+    let spawner = super::simulation::start(&options)?;
     let (link_events, from_links) = mpsc::unbounded_channel();
     let (events, from_processes) = mpsc::unbounded_channel();
     let context = Context {
@@ -68,7 +70,7 @@ pub(super) async fn start(
     let (seen, from_look) = mpsc::unbounded_channel();
     let mut control = Control {
         context,
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        cores: cores(),
         past: BTreeMap::new(),
         looks: Looks { count: 0, under_way: false, seen, available: None },
         generation: FIRST_GENERATION,
@@ -377,7 +379,17 @@ pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
+#[cfg(not(feature = "simulation"))]
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(feature = "simulation")]
+pub(super) use super::simulation::{cores, random};
+
 /// Good enough for jitter: the standard library seeds each state from the system.
+#[cfg(not(feature = "simulation"))]
 pub(super) fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

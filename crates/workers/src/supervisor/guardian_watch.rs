@@ -44,7 +44,7 @@ impl GuardianWatch {
         }
     }
 
-    pub(super) fn handle(&mut self, news: News, orders: &std::sync::mpsc::Sender<Order>) {
+    pub(super) fn handle(&mut self, news: News, orders: &mpsc::UnboundedSender<Order>) {
         match news {
             News::Ended => {
                 let lived = now().saturating_duration_since(self.started);
@@ -70,7 +70,7 @@ impl GuardianWatch {
         }
     }
 
-    fn start(&self, wait: Duration, orders: std::sync::mpsc::Sender<Order>) {
+    fn start(&self, wait: Duration, orders: mpsc::UnboundedSender<Order>) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
             // A supervisor that stops does not wait for this: it holds an order, and so the thread.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::Memory;
 use super::app::WorkerId;
-use super::{Memory, memory};
 
 /// Between two looks at every worker.
 pub(super) const EVERY: Duration = Duration::from_secs(1);
@@ -30,12 +30,20 @@ pub(super) struct Seen {
     pub(super) available: Option<u64>,
 }
 
+/// There is no memory to look at.
+#[cfg(feature = "simulation")]
+pub(super) fn start(_: Vec<Subject>, seen: UnboundedSender<Seen>) {
+    // An error: the supervisor has gone.
+    let _ = seen.send(Seen { workers: Vec::new(), available: None });
+}
+
 /// Looks at these, on a thread that may wait: the kernel makes a reader wait for a process that is changing its memory.
+#[cfg(not(feature = "simulation"))]
 pub(super) fn start(subjects: Vec<Subject>, seen: UnboundedSender<Seen>) {
     tokio::task::spawn_blocking(move || {
-        let look = |subject: Subject| memory::of_process(subject.pid).map(|memory| (subject, memory));
+        let look = |subject: Subject| super::memory::of_process(subject.pid).map(|memory| (subject, memory));
         let workers = subjects.into_iter().filter_map(look).collect();
         // An error: the supervisor has gone.
-        let _ = seen.send(Seen { workers, available: memory::available() });
+        let _ = seen.send(Seen { workers, available: super::memory::available() });
     });
 }

@@ -12,6 +12,13 @@
 //!
 //! What the supervisor decides goes to `tracing` under the target `keepwarm::supervisor`, what workers print under
 //! `keepwarm::worker`.
+#![cfg_attr(
+    feature = "simulation",
+    expect(
+        dead_code,
+        reason = "`simulation` stands in the place of what starts real processes and reads what they print"
+    )
+)]
 
 mod address;
 mod api;
@@ -30,16 +37,22 @@ mod look;
 mod memory;
 mod output;
 mod priority;
+#[cfg(not(feature = "simulation"))]
 mod reap;
 mod running;
 mod settings;
 mod signals;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod snapshot;
 mod spawn;
 mod spec;
 mod stack;
 mod tally;
 mod template;
+
+#[cfg(feature = "simulation")]
+use simulation as reap;
 
 pub use address::Addresses;
 pub use api::{Options, Supervisor};

@@ -10,7 +10,6 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use keepwarm_telemetry::panics::vital;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, oneshot};
@@ -46,13 +45,29 @@ struct Job {
     ended: oneshot::Sender<()>,
 }
 
+/// Nothing is printed.
+#[cfg(feature = "simulation")]
+impl Output {
+    #[expect(clippy::unnecessary_wraps, reason = "the other one starts a thread")]
+    pub(super) fn start() -> io::Result<Self> {
+        Ok(Self { jobs: mpsc::unbounded_channel().0 })
+    }
+
+    pub(super) fn attach(&self, _: Source, _: OwnedFd, _: OwnedFd, _: Kept) -> oneshot::Receiver<()> {
+        oneshot::channel().1
+    }
+}
+
+#[cfg(not(feature = "simulation"))]
 impl Output {
     pub(super) fn start() -> io::Result<Self> {
         let (jobs, mut receiver) = mpsc::unbounded_channel::<Job>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         std::thread::Builder::new().name("worker-output".to_owned()).spawn(move || {
             // Workers whose output nobody reads stand still. A task's panic costs the output of its worker alone, whose pipes are closed.
-            vital("the reader of what workers print", || runtime.block_on(read_all(&mut receiver)));
+            keepwarm_telemetry::panics::vital("the reader of what workers print", || {
+                runtime.block_on(read_all(&mut receiver))
+            });
         })?;
         Ok(Self { jobs })
     }

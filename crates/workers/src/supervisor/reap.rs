@@ -5,12 +5,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_send_signal, waitid};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::Exit;
 use super::children;
@@ -24,7 +25,7 @@ use super::template::Parent;
 pub(super) async fn reap(
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    orders: mpsc::Sender<Order>,
+    orders: UnboundedSender<Order>,
     parent: Option<Parent>,
     spares: &AtomicBool,
 ) -> Exit {

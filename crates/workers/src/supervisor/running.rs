@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use keepwarm_policy::scale::{self, Scaler};
@@ -33,7 +33,7 @@ pub(super) struct Context {
     pub(super) links: Arc<dyn WorkerLinks>,
     pub(super) link_events: UnboundedSender<LinkEvent>,
     pub(super) events: UnboundedSender<ProcessEvent>,
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) orders: UnboundedSender<Order>,
     pub(super) output: Output,
     pub(super) quiet: Quiet,
 }
@@ -318,6 +318,8 @@ impl Running {
             match line {
                 Line::Wire(wire) => context.links.adopt(key, keepwarm_net::adopt(wire), events),
                 Line::Server(addresses) => context.links.adopt_server(key, addresses, events),
+                #[cfg(feature = "simulation")]
+                Line::Simulated(socket) => context.links.adopt(key, socket, events),
             }
         });
         if let (Some(link), Some(most)) = (&link, self.machine.max_requests(id)) {

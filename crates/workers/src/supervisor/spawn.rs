@@ -11,14 +11,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use keepwarm_telemetry::panics::vital;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::address::AddressBook;
 use super::children;
@@ -76,6 +76,8 @@ pub(super) enum Line {
     Wire(OwnedFd),
     /// It listens at one of these.
     Server(Addresses),
+    #[cfg(feature = "simulation")]
+    Simulated(keepwarm_net::Socket),
 }
 
 /// What a worker prints.
@@ -132,7 +134,7 @@ pub(super) enum Order {
 
 /// The thread, from outside. It ends when all clones of `orders` are dropped.
 pub(super) struct Spawner {
-    pub(super) orders: mpsc::Sender<Order>,
+    pub(super) orders: mpsc::UnboundedSender<Order>,
     /// Resolves when the thread has ended, and the guardian with it.
     pub(super) ended: oneshot::Receiver<()>,
     /// The guardian's process.
@@ -142,7 +144,7 @@ pub(super) struct Spawner {
 /// Starts the thread and the guardian.
 pub(super) async fn start(options: Options) -> io::Result<Spawner> {
     let Options { executable, files, soft_files } = options;
-    let (orders, receiver) = mpsc::channel();
+    let (orders, mut receiver) = mpsc::unbounded_channel();
     let (started, guardian) = oneshot::channel();
     let (ending, ended) = oneshot::channel();
     std::thread::Builder::new().name("spawner".to_owned()).spawn(move || {
@@ -160,7 +162,7 @@ pub(super) async fn start(options: Options) -> io::Result<Spawner> {
         let failed = pidfd.is_err();
         if started.send(pidfd).is_ok() && !failed {
             // Its end is the end of every worker, by their parent-death signal.
-            vital("the spawner of workers", || thread.run(&receiver));
+            vital("the spawner of workers", || thread.run(&mut receiver));
         }
         thread.end_guardian();
         // Nobody waits for the end of a supervisor that was dropped.
@@ -192,8 +194,8 @@ struct Guardian {
 }
 
 impl Thread {
-    fn run(&mut self, orders: &mpsc::Receiver<Order>) {
-        while let Ok(order) = orders.recv() {
+    fn run(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) {
+        while let Some(order) = orders.blocking_recv() {
             match order {
                 Order::Spawn(launch, reply) => reply(self.spawn(&launch)),
                 Order::Remember(group) => self.remember(group),
@@ -330,6 +332,8 @@ impl Line {
         match self {
             Self::Wire(_) => Vec::new(),
             Self::Server(addresses) => addresses.env().into(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => Vec::new(),
         }
     }
 }

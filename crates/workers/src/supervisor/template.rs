@@ -6,8 +6,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, mpsc as orders};
 use std::time::{Duration, Instant};
 
 use keepwarm_wire::template::{EndStatus, FromTemplate, LINE_MAX, ToTemplate};
@@ -147,7 +147,7 @@ struct Keeper {
     kept: Kept,
     pid: Pid,
     pidfd: Arc<OwnedFd>,
-    orders: orders::Sender<Order>,
+    orders: mpsc::UnboundedSender<Order>,
     ready: bool,
     /// It has a low priority until it is ready.
     quiet: Option<Quiet>,

@@ -327,3 +327,16 @@ fn one_that_did_not_finish_in_time_is_counted() {
     bench.exit(0, KILLED);
     assert_eq!(bench.machine.tally().deaths.of(Death::Drain), 1);
 }
+
+/// Found by the simulation: `max_age` below the time of a boot, three workers, and a first boot that was never over.
+#[test]
+fn a_first_boot_is_over_although_a_worker_is_being_replaced() {
+    let memory = Recycling { max_memory: Some(100 * MIB), ..Recycling::default() };
+    let mut bench = Bench::of(2, Phase::First, |spec| spec.recycling = memory);
+    bench.ready(0);
+    bench.holds(0, 150, 1000);
+    assert_eq!(bench.told, ["recycle 0 for memory"]);
+    assert!(!bench.machine.is_settled(), "the second is still starting");
+    bench.ready(1);
+    assert!(bench.machine.is_settled());
+}
