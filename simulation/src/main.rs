@@ -12,6 +12,7 @@ mod run;
 mod shrink;
 mod sizes;
 mod watchdog;
+mod websocket;
 mod worker;
 
 use std::process::ExitCode;

@@ -197,7 +197,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    async fn exactly(
+    pub(crate) async fn exactly(
         &mut self,
         count: usize,
         got: &mut usize,
@@ -227,6 +227,22 @@ impl<'p> Reader<'p> {
             }
             self.need_more("line").await?;
         }
+    }
+
+    /// So many bytes.
+    pub(crate) async fn take(&mut self, count: usize, of: &'static str) -> Result<Vec<u8>, Broken> {
+        let mut bytes = Vec::with_capacity(count);
+        let mut collect = |_: usize, part: &[u8]| {
+            bytes.extend_from_slice(part);
+            Ok(())
+        };
+        self.exactly(count, &mut 0, &mut collect, of).await?;
+        Ok(bytes)
+    }
+
+    /// Whether anything follows; `false`: the connection has ended, or was reset.
+    pub(crate) async fn has_more(&mut self) -> bool {
+        !self.buffer.is_empty() || matches!(self.fill().await, Ok(1..))
     }
 
     /// Waits for the end; anything else is wrong.

@@ -196,6 +196,18 @@ fn faults_of_the_client_end_it_with_the_right_code() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// A close on top of unread bytes is a reset, which takes the close frame with it.
+#[test]
+fn a_client_that_is_still_sending_learns_of_its_fault() {
+    for _ in 0..10 {
+        let mut client = opened();
+        client.send([frame(0x83, b"hi"), vec![0; 48 * 1024]].concat());
+        std::thread::sleep(std::time::Duration::from_millis(50)); // a reset would have come by then
+        let (first, payload) = read(&mut client);
+        assert_eq!((first, payload.get(..2)), (0x88, Some(&1002_u16.to_be_bytes()[..])));
+    }
+}
+
 #[test]
 fn faulty_openings_are_refused() {
     let good = opening("/ws", "");

@@ -359,6 +359,10 @@ impl Stream {
             return After::Close;
         }
         self.served += 1;
+        if self.state.websocket.as_ref().is_some_and(|socket| socket.may_bring_more()) {
+            self.linger().await;
+            return After::Close;
+        }
         let Answer::Ended { keep } = self.state.answer else {
             return After::Close;
         };

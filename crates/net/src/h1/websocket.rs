@@ -46,6 +46,8 @@ pub(crate) struct Socket {
     idle: Duration,
     pinged: bool,
     closed: bool,
+    /// The client has sent its close: nothing follows it.
+    finished: bool,
     /// Bytes of pongs that the client has not taken.
     pongs: usize,
 }
@@ -56,6 +58,13 @@ const PONGS_ENOUGH: usize = 16 * 1024;
 impl std::fmt::Debug for Socket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Socket").field("closed", &self.closed).finish_non_exhaustive()
+    }
+}
+
+impl Socket {
+    /// Whether the client may still be sending, and a reset because of that would take our close frame with it (RFC 6455 §7.1.1).
+    pub(super) fn may_bring_more(&self) -> bool {
+        !self.finished
     }
 }
 
@@ -81,6 +90,7 @@ impl Stream {
             idle: limits.idle,
             pinged: false,
             closed: false,
+            finished: false,
             pongs: 0,
         }));
         self.deadlines.set_after(Wait::Read, limits.idle / 2);
@@ -116,6 +126,7 @@ impl Stream {
                         (frame.code.into(), frame.reason.as_str().to_owned())
                     });
                     socket.closed = true;
+                    socket.finished = true;
                     return Poll::Ready(Ok(Message::Close(code, reason)));
                 }
                 // Answered by tungstenite with the next write.

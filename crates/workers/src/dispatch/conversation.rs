@@ -138,7 +138,8 @@ impl<'a, 'c> Conversation<'a, 'c> {
                 return false;
             }
         }
-        self.websocket = !self.app.is_blocking() && websocket::is_opening(self.exchange);
+        // What the app speaks may be unknown yet: [`Link::give`] knows.
+        self.websocket = self.exchange.request().head.upgrade && websocket::is_opening(self.exchange);
         let opening = Opening {
             body: self.source.opening(),
             websocket: self.websocket,

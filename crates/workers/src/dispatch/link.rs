@@ -201,6 +201,13 @@ impl Link {
             // The last reload has made another kind of app of it.
             (Some(_), false) | (None, true) => return self.refuse(&job.call),
         }
+        if job.websocket && self.app.upgrade().is_none_or(|app| app.is_blocking()) {
+            // It gets the opening as the plain request that it also is.
+            job.websocket = false;
+            if let Some(bits) = job.frame.get_mut(FLAGS_AT) {
+                *bits &= !flags::WEBSOCKET;
+            }
+        }
         let mut inner = self.lock();
         let stream = match job.websocket {
             true => inner.session.open_websocket(),

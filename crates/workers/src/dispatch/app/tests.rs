@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use keepwarm_net::DataPlane;
 use keepwarm_telemetry::RequestId;
 use keepwarm_wire::encode::{ResponseWriter, encode_drain, encode_hello};
-use keepwarm_wire::frame::{HEADER_LEN, Hello, Strings, flags};
+use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello, Strings, flags};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
@@ -220,4 +220,34 @@ fn a_place_is_given_back_when_drain_comes_between_taking_it_and_the_request() {
     assert_eq!((bench.app.state().queue.in_work(), holder(&held)), (0, Some(asks.key.pid)));
     let events: Vec<LinkEvent> = std::iter::from_fn(|| bench.events.try_recv().ok()).collect();
     assert!(events.iter().any(|event| matches!(event, LinkEvent::WantsDrain { .. })), "{events:?}");
+}
+
+/// It arrived before the first HELLO said what the app speaks.
+#[test]
+fn an_opening_that_waits_for_the_first_worker_is_a_websocket_where_that_is_asgi() {
+    for (kind, streams, accepts) in [("asgi", 100, true), ("wsgi", 4, false)] {
+        let mut bench = Bench::new();
+        let link = bench.adopt(1);
+        let call = new_call();
+        let mut frame = vec![0; HEADER_LEN + 100];
+        frame[5] = flags::END | flags::WEBSOCKET;
+        let job = Job {
+            call: Arc::clone(&call),
+            frame,
+            websocket: true,
+            thread: 0,
+            avoid: None,
+            since: Instant::now(),
+        };
+        bench.app.submit(job, false).unwrap();
+        bench.app.promote(1);
+        bench.hello_as(&link, streams, kind);
+        let (_, stream) = call.given().unwrap();
+        let mut bytes = Vec::new();
+        ResponseWriter::begin(&mut bytes, stream, 101).finish(0).unwrap();
+        let (response, _) = FromWorker::decode(&bytes).unwrap().unwrap();
+        assert_eq!(link.lock().session.handle_frame(response).is_ok(), accepts, "{kind}");
+        let frame = call.take_frame();
+        assert_eq!(frame[5] & flags::WEBSOCKET != 0, accepts, "{kind}");
+    }
 }

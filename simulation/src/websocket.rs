@@ -1,0 +1,373 @@
+//! WebSockets: clients of RFC 6455, the edge, an app whose workers speak messages over the wire.
+
+mod client;
+mod frames;
+mod plan;
+mod worker;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_net::simulation::{self, Faults, Rng, Settings};
+use keepwarm_net::{
+    BindTo, ConnectionLimits, Endpoint, ListenerContext, OpenConnections, Remote, WebSocketLimits, bind,
+    serve, stop_listening,
+};
+use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links};
+use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::plan::Smaller;
+use crate::response::{Broken, Pace};
+use crate::run::Scenario;
+use client::Outcome;
+use plan::{ClientEnd, Closer, Fault, LONGEST, MessagePlan, Reads, Talk};
+use worker::{AllSeen, Talks, WorkerPlan};
+
+/// An app with its WebSockets.
+#[derive(Debug, Clone)]
+pub(crate) struct WebSocket {
+    settings: Settings,
+    /// Nothing fails, and workers keep to the rules.
+    clean: bool,
+    workers: usize,
+    worker: WorkerPlan,
+    /// What a client may be silent for. Short: pings come in between.
+    idle: Duration,
+    talks: Vec<Talk>,
+}
+
+const ADDRESS: &str = "192.0.2.10:80";
+/// One talk ends by itself within this.
+const TALK: Duration = Duration::from_secs(15);
+const LONG_IDLE: Duration = Duration::from_secs(300);
+
+impl Scenario for WebSocket {
+    fn generate(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let clean = rng.chance(600);
+        let may_fail = Faults { no_buffers: 5, no_descriptor: 20, reset: 3, ..Faults::default() };
+        let (mut settings, mut most) = crate::plan::settings(&mut rng, clean, &may_fail);
+        // Pipes that take at once what Keepwarm holds at most for a client.
+        let bulk = rng.chance(60);
+        if bulk {
+            (settings.capacity, most) = ((256 << 10, 512 << 10), 700 << 10);
+        }
+        let worker = WorkerPlan {
+            // One that takes a single stream is no app for WebSockets.
+            streams: *rng.pick(&[2, 2, 100]),
+            stream_credit: *rng.pick(&[65_536, 65_536, 131_072]),
+            connection_credit: *rng.pick(&[65_536, 262_144]),
+            credit_step: *rng.pick(&[1, 64, 4096, 16 * 1024]),
+        };
+        let mut talks: Vec<_> = (0..1 + rng.below(3)).map(|_| Talk::draw(&mut rng, clean, most)).collect();
+        if bulk {
+            talks[0].send_bulk(&mut rng);
+        }
+        Self {
+            settings,
+            clean,
+            workers: 1 + rng.below(2),
+            worker,
+            idle: if rng.chance(150) { Duration::from_secs(20) } else { LONG_IDLE },
+            talks,
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn bound(&self) -> Duration {
+        // One after the other, where a worker takes one at a time.
+        let talks = TALK * self.talks.len() as u32;
+        match self.clean {
+            true => talks + Duration::from_secs(10),
+            // An app that hangs has the time of a client that is silent.
+            false => talks + LONG_IDLE * 2,
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let held = |messages: &[MessagePlan]| messages.iter().map(|it| it.size).max().unwrap_or(0);
+        let talks = self.talks.iter().map(|talk| {
+            let (up, down) = (held(&talk.client.messages), held(&talk.app.messages));
+            // Of each message there are some copies, the scripts' among them; and the buffers of both sides.
+            5 * (up + down) + 2 * self.settings.capacity.1 + (600 << 10)
+        });
+        (1 << 20) + talks.sum::<usize>()
+    }
+
+    async fn play(self: Rc<Self>) {
+        let links = Links::new(&[Remote::here(0)]);
+        let time = Duration::from_secs(120);
+        let policy = AppPolicy {
+            queue: 1000,
+            queue_timeout: time,
+            request_timeout: time,
+            slow_log: None,
+            workers: self.workers,
+            server: None,
+        };
+        let app = links.set_app("app", policy);
+        let seen = AllSeen::default();
+        let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let supervisor = Supervisor::new(&self, &app, &seen, events);
+        let mut held: Vec<_> =
+            (1..=self.workers as u32).map(|number| supervisor.start(&links, number, number)).collect();
+        let supervise = async {
+            let mut pid = 1000;
+            while let Some(event) = told.recv().await {
+                match event {
+                    LinkEvent::Closed { worker, reason } => {
+                        assert!(!self.clean, "no worker was to end: {reason}");
+                        pid += 1;
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        held.push(supervisor.start(&links, worker.number, pid));
+                    }
+                    LinkEvent::Kill { worker, .. } | LinkEvent::Stuck { worker, .. } => {
+                        supervisor.kill(worker.pid);
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let open = Arc::new(OpenConnections::new(100));
+        let address: SocketAddr = ADDRESS.parse().expect("an address");
+        let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
+        let (stop, signal) = stop_listening();
+        tokio::task::spawn_local(serve(bound, self.listener(&app, &open), signal));
+
+        let clients = (0..self.talks.len()).map(|number| {
+            let plan = Rc::clone(&self);
+            tokio::task::spawn_local(async move { plan.visit(number).await })
+        });
+        let clients: Vec<_> = clients.collect();
+        let mut outcomes = Vec::new();
+        tokio::select! {
+            () = async {
+                for client in clients { outcomes.push(client.await.expect("a client")); }
+            } => {}
+            () = supervise => unreachable!("it goes on for ever"),
+        }
+        stop.hand_over();
+        if self.clean {
+            // The closing handshake has its time, also where the client has left.
+            let closed = tokio::time::timeout(TALK, open.none()).await;
+            assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+            assert_eq!(app.waiting(), 0, "requests that nobody waits for");
+            for worker in app.activity() {
+                assert!(worker.in_hand.is_empty(), "a worker has requests that nobody waits for: {worker:?}");
+            }
+        }
+        for (number, outcome) in outcomes.iter().enumerate() {
+            self.judge(number, outcome.as_ref(), &seen);
+        }
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Smaller::than(self);
+        // Its place stays: paths say it.
+        smaller.with(|plan| plan.talks.len() > 1 && plan.talks.pop().is_some());
+        for at in 0..self.talks.len() {
+            let messages: [fn(&mut Talk) -> &mut Vec<MessagePlan>; 2] =
+                [|talk| &mut talk.client.messages, |talk| &mut talk.app.messages];
+            for of in messages {
+                smaller.with(|plan| {
+                    let messages = of(&mut plan.talks[at]);
+                    messages.truncate(messages.len() / 2);
+                    !messages.is_empty()
+                });
+                smaller.with(|plan| of(&mut plan.talks[at]).pop().is_some());
+                for message in 0..of(&mut self.talks[at].clone()).len().min(10) {
+                    smaller.half(|plan| &mut of(&mut plan.talks[at])[message].size);
+                    smaller.with(|plan| {
+                        std::mem::replace(&mut of(&mut plan.talks[at])[message].piece, usize::MAX)
+                            != usize::MAX
+                    });
+                }
+            }
+            smaller.half(|plan| &mut plan.talks[at].client.flood);
+            smaller.with(|plan| std::mem::take(&mut plan.talks[at].client.pings.0) > 0);
+            smaller.with(|plan| std::mem::take(&mut plan.talks[at].client.eager));
+            smaller.with(|plan| {
+                std::mem::replace(&mut plan.talks[at].client.reads, Reads::Beside) != Reads::Beside
+            });
+            smaller.with(|plan| {
+                let pace = std::mem::replace(&mut plan.talks[at].client.pace, Pace::FAST);
+                pace.piece < usize::MAX
+            });
+            smaller.without_time(|plan| &mut plan.talks[at].client.start);
+            smaller.without_time(|plan| &mut plan.talks[at].client.pause);
+            smaller.without_time(|plan| &mut plan.talks[at].app.delay);
+            smaller.without_time(|plan| &mut plan.talks[at].app.pause);
+            smaller.without_time(|plan| &mut plan.talks[at].app.hold);
+            smaller.without_time(|plan| &mut plan.talks[at].app.rest);
+        }
+        smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
+        smaller.with(|plan| std::mem::replace(&mut plan.worker.streams, 100) < 100);
+        smaller.settings(|plan| &mut plan.settings);
+        smaller.plans
+    }
+}
+
+/// A supervisor of the least kind: a worker that ends has a successor.
+struct Supervisor {
+    app: Arc<str>,
+    plan: WorkerPlan,
+    talks: Talks,
+    seen: AllSeen,
+    events: UnboundedSender<LinkEvent>,
+    kills: RefCell<HashMap<u32, Rc<Notify>>>,
+}
+
+impl Supervisor {
+    fn new(world: &Rc<WebSocket>, app: &App, seen: &AllSeen, events: UnboundedSender<LinkEvent>) -> Self {
+        let plan = Rc::clone(world);
+        let talks: Talks = Rc::new(move |path| {
+            let number = path.strip_prefix('/')?.parse::<usize>().ok()?;
+            Some((number, plan.talks.get(number)?.clone(), ids(number)))
+        });
+        Self {
+            app: Arc::clone(&app.name),
+            plan: world.worker.clone(),
+            talks,
+            seen: Rc::clone(seen),
+            events,
+            kills: RefCell::default(),
+        }
+    }
+
+    fn start(&self, links: &Links, number: u32, pid: u32) -> Arc<dyn WorkerLink> {
+        let (ours, theirs) = simulation::pair(true);
+        let key = WorkerKey { app: Arc::clone(&self.app), number, generation: 1, pid };
+        let link = links.adopt(key, ours, self.events.clone());
+        let kill = Rc::new(Notify::new());
+        self.kills.borrow_mut().insert(pid, Rc::clone(&kill));
+        tokio::task::spawn_local(worker::run(
+            Rc::new(theirs),
+            self.plan.clone(),
+            Rc::clone(&self.talks),
+            Rc::clone(&self.seen),
+            kill,
+        ));
+        link
+    }
+
+    fn kill(&self, pid: u32) {
+        if let Some(kill) = self.kills.borrow().get(&pid) {
+            kill.notify_one();
+        }
+    }
+}
+
+/// Of the client's messages, and of the app's.
+fn ids(number: usize) -> (u64, u64) {
+    let id = (number as u64 + 1) << 33;
+    (id, id | 1 << 32)
+}
+
+impl WebSocket {
+    fn listener(&self, app: &Arc<App>, open: &Arc<OpenConnections>) -> Arc<ListenerContext> {
+        let route = Route::to(Target::App {
+            name: Arc::clone(&app.name),
+            handler: Arc::new(AppHandler(Arc::clone(app))),
+            forwarded: ForwardedFields::default(),
+        });
+        let websocket = WebSocketLimits { frame: LONGEST, message: LONGEST, idle: self.idle };
+        let limits = ConnectionLimits { websocket, ..ConnectionLimits::default() };
+        let limits = match self.clean {
+            // A byte at a time through slow pipes is slow by nobody's fault.
+            true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..limits },
+            false => limits,
+        };
+        Arc::new(ListenerContext {
+            handler: Arc::new(Edge::new(Site::new(vec![route], Vec::new()))),
+            limits,
+            draining: Arc::new(AtomicBool::new(false)),
+            open: Arc::clone(open),
+            meter: keepwarm_telemetry::meters::listener("main"),
+        })
+    }
+
+    async fn visit(&self, number: usize) -> Option<Outcome> {
+        let talk = &self.talks[number];
+        tokio::time::sleep(talk.client.start).await;
+        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
+        let peer = simulation::connect(&endpoint).ok()?;
+        let path = format!("/{number}");
+        let talking = client::run(talk, &path, ids(number), peer);
+        match talk.app.fault {
+            // A client that answers pings may wait for ever.
+            Fault::Hangs(_) => tokio::time::timeout(LONG_IDLE + TALK, talking).await.ok(),
+            _ => Some(talking.await),
+        }
+    }
+
+    /// What must hold for one talk in the end.
+    fn judge(&self, number: usize, outcome: Option<&Outcome>, seen: &AllSeen) {
+        let Some(outcome) = outcome else {
+            return assert!(!self.clean, "client {number}: nobody listens");
+        };
+        if let Some(Broken::Wrong(wrong)) = &outcome.broken {
+            panic!("client {number}: {wrong}");
+        }
+        let talk = &self.talks[number];
+        if !self.clean || matches!(talk.client.end, ClientEnd::Resets(_) | ClientEnd::Drops(_)) {
+            return;
+        }
+        if let Some(status) = talk.app.refuses {
+            if talk.client.end == ClientEnd::Stays {
+                assert_eq!(outcome.status, status, "client {number}: not the app's refusal");
+            }
+            return;
+        }
+        let seen = seen.borrow();
+        let app = seen.get(&number);
+        let sees = |what: &str| format!("client {number}: {what}: {outcome:?}, the app {app:?}");
+        match talk.client.end {
+            _ if talk.client.reads == Reads::Never => {}
+            ClientEnd::Stays => {
+                self.judge_close(talk, outcome, &sees);
+                if talk.whole_towards_client() {
+                    assert_eq!(outcome.received, talk.app.messages.len(), "{}", sees("messages are missing"));
+                }
+                let app = app.unwrap_or_else(|| panic!("{}", sees("the app saw nothing")));
+                if talk.whole_towards_app() {
+                    let all = talk.client.messages.len();
+                    assert_eq!(app.received, all, "{}", sees("messages are missing at the app"));
+                }
+                if talk.closer == Closer::Client {
+                    let reason = if talk.client.code.is_some() { "the client's reason" } else { "" };
+                    let close = (talk.client.code.unwrap_or(1005), reason.to_owned());
+                    assert_eq!(app.close, Some(close), "{}", sees("not the client's close at the app"));
+                }
+            }
+            ClientEnd::Breaks(breach) if talk.closer == Closer::Client => {
+                let code = outcome.close.as_ref().map(|close| close.0);
+                assert_eq!(code, Some(breach.code()), "{}", sees("a breach has another code"));
+            }
+            _ => {}
+        }
+    }
+
+    fn judge_close(&self, talk: &Talk, outcome: &Outcome, sees: &impl Fn(&str) -> String) {
+        let Some((code, reason)) = &outcome.close else { panic!("{}", sees("no close")) };
+        let apps = *code == talk.app.code && reason == "the app's reason";
+        let own = *code == talk.client.code.unwrap_or(1005);
+        let right = match talk.closer {
+            Closer::Client => own,
+            Closer::App => apps,
+            Closer::Both => own || apps,
+        };
+        assert!(right, "{}", sees("the wrong close"));
+        assert!(outcome.broken.is_none(), "{}", sees("broken"));
+    }
+}

@@ -1,0 +1,311 @@
+//! What client and app say to each other on one WebSocket, drawn from a seed.
+
+use std::time::Duration;
+
+use keepwarm_net::simulation::Rng;
+
+use crate::response::Pace;
+use crate::sizes::edgy;
+
+/// One WebSocket: what its client does, and what the app.
+#[derive(Debug, Clone)]
+pub(crate) struct Talk {
+    pub(crate) client: ClientPlan,
+    pub(crate) app: AppPlan,
+    pub(crate) closer: Closer,
+    /// The closer waits until it has all messages of the other side; otherwise it closes behind its own last one.
+    pub(crate) polite: bool,
+}
+
+/// Who begins the closing handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closer {
+    Client,
+    App,
+    Both,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct MessagePlan {
+    pub(crate) text: bool,
+    pub(crate) size: usize,
+    /// Bytes of a frame, at most.
+    pub(crate) piece: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct ClientPlan {
+    pub(crate) start: Duration,
+    /// Sends its first frames behind the opening, before it is accepted.
+    pub(crate) eager: bool,
+    /// Bytes in one write, at most.
+    pub(crate) write: usize,
+    /// After so many bytes...
+    pub(crate) every: usize,
+    /// ...it pauses so long.
+    pub(crate) pause: Duration,
+    pub(crate) reads: Reads,
+    pub(crate) pace: Pace,
+    pub(crate) messages: Vec<MessagePlan>,
+    /// Of a thousand frames, before how many there is a ping, and its bytes.
+    pub(crate) pings: (u32, usize),
+    /// So many pings behind the last message.
+    pub(crate) flood: usize,
+    pub(crate) code: Option<u16>,
+    pub(crate) end: ClientEnd,
+}
+
+/// When a client reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reads {
+    Beside,
+    /// When it has sent all of its messages.
+    AfterSending,
+    /// After so long.
+    Later(Duration),
+    Never,
+}
+
+/// How a client leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientEnd {
+    /// By the closing handshake.
+    Stays,
+    /// After so many bytes.
+    Resets(usize),
+    Drops(usize),
+    /// It shuts its writing side behind its last message, without a close frame.
+    HalfCloses,
+    /// It breaks the protocol behind its last message.
+    Breaks(Breach),
+}
+
+/// What a client may not send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Breach {
+    Unmasked,
+    Reserved,
+    Opcode,
+    NotUtf8,
+    LongPing,
+    Continuation,
+    TooLong,
+    OneByteClose,
+}
+
+impl Breach {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Unmasked,
+        Self::Reserved,
+        Self::Opcode,
+        Self::NotUtf8,
+        Self::LongPing,
+        Self::Continuation,
+        Self::TooLong,
+        Self::OneByteClose,
+    ];
+
+    /// What the server closes with (RFC 6455 §7.4.1).
+    pub(crate) fn code(self) -> u16 {
+        match self {
+            Self::NotUtf8 => 1007,
+            Self::TooLong => 1009,
+            _ => 1002,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct AppPlan {
+    pub(crate) delay: Duration,
+    /// Refuses with this status.
+    pub(crate) refuses: Option<u16>,
+    pub(crate) messages: Vec<MessagePlan>,
+    /// Before each message.
+    pub(crate) pause: Duration,
+    /// Reads nothing, and so gives no credit, for so long.
+    pub(crate) hold: Duration,
+    /// After each frame that it reads.
+    pub(crate) rest: Duration,
+    pub(crate) code: u16,
+    pub(crate) fault: Fault,
+}
+
+/// What goes wrong at the app, after so many of its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    None,
+    Refuses,
+    Resets(usize),
+    Dies(usize),
+    /// Neither sends, nor reads, nor answers a close.
+    Hangs(usize),
+    /// Closes with a code that may not be sent.
+    BadCode,
+}
+
+/// Largest message of a client; one more byte is too long.
+pub(crate) const LONGEST: usize = 1 << 20;
+
+/// All messages of one side: a few of any size, or many small ones.
+fn messages(rng: &mut Rng, most: usize) -> Vec<MessagePlan> {
+    if rng.chance(80) {
+        let (count, size) = (rng.size(2500.min(most)), *rng.pick(&[0, 0, 1, 5]));
+        return (0..count).map(|_| MessagePlan { text: true, size, piece: usize::MAX }).collect();
+    }
+    let mut left = most;
+    let count = rng.size(8);
+    let draw = |_| {
+        let size = edgy(rng, left);
+        left -= size;
+        let piece = match rng.chance(500) {
+            true => usize::MAX,
+            false => (1 + rng.size(size)).max(size / 100),
+        };
+        MessagePlan { text: rng.chance(500), size, piece }
+    };
+    (0..count).map(draw).collect()
+}
+
+fn bytes(messages: &[MessagePlan]) -> usize {
+    messages.iter().map(|message| message.size + 14).sum()
+}
+
+impl Talk {
+    pub(crate) fn draw(rng: &mut Rng, clean: bool, most: usize) -> Self {
+        let (up, down) = (messages(rng, most), messages(rng, most));
+        let closer = *rng.pick(&[Closer::Client, Closer::App, Closer::Both]);
+        let mut client = ClientPlan::draw(rng, clean, up, bytes(&down));
+        let app = AppPlan::draw(rng, clean, down);
+        if client.reads == Reads::Never && matches!(client.end, ClientEnd::Breaks(_)) {
+            client.end = ClientEnd::Stays;
+        }
+        let mut talk = Self { client, app, closer, polite: rng.chance(700) };
+        if rng.chance(40) {
+            talk.flood_with_pings(most);
+        }
+        talk
+    }
+
+    /// The app sends a message that the pipe does not hold, and more behind it; the client only listens, and not at once.
+    pub(crate) fn send_bulk(&mut self, rng: &mut Rng) {
+        let Self { client, app, closer, .. } = self;
+        let size = rng.between(384 << 10, 640 << 10);
+        app.messages = vec![MessagePlan { text: false, size, piece: usize::MAX }];
+        app.messages.extend((0..1 + rng.below(3)).map(|_| MessagePlan {
+            text: true,
+            size: rng.size(2000),
+            piece: usize::MAX,
+        }));
+        (app.refuses, app.pause) = (None, Duration::ZERO);
+        client.messages.clear();
+        (client.pings, client.flood, client.end) = ((0, 0), 0, ClientEnd::Stays);
+        client.reads = Reads::Later(Duration::from_millis(*rng.pick(&[10, 500, 3000])));
+        client.pace = Pace::FAST;
+        *closer = Closer::App;
+    }
+
+    /// The client pings and pings, and never reads a pong.
+    fn flood_with_pings(&mut self, most: usize) {
+        let Self { client, app, .. } = self;
+        client.messages.truncate(2);
+        app.messages.truncate(2);
+        for message in client.messages.iter_mut().chain(&mut app.messages) {
+            message.size = message.size.min(1000);
+        }
+        (client.reads, client.end) = (Reads::Never, ClientEnd::Stays);
+        (client.write, client.every) = (usize::MAX, usize::MAX);
+        client.pings.1 = 125;
+        client.flood = most * 4 / 131;
+        app.refuses = None;
+    }
+
+    /// Whether the client is to have all messages in the end.
+    pub(crate) fn whole_towards_client(&self) -> bool {
+        match self.closer {
+            Closer::Client => self.polite,
+            Closer::App => true,
+            Closer::Both => false,
+        }
+    }
+
+    /// Whether the app is.
+    pub(crate) fn whole_towards_app(&self) -> bool {
+        match self.closer {
+            Closer::Client => true,
+            Closer::App => self.polite,
+            Closer::Both => false,
+        }
+    }
+}
+
+impl ClientPlan {
+    fn draw(rng: &mut Rng, clean: bool, messages: Vec<MessagePlan>, down: usize) -> Self {
+        // With the opening, and the response to it.
+        let (up, down) = (bytes(&messages) + 400, down + 300);
+        let end = match rng.below(if clean { 16 } else { 8 }) {
+            0 => ClientEnd::Resets(rng.below(up)),
+            1 => ClientEnd::Drops(rng.below(up)),
+            2 => ClientEnd::HalfCloses,
+            3 => ClientEnd::Breaks(*rng.pick(&Breach::ALL)),
+            _ => ClientEnd::Stays,
+        };
+        let reads = match rng.below(10) {
+            0 => Reads::Never,
+            1 | 2 => Reads::AfterSending,
+            3 | 4 => Reads::Later(Duration::from_millis(*rng.pick(&[10, 500, 3000, 7000]))),
+            _ => Reads::Beside,
+        };
+        let size = *rng.pick(&[0, 1, 125]);
+        let pings = match reads {
+            // Who pings and does not read must not wait until all is sent: pongs have to go somewhere.
+            Reads::AfterSending => (if messages.len() < 20 { 200 } else { 0 }, size.min(4)),
+            _ => (*rng.pick(&[0, 0, 100, 500]), size),
+        };
+        let flood = match reads {
+            Reads::AfterSending => 0,
+            _ => *rng.pick(&[0, 0, 0, 1, 30]),
+        };
+        let frames: usize = messages.iter().map(|message| 1 + message.size / message.piece).sum();
+        let pongs = (frames * pings.0 as usize / 1000 + flood) * (pings.1 + 2);
+        Self {
+            start: Duration::from_millis(rng.size(100) as u64),
+            eager: rng.chance(200),
+            write: (1 + rng.size(up)).max(up / 300),
+            every: (up / (1 + rng.below(8))).max(1),
+            pause: Duration::from_millis(*rng.pick(&[0, 0, 1, 100])),
+            reads,
+            pace: Pace::draw(rng, down + 2 * pongs),
+            messages,
+            pings,
+            flood,
+            code: *rng.pick(&[None, Some(1000), Some(1001), Some(4321)]),
+            end,
+        }
+    }
+}
+
+impl AppPlan {
+    fn draw(rng: &mut Rng, clean: bool, messages: Vec<MessagePlan>) -> Self {
+        let at = rng.size(messages.len());
+        let fault = match rng.below(if clean { 1 } else { 16 }) {
+            1 => Fault::Refuses,
+            2 => Fault::Resets(at),
+            3 => Fault::Dies(at),
+            4 => Fault::Hangs(at),
+            5 => Fault::BadCode,
+            _ => Fault::None,
+        };
+        let pause = if messages.len() < 20 { *rng.pick(&[0, 0, 0, 1, 50]) } else { 0 };
+        Self {
+            delay: Duration::from_millis(*rng.pick(&[0, 0, 1, 10, 200])),
+            refuses: rng.chance(50).then(|| *rng.pick(&[403, 401, 404])),
+            messages,
+            pause: Duration::from_millis(pause),
+            hold: Duration::from_millis(*rng.pick(&[0, 0, 0, 0, 10, 2500])),
+            rest: Duration::from_millis(*rng.pick(&[0, 0, 0, 1])),
+            code: *rng.pick(&[1000, 1001, 1011, 3999]),
+            fault,
+        }
+    }
+}
