@@ -462,7 +462,8 @@ fn a_storm_of_informational_answers_has_an_end_with_its_client() {
             while stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").is_ok() {}
         }
     });
-    let server = door(&[origin.address()], "timeout = \"2s\"\n");
+    // There is no time-out for the whole of it.
+    let server = door(&[origin.address()], "timeouts = { idle = \"1s\" }\n");
     // Not by the client that keeps a transcript.
     let mut client = std::net::TcpStream::connect(server.address()).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -476,6 +477,23 @@ fn a_storm_of_informational_answers_has_an_end_with_its_client() {
         last.extend_from_slice(&block[..got]);
     }
     origin.wait_until("the storm is over", |origin| origin.open() == 0);
+}
+
+/// Nor one of `100 Continue`, which nobody sees.
+#[test]
+fn a_drizzle_of_continues_has_an_end() {
+    let origin = Origin::raw(|_, mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        if read_head(&mut reader).is_some() {
+            while stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok() {
+                std::thread::sleep(Duration::from_millis(5)); // Each is read by itself.
+            }
+        }
+    });
+    let server = door(&[origin.address()], "timeouts = { first_byte = \"1s\" }\n");
+    let response = server.ask(get("/"));
+    assert_eq!((response.status, response.json()["reason"].as_str()), (504, Some("first_byte_timeout")));
+    origin.wait_until("the call is called off", |origin| origin.open() == 0);
 }
 
 #[test]

@@ -353,7 +353,7 @@ fn trailers_and_extensions_are_bounded() {
 
 #[test]
 fn a_client_address_has_so_many_connections() {
-    let server = limited(FIXED, "connections_per_client = 2");
+    let server = limited(FIXED, "connections_per_client = 2\n[admin]\nbind = \"127.0.0.1:0\"");
     let mut first = server.client();
     first.expect_kept("/");
     let mut second = server.client();
@@ -366,6 +366,11 @@ fn a_client_address_has_so_many_connections() {
         other => panic!("{other:?}\n{third}"),
     }
     first.expect_kept("/");
+    let _ = server.client().try_response("GET");
+    server.wait_for_log("connections refused: this client has", BOUND);
+    assert_eq!(server.log().matches("connections refused").count(), 1, "{}", server.log());
+    let refused = || admin::metrics(&server)[r#"keepwarm_connections_refused_total{listener="main"}"#];
+    assert_eq!(refused(), 2.0);
     drop(second);
     keepwarm_tests::process::wait_until("a place is free again", BOUND, || {
         let mut client = server.client();

@@ -65,6 +65,24 @@ fn a_full_disk_costs_what_was_to_be_kept_on_it_and_nothing_else() {
     assert_eq!(server.ask(get("/list")).text(), "pong");
 }
 
+/// Keepwarm that may write files of 1 MiB at most: the kernel sends SIGXFSZ, whose default is to end the process.
+fn with_small_files(folder: &Path) -> PathBuf {
+    let file = folder.join("start");
+    tools::script(&file, &format!("#!/bin/sh\nulimit -f 2048\nexec {} \"$@\"\n", keepwarm().display()));
+    file
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_costs_what_is_larger_and_nothing_else() {
+    let server = Server::start_as(WSGI, with_small_files).warm("/pong");
+    let mut reader = slow_reader(&server);
+    server.wait_for_log(CUT, LONG);
+    assert!(matches!(reader.try_response("GET"), Err(Failure::Cut(_) | Failure::Reset(_))));
+    let refused = upload(&server, 8 << 20);
+    assert_eq!((refused.status, refused.json()["reason"].as_str()), (500, Some("spool_failed")));
+    assert_eq!(server.ask(get("/list")).text(), "pong");
+}
+
 #[test]
 fn at_the_limit_responses_wait_for_their_clients_and_large_bodies_are_refused() {
     let config = WSGI.replace("workers = 1", "workers = 5");

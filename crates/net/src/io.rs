@@ -175,14 +175,28 @@ impl Io {
     /// every later event from [`Io::poll_readable`]).
     pub fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.hangup.is_none() {
-            let Ok(copy) = self.fd().try_clone() else { return Poll::Pending };
             // Without interest in writability the write side is ready only on EPOLLHUP.
-            let Ok(watch) = socket::watch(copy, Interest::READABLE) else { return Poll::Pending };
-            self.hangup = Some(watch);
+            match self.fd().try_clone().map(|copy| socket::watch(copy, Interest::READABLE)) {
+                Ok(Ok(watch)) => self.hangup = Some(watch),
+                // No descriptor is left for it.
+                Ok(Err(_)) | Err(_) => return self.poll_reset_here(cx),
+            }
         }
         match &self.hangup {
             Some(watch) => watch.poll_write_ready(cx).map(drop),
             None => Poll::Pending,
+        }
+    }
+
+    /// The same by the registration that there is, at the cost of needless wake-ups. Who writes tries that before it waits, so no edge is lost.
+    fn poll_reset_here(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // One that cannot be watched at all is of no more use.
+        let Ok(watch) = self.registered() else { return Poll::Ready(()) };
+        loop {
+            match ready!(watch.poll_write_ready(cx)) {
+                Ok(mut guard) if !socket::is_over(&guard) => guard.clear_ready(),
+                Ok(_) | Err(_) => return Poll::Ready(()),
+            }
         }
     }
 
@@ -270,6 +284,7 @@ impl Io {
 mod tests {
     use std::future::poll_fn;
     use std::io::{Read, Write};
+    use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -312,5 +327,45 @@ mod tests {
             })
         };
         assert!((1..MANY / 4).contains(&turns(MANY, &mut write).await));
+    }
+
+    /// Without a descriptor for a registration of its own, whatever the one that there is watches for.
+    #[tokio::test]
+    async fn a_reset_is_seen_by_the_registration_that_there_is() {
+        for blocked in [false, true] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            let mut io = Io::new(OwnedFd::from(ours));
+            if blocked {
+                fill_and_empty(&mut io, &mut peer).await;
+            }
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut into = Vec::with_capacity(1);
+            assert_eq!(poll_fn(|cx| io.poll_read(cx, &mut into)).await.unwrap(), 0);
+            let early = poll_fn(|cx| Poll::Ready(io.poll_reset_here(cx))).await;
+            assert!(early.is_pending(), "the peer still reads");
+            rustix::net::sockopt::set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
+            drop(peer);
+            let reset = poll_fn(|cx| io.poll_reset_here(cx));
+            tokio::time::timeout(std::time::Duration::from_secs(10), reset).await.unwrap();
+        }
+    }
+
+    /// Writes until nothing is taken, so that room is watched for, and has the peer take it all.
+    async fn fill_and_empty(io: &mut Io, peer: &mut std::net::TcpStream) {
+        let block = [b'x'; MANY];
+        let mut all = 0;
+        loop {
+            match poll_fn(|cx| Poll::Ready(io.poll_write(cx, &[IoSlice::new(&block)]))).await {
+                Poll::Ready(wrote) => all += wrote.unwrap(),
+                // Not for lack of budget.
+                Poll::Pending if io.interest.is_writable() => break,
+                Poll::Pending => tokio::task::yield_now().await,
+            }
+        }
+        let mut taken = vec![0; all];
+        peer.read_exact(&mut taken).unwrap();
     }
 }

@@ -263,7 +263,11 @@ fn concerns_one_connection(error: &io::Error) -> bool {
 fn begin(fd: Socket, client: Option<SocketAddr>, local: &Local, context: &Arc<ListenerContext>) {
     let cells = context.meter.of(thread_index());
     let client_address = client.map(|client| client.ip());
-    let Some(place) = context.open.enter(client_address, context.limits.per_client, cells) else {
+    let limit = context.limits.per_client;
+    let Some(place) = context.open.enter(client_address, limit, cells) else {
+        if let Some(client) = client_address {
+            context.open.note_refused(client, limit, &context.meter.name);
+        }
         return;
     };
     #[cfg(test)]

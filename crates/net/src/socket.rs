@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags};
 use socket2::{Domain, SockAddr, TcpKeepalive, Type};
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::Endpoint;
 use crate::client::Idleness;
@@ -53,6 +53,11 @@ pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         [one] => Ok(retry_on_intr(|| rustix::net::send(socket, one, SendFlags::NOSIGNAL))?),
         _ => Ok(retry_on_intr(|| rustix::io::writev(socket, slices))?),
     }
+}
+
+/// Whether a socket that is ready for writing is so because both sides have ended, or it was reset.
+pub(crate) fn is_over(guard: &AsyncFdReadyGuard<'_, Socket>) -> bool {
+    guard.ready().is_write_closed()
 }
 
 /// Sends FIN.

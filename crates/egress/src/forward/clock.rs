@@ -1,6 +1,7 @@
 //! Whose turn it is while two messages pass, and how long that may take.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use keepwarm_net::Wait;
 use keepwarm_policy::timeout::Phase;
@@ -23,6 +24,36 @@ pub(super) enum Turn {
     Answering,
 }
 
+/// How much of its time the upstream has used, while its turn and the client's take turns.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// The last turn that was the upstream's, and what it took without a byte that moved.
+    last: Option<Turn>,
+    used: Duration,
+    /// Since when that turn goes on.
+    since: Option<Instant>,
+}
+
+impl Clock {
+    /// It is this one's turn now; gives what is used of its time.
+    fn turn_to(&mut self, turn: Turn, moved: bool, now: Instant) -> Duration {
+        if let Some(since) = self.since.take() {
+            self.used += now.saturating_duration_since(since);
+        }
+        if moved {
+            self.used = Duration::ZERO;
+        }
+        if matches!(turn, Turn::Client | Turn::Unknown) {
+            return Duration::ZERO;
+        }
+        if self.last.replace(turn) != Some(turn) {
+            self.used = Duration::ZERO;
+        }
+        self.since = Some(now);
+        self.used
+    }
+}
+
 impl Talk<'_, '_, '_> {
     /// The upstream's time stands still while it waits for the client.
     pub(super) fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -34,9 +65,12 @@ impl Talk<'_, '_, '_> {
             Turn::FirstByte => timeouts.first_byte,
             Turn::Sending | Turn::Answering => timeouts.idle,
         };
-        if turn != self.turn || std::mem::take(&mut self.moved) {
+        let moved = std::mem::take(&mut self.moved);
+        if turn != self.turn || moved {
+            let now = Instant::now();
+            let left = limit.map(|limit| limit.saturating_sub(self.clock.turn_to(turn, moved, now)));
             self.turn = turn;
-            deadlines.set(Wait::Answer, limit.and_then(|limit| Instant::now().checked_add(limit)));
+            deadlines.set(Wait::Answer, left.and_then(|left| now.checked_add(left)));
         }
         if deadlines.poll_passed(Wait::Slow, cx) {
             return Poll::Ready(End::TimedOut(Phase::Whole, timeouts.whole.unwrap_or_default()));
@@ -62,5 +96,24 @@ impl Talk<'_, '_, '_> {
             (0, true, _) | (0, false, Some(_)) => Turn::FirstByte,
             (0, false, None) => Turn::Client,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_of_the_clients_gives_the_upstream_no_new_time() {
+        let (mut clock, start) = (Clock::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut used = |turn, moved, seconds| clock.turn_to(turn, moved, at(seconds)).as_secs();
+        assert_eq!(used(Turn::Answering, false, 0), 0);
+        assert_eq!(used(Turn::Client, false, 2), 0);
+        assert_eq!(used(Turn::Answering, false, 7), 2, "it stood still");
+        assert_eq!(used(Turn::Client, false, 8), 0);
+        assert_eq!(used(Turn::Answering, false, 8), 3);
+        assert_eq!(used(Turn::Answering, true, 9), 0, "a sign of life");
+        assert_eq!(used(Turn::Sending, false, 12), 0, "another turn has a limit of its own");
     }
 }

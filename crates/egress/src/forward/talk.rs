@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 use super::Forward;
 use super::attempt::is_failure;
 use super::body::Gave;
-use super::clock::Turn;
+use super::clock::{Clock, Turn};
 use super::head::Opening;
 use super::hedge::{Rival, Runner};
 use crate::endpoints::{Signs, Visit};
@@ -48,12 +48,19 @@ pub(super) struct Talk<'t, 'a, 'c> {
     pub(super) full: bool,
     /// Whose turn it is, as far as time goes.
     pub(super) turn: Turn,
+    pub(super) clock: Clock,
     /// The upstream has said something, if not yet its answer.
     pub(super) begun: bool,
     /// Bytes have moved since the time was looked at.
     pub(super) moved: bool,
+    /// Informational answers that came.
+    informed: u32,
     tunnel: Option<Tunnel>,
 }
+
+/// Informational answers that put the time-outs off: an upstream that works for long may say so (102) every now and then, and one that says nothing
+/// else cannot hold a call for ever. This number is arbitrary.
+const SIGNS_OF_LIFE: u32 = 100;
 
 /// How an attempt ended.
 #[derive(Debug)]
@@ -103,8 +110,10 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
             response: ResponseBuffer::new(buffers),
             full: false,
             turn: Turn::Unknown,
+            clock: Clock::default(),
             begun: false,
             moved: false,
+            informed: 0,
             tunnel: None,
         }
     }
@@ -241,13 +250,19 @@ impl<'t, 'a, 'c> Talk<'t, 'a, 'c> {
         match call.poll_answer(cx) {
             Poll::Pending => return Step::Waiting,
             Poll::Ready(Err(error)) => return Step::End(End::Failed(error)),
-            Poll::Ready(Ok(Answer::Informational(head))) => match head.status.as_u16() {
-                100 => self.handle_continue(),
-                _ => {
-                    self.begun = true;
-                    pass_informational(exchange, head, self.forward.manner.names_us());
+            Poll::Ready(Ok(Answer::Informational(head))) => {
+                match head.status.as_u16() {
+                    100 => self.handle_continue(),
+                    _ => {
+                        self.begun = true;
+                        pass_informational(exchange, head, self.forward.manner.names_us());
+                    }
                 }
-            },
+                self.informed = self.informed.saturating_add(1);
+                if self.informed > SIGNS_OF_LIFE {
+                    return Step::Still;
+                }
+            }
             Poll::Ready(Ok(Answer::Head(_))) => return self.handle_head(),
             Poll::Ready(Ok(Answer::Data([]))) => return Step::Still,
             Poll::Ready(Ok(Answer::Data(bytes))) => {

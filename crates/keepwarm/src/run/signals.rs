@@ -23,6 +23,9 @@ pub(super) struct Signals {
 impl Signals {
     pub(super) fn new() -> std::io::Result<Self> {
         reopen_logs(signal(SignalKind::user_defined1())?);
+        // A file at the limit of its size (`ulimit -f`) ends what is written to it (EFBIG), not the process. The handler stays when this is dropped, and
+        // workers do not inherit one.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self {
             ends: Ends::new()?,
             hangup: signal(SignalKind::hangup())?,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use keepwarm_telemetry::cells::PerThread;
 use keepwarm_telemetry::meters::ListenerCells;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -18,11 +19,15 @@ use crate::{now, thread_index};
 const TURN: Duration = Duration::from_secs(1);
 /// The limit is said to be reached again when it was not for this long.
 const QUIET: Duration = Duration::from_secs(60);
+/// How often it is asked which threads are stuck.
+const STUCK_LOOK: Duration = Duration::from_millis(500);
 
 /// Counts the connections of the process against a limit.
 #[derive(Debug)]
 pub struct OpenConnections {
     count: AtomicUsize,
+    /// The same, of each data-plane thread.
+    by_thread: PerThread<AtomicUsize>,
     /// Those that are reading or answering a request.
     busy: AtomicUsize,
     limit: AtomicUsize,
@@ -33,6 +38,8 @@ pub struct OpenConnections {
     wanted: AtomicBool,
     /// When a connection last had to wait for one of the others to end.
     full_at: Mutex<Option<Instant>>,
+    /// When a client was last refused for having too many.
+    refused_at: Mutex<Option<Instant>>,
 }
 
 impl OpenConnections {
@@ -40,6 +47,7 @@ impl OpenConnections {
     pub fn new(limit: usize) -> Self {
         Self {
             count: AtomicUsize::new(0),
+            by_thread: PerThread::new(),
             busy: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit),
             closed: Notify::new(),
@@ -47,6 +55,7 @@ impl OpenConnections {
             activities: Activities::default(),
             wanted: AtomicBool::new(false),
             full_at: Mutex::default(),
+            refused_at: Mutex::default(),
         }
     }
 
@@ -58,6 +67,16 @@ impl OpenConnections {
     /// Waits until there is none.
     pub async fn none(&self) {
         self.until(|| self.count() == 0).await;
+    }
+
+    /// Waits until there is none but those of threads that do not turn any more, which nobody can end.
+    pub async fn none_that_can_end(&self, is_stuck: impl Fn(usize) -> bool) {
+        let of_others = || {
+            let threads = self.by_thread.iter().enumerate().filter(|(thread, _)| !is_stuck(*thread));
+            threads.map(|(_, count)| count.load(Ordering::Relaxed)).sum::<usize>()
+        };
+        // A thread may be found stuck meanwhile, which no connection tells.
+        while tokio::time::timeout(STUCK_LOOK, self.until(|| of_others() == 0)).await.is_err() {}
     }
 
     /// Waits, while the process drains, until none has a request.
@@ -116,14 +135,25 @@ impl OpenConnections {
 
     /// A connection has to wait for another to end. Says so, once for as long as it goes on.
     pub(super) fn note_full(&self, listener: &str) {
-        let now = Instant::now();
-        let before = self.full_at.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
-        if before.is_none_or(|at| now.saturating_duration_since(at) > QUIET) {
+        if begins(&self.full_at) {
             tracing::warn!(
                 listener,
                 limit = self.limit.load(Ordering::Relaxed),
                 "connection limit reached: new connections wait until others end; raise `server.limits.connections`, \
                  and the limit on open files (systemd: LimitNOFILE) with it"
+            );
+        }
+    }
+
+    /// A client was refused. Says so, once for as long as it goes on: a client that has too many tries on.
+    pub(super) fn note_refused(&self, client: IpAddr, limit: usize, listener: &str) {
+        if begins(&self.refused_at) {
+            tracing::warn!(
+                listener,
+                %client,
+                limit,
+                "connections refused: this client has `limits.connections_per_client` open; said once for all clients until there was none for \
+                 {QUIET:?}, keepwarm_connections_refused_total counts them"
             );
         }
     }
@@ -156,15 +186,26 @@ impl OpenConnections {
             }
             *count += 1;
         }
+        let thread = thread_index();
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.by_thread.of(thread).fetch_add(1, Ordering::Relaxed);
         cells.accepted.add(1);
-        Some(Place { open: Arc::clone(self), client, cells })
+        Some(Place { open: Arc::clone(self), thread, client, cells })
     }
+}
+
+/// Whether it has not happened for a while, now that it does.
+fn begins(last: &Mutex<Option<Instant>>) -> bool {
+    let now = Instant::now();
+    let before = last.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
+    before.is_none_or(|at| now.saturating_duration_since(at) > QUIET)
 }
 
 /// A counted connection; leaves the count when dropped.
 pub(super) struct Place {
     open: Arc<OpenConnections>,
+    /// It never moves to another.
+    thread: usize,
     client: Option<IpAddr>,
     cells: &'static ListenerCells,
 }
@@ -181,6 +222,7 @@ impl Drop for Place {
             }
         }
         self.cells.closed.add(1);
+        self.open.by_thread.of(self.thread).fetch_sub(1, Ordering::Relaxed);
         self.open.count.fetch_sub(1, Ordering::Relaxed);
         self.open.closed.notify_waiters();
     }

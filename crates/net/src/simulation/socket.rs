@@ -97,6 +97,11 @@ pub struct Guard<'w> {
     reads: bool,
 }
 
+/// Whether it is ready for writing because both sides have ended, or it was reset.
+pub(crate) fn is_over(guard: &Guard<'_>) -> bool {
+    guard.watch.change(|it| it.write_closed)
+}
+
 impl Guard<'_> {
     /// The socket has shown that it is not ready.
     pub fn clear_ready(&mut self) {

@@ -125,7 +125,7 @@ pub(super) static TIMEOUTS: Section<UpstreamTimeouts> = Section {
         Key {
             name: "idle",
             brief: "Silence of the upstream in the middle of a request or an answer",
-            long: "It takes no more of the request, or nothing further of its answer comes. Past it the call is cut, or answered with 504 where nothing of its answer has left. Tunnels (WebSockets) end after the listener's `limits.websocket_idle`.",
+            long: "It takes no more of the request, or nothing further of its answer comes. The first 100 informational answers (1xx) of a call count as signs of life. Past it the call is cut, or answered with 504 where nothing of its answer has left. Tunnels (WebSockets) end after the listener's `limits.websocket_idle`.",
             default: Preset::Value("\"60s\""),
             right: "idle = \"off\"",
             wrong: "idle = \"never\"",
