@@ -64,7 +64,7 @@ impl Ejections {
             Outcome::Unknown => return,
             Outcome::Success => entry.state.record().handle_success(),
             Outcome::Failure => {
-                let row = entry.state.record().handle_failure();
+                let row = entry.state.record().handle_failure(now.into_std());
                 if let Some(outlier) = lock(&self.outlier).as_mut().filter(|outlier| outlier.is_row(row)) {
                     let records = records(endpoints);
                     let ejected = outlier.handle_row(&records, index, row, now.into_std(), crate::random());

@@ -23,7 +23,8 @@
 //!   breaker of a whole upstream counts silence alone: connections that cannot be made, and responses that do not begin in time. A 500, a response that breaks off, even a connection that is closed
 //!   without a response: each came from somebody who is there, cost the caller no time, and may be the fault of one page.
 //! * **Two**: the breaker of an endpoint counts 5xx too, since the other one may do better. When both fail alike, both are called (`balance`: panic).
-//! * **Many**: the same, and [`crate::outlier`] compares their rates, which finds one that is worse without being bad.
+//! * **Many**: the same, and [`crate::outlier`] compares their rates, which finds one that is worse without being bad. An endpoint whose failures go on it leaves alone for longer than a breaker does; a restart it leaves to
+//!   the breaker.
 //!
 //! A wrong opening must cost little, because none of these signals is certain: the first one lasts a tenth of a second (linkerd: 1 s, Finagle: 5 s, Envoy: 30 s), and calls may wait for it
 //! ([`Refused`]), which makes of a restart of 0.3 s a delay instead of an outage. Doubling bounds what an endpoint that stays dead gets: one call for each opening. The longest is 5 s, so that recovery takes

@@ -1,6 +1,6 @@
 //! Endpoints that are worse than the others of their upstream, and are left alone for a while (Envoy's outlier detection).
 //!
-//! Two signals. Failures in a row: noticed at once. And a success rate that is below that of the others: looked at every [`Settings::interval`], of the endpoints with enough
+//! Two signals. Failures in a row that go on for [`Settings::lasting`]: a shorter row is a restart, more likely than not, and the breaker's. And a success rate that is below that of the others: looked at every [`Settings::interval`], of the endpoints with enough
 //! calls in it, when there are enough of them: below their mean by so many standard deviations, and by five points. A breaker has a threshold, and sees what is bad; this compares, and sees what is
 //! worse: when all fail alike nobody is an outlier.
 //!
@@ -25,6 +25,8 @@ const LEAST_MARGIN: u64 = 50_000;
 pub struct Settings {
     /// Failures in a row. 0: they eject nobody.
     pub consecutive: u32,
+    /// A row that has not gone on for so long is left to the breaker.
+    pub lasting: Duration,
     /// How often the success rates are compared. [`Duration::ZERO`]: never.
     pub interval: Duration,
     /// Calls in an interval that make an endpoint's rate count.
@@ -42,10 +44,13 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Envoy's numbers, but for the ceiling: it has 10 %, which of three endpoints is none but the one that always may be; a third leaves enough to bear the load.
+    /// Envoy's numbers, but for two. The ceiling: it has 10 %, which of three endpoints is none but the one that always may be; a third leaves enough to bear the load. And how long a row has to last:
+    /// an endpoint that is restarted fails five calls in a row within milliseconds, and would be left alone for a hundred times as long as it was away. Until the openings of its breaker are as
+    /// long as they get ([`crate::breaker`]), that one asks it again soon enough.
     fn default() -> Self {
         Self {
             consecutive: 5,
+            lasting: Duration::from_secs(5),
             interval: Duration::from_secs(10),
             minimum: 100,
             hosts: 5,
@@ -73,6 +78,8 @@ pub struct Record {
     failures: AtomicU32,
     /// In a row.
     row: AtomicU32,
+    /// When that began, in nanoseconds since `origin`.
+    since: AtomicU64,
     /// Nanoseconds since `origin`; ejected before it.
     until: AtomicU64,
     /// Ejections that count for the length of the next.
@@ -88,6 +95,7 @@ impl Record {
             successes: AtomicU32::new(0),
             failures: AtomicU32::new(0),
             row: AtomicU32::new(0),
+            since: AtomicU64::new(0),
             until: AtomicU64::new(0),
             times: AtomicU32::new(0),
         }
@@ -102,9 +110,18 @@ impl Record {
     }
 
     /// A call has failed; gives how many have in a row, for [`Outlier::handle_row`].
-    pub fn handle_failure(&self) -> u32 {
+    pub fn handle_failure(&self, now: Instant) -> u32 {
         self.failures.fetch_add(1, Ordering::Relaxed);
-        self.row.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+        let before = self.row.fetch_add(1, Ordering::Relaxed);
+        if before == 0 {
+            self.since.store(self.since_origin(now), Ordering::Relaxed);
+        }
+        before.saturating_add(1)
+    }
+
+    /// How long the row goes on.
+    fn row_lasts(&self, now: Instant) -> Duration {
+        Duration::from_nanos(self.since_origin(now).saturating_sub(self.since.load(Ordering::Relaxed)))
     }
 
     /// Whether it is to be left alone.
@@ -191,7 +208,7 @@ impl Outlier {
         random: u64,
     ) -> Option<Ejection> {
         let record = records.get(index).filter(|record| self.is_row(row) && !record.is_ejected(now))?;
-        if !self.has_room(records, now) {
+        if record.row_lasts(now) < self.settings.lasting || !self.has_room(records, now) {
             return None;
         }
         let length = self.eject(record, now, random);

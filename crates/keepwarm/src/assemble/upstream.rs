@@ -43,7 +43,7 @@ pub(crate) fn upstream(upstream: &config::Upstream) -> UpstreamSettings {
             ..BudgetSettings::default()
         },
         breaker: upstream.breaker.as_ref().map(breaker),
-        outlier: upstream.outlier.as_ref().map(outlier),
+        outlier: upstream.outlier.as_ref().map(|rules| outlier(rules, upstream.breaker.is_some())),
         hedge: upstream.hedge.as_ref().map(hedge),
         balance,
         hash_key,
@@ -182,9 +182,11 @@ fn health(health: &config::Health) -> HealthSettings {
     }
 }
 
-fn outlier(outlier: &config::Outlier) -> outlier::Settings {
+fn outlier(outlier: &config::Outlier, has_breaker: bool) -> outlier::Settings {
     outlier::Settings {
         consecutive: outlier.failures.unwrap_or(0),
+        // Without a breaker nobody else would leave it alone meanwhile.
+        lasting: if has_breaker { outlier::Settings::default().lasting } else { Duration::ZERO },
         // Rates are compared only where a deviation says what is too low.
         interval: outlier.deviation_permille.map_or(Duration::ZERO, |_| outlier.interval),
         minimum: outlier.min_requests,

@@ -324,7 +324,7 @@ impl World {
         let records: Vec<&Record> = self.endpoints.iter().map(|endpoint| &endpoint.record).collect();
         match outcome {
             Outcome::Failure => {
-                let row = records[at].handle_failure();
+                let row = records[at].handle_failure(self.now);
                 let _ = self.outlier.handle_row(&records, at, row, self.now, random);
             }
             _ => records[at].handle_success(),
@@ -334,11 +334,15 @@ impl World {
 }
 
 const SIZES: [usize; 3] = [1, 2, 8];
-const SEEDS: std::ops::Range<u64> = 0..3;
+/// Callers times their time, in all runs of a case with one number of endpoints. So each test takes about a second on a machine that has nothing else to do.
+const WORK: Duration = Duration::from_secs(2_400);
 
+/// The bounds are half more than the worst of a thousand seeds, which stands beside them.
 fn each(sizes: &[usize], case: Case, holds: impl Fn(usize, &Seen) -> bool) {
+    let callers = u32::try_from(case.good.0 + case.bad.0).unwrap();
+    let seeds = WORK.as_secs() / (case.lasts * callers).as_secs();
     for endpoints in sizes {
-        for seed in SEEDS {
+        for seed in 0..seeds {
             let seen = run(Case { endpoints: *endpoints, ..case }, seed);
             assert!(holds(*endpoints, &seen), "{endpoints} endpoints, seed {seed}: {seen:?}");
         }
@@ -377,7 +381,8 @@ fn a_page_that_hangs_has_nobody_else_refused() {
 fn an_endpoint_that_fails_everything_is_left_alone_where_there_are_others() {
     let script: Script = |at, _, _| if at == 0 { Does::Fails } else { Does::Serves(2 * MILLI) };
     each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
-        let bound = if endpoints == 1 { u32::MAX } else { 60 };
+        // 19.
+        let bound = if endpoints == 1 { u32::MAX } else { 28 };
         seen.refused == 0 && seen.sent_to_failing <= bound
     });
 }
@@ -388,12 +393,14 @@ fn an_endpoint_that_is_gone_gets_few_calls() {
     let script: Script = |at, _, _| if at == 0 { Does::Refuses } else { Does::Serves(2 * MILLI) };
     each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
         let well = endpoints == 1 || (seen.failed == 0 && seen.refused == 0 && seen.served > 5_000);
-        seen.sent_to_dead <= 60 && seen.wrongly_refused == 0 && well
+        // 22.
+        seen.sent_to_dead <= 33 && seen.wrongly_refused == 0 && well
     });
     let script: Script = |at, _, _| if at == 0 { Does::Hangs } else { Does::Serves(2 * MILLI) };
     each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
         let well = endpoints == 1 || (seen.refused == 0 && seen.served > 5_000);
-        seen.sent_to_dead <= 80 && seen.wrongly_refused == 0 && well
+        // 25 and 6.
+        seen.sent_to_dead <= if endpoints == 1 { 36 } else { 9 } && seen.wrongly_refused == 0 && well
     });
 }
 
@@ -404,11 +411,26 @@ fn a_restart_is_a_delay() {
         1000..1300 if at == 0 => Does::Refuses,
         _ => Does::Serves(2 * MILLI),
     };
+    // Ten callers, none of whom is sent away: a delay of 0.2 s at most, however many others there are.
     each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
-        // Beside others it is left out as an outlier for half a minute at most.
-        let recovery = if endpoints == 1 { Duration::from_millis(1_950) } else { 35 * SECOND };
-        let recovered = seen.recovered.is_some_and(|at| at <= recovery);
-        seen.refused == 0 && seen.failed <= 5 && seen.sent_to_dead <= 40 && recovered
+        let recovered = seen.recovered.is_some_and(|at| at <= Duration::from_millis(1_600));
+        // 4 failed, of those who had no other endpoint; 9 went there.
+        let failed = if endpoints == 1 { 6 } else { 0 };
+        seen.refused == 0 && seen.failed <= failed && seen.sent_to_dead <= 14 && recovered
+    });
+}
+
+/// The other endpoint is 200 times as slow: the one that was away is soon called again.
+#[test]
+fn a_restart_of_the_only_fast_endpoint_is_a_delay() {
+    let script: Script = |at, _, time| match (at, time.as_millis()) {
+        (0, 1000..1300) => Does::Refuses,
+        (0, _) => Does::Serves(2 * MILLI),
+        _ => Does::Serves(400 * MILLI),
+    };
+    each(&[2], ten(60 * SECOND, script), |_, seen| {
+        let recovered = seen.recovered.is_some_and(|at| at <= Duration::from_millis(1_600));
+        seen.refused == 0 && seen.failed == 0 && recovered && seen.served > 10_000
     });
 }
 
@@ -420,7 +442,12 @@ fn a_restart_of_all_endpoints_is_a_delay() {
         _ => Does::Serves(2 * MILLI),
     };
     each(&SIZES, ten(12 * SECOND, script), |endpoints, seen| {
-        let failed = if endpoints == 8 { 80 } else { 20 };
+        // 4, 8 and 92: the breaker of all of them counts only when none is left, and each of eight has to be found silent first.
+        let failed = match endpoints {
+            1 => 6,
+            2 => 12,
+            _ => 138,
+        };
         seen.refused == 0 && seen.failed <= failed && seen.recovered.is_some()
     });
 }
@@ -462,7 +489,8 @@ fn a_slow_start_refuses_each_caller_once_at_most() {
         _ => Does::Serves(2 * MILLI),
     };
     each(&SIZES, ten(60 * SECOND, script), |endpoints, seen| {
-        let refused = if endpoints == 1 { 10 } else { 0 };
-        seen.refused <= refused && seen.failed <= 5 && seen.recovered.is_some()
+        // 8, and 4 failed, of those who had no other endpoint.
+        let (refused, failed) = if endpoints == 1 { (10, 6) } else { (0, 0) };
+        seen.refused <= refused && seen.failed <= failed && seen.recovered.is_some()
     });
 }

@@ -17,7 +17,7 @@ impl Bench {
     }
 
     fn fail(&mut self, index: usize) -> Option<Ejection> {
-        let row = self.records[index].handle_failure();
+        let row = self.records[index].handle_failure(self.now);
         let records: Vec<&Record> = self.records.iter().collect();
         self.outlier.handle_row(&records, index, row, self.now, 0)
     }
@@ -27,7 +27,7 @@ impl Bench {
         for (record, failures) in self.records.iter().zip(failures) {
             (0..1000 - failures).for_each(|_| record.handle_success());
             for _ in 0..*failures {
-                let _ = record.handle_failure();
+                let _ = record.handle_failure(self.now);
             }
         }
         self.now = self.now.max(self.outlier.due().unwrap());
@@ -45,9 +45,29 @@ fn rates() -> Settings {
     Settings { consecutive: 0, ..Settings::default() }
 }
 
+/// However short a row is.
+fn at_once() -> Settings {
+    Settings { lasting: Duration::ZERO, ..Settings::default() }
+}
+
+#[test]
+fn a_row_that_is_over_soon_is_no_reason() {
+    let mut bench = Bench::new(2, Settings::default());
+    for _ in 0..3 {
+        assert!((0..50).all(|_| bench.fail(0).is_none()));
+        bench.now += Duration::from_secs(4);
+        assert_eq!(bench.fail(0), None, "not yet");
+        bench.records[0].handle_success();
+        bench.now += Duration::from_secs(4);
+    }
+    assert!((0..5).all(|_| bench.fail(0).is_none()), "a row of its own");
+    bench.now += Duration::from_secs(5);
+    assert_eq!(bench.fail(0).unwrap().cause, Cause::Consecutive(6));
+}
+
 #[test]
 fn failures_in_a_row_eject_for_longer_each_time() {
-    let mut bench = Bench::new(5, Settings::default());
+    let mut bench = Bench::new(5, at_once());
     for length in [30, 60, 90, 120, 150, 180, 210, 240, 270, 300, 300] {
         assert!((0..4).all(|_| bench.fail(2).is_none()));
         let length = Duration::from_secs(length);
@@ -62,7 +82,7 @@ fn failures_in_a_row_eject_for_longer_each_time() {
 
 #[test]
 fn a_success_breaks_the_row_and_intervals_without_trouble_shorten_the_next() {
-    let mut bench = Bench::new(5, Settings::default());
+    let mut bench = Bench::new(5, at_once());
     for _ in 0..4 {
         let _ = bench.fail(0);
     }
@@ -80,7 +100,7 @@ fn a_success_breaks_the_row_and_intervals_without_trouble_shorten_the_next() {
 #[test]
 fn no_more_than_the_ceiling_are_ejected_and_a_single_endpoint_never() {
     for (hosts, most) in [(1, 0), (2, 1), (3, 1), (6, 1), (7, 2), (10, 3), (100, 33)] {
-        let mut bench = Bench::new(hosts, Settings::default());
+        let mut bench = Bench::new(hosts, at_once());
         for index in 0..hosts {
             for _ in 0..20 {
                 let _ = bench.fail(index);
@@ -93,7 +113,7 @@ fn no_more_than_the_ceiling_are_ejected_and_a_single_endpoint_never() {
 #[test]
 fn the_last_one_is_never_ejected() {
     for hosts in [2, 3, 10] {
-        let mut bench = Bench::new(hosts, Settings { percent: 100, ..Settings::default() });
+        let mut bench = Bench::new(hosts, Settings { percent: 100, ..at_once() });
         for index in 0..hosts {
             for _ in 0..20 {
                 let _ = bench.fail(index);
@@ -142,7 +162,7 @@ fn counts_begin_anew_with_each_interval_and_the_worst_goes_first() {
 
 #[test]
 fn shorter_times_count_for_one_that_is_ejected() {
-    let mut bench = Bench::new(3, Settings::default());
+    let mut bench = Bench::new(3, at_once());
     for _ in 0..5 {
         let _ = bench.fail(1);
     }

@@ -256,7 +256,7 @@ static OUTLIER_TABLE: Section<Outlier> = Section {
         Key {
             name: "failures",
             brief: "An endpoint is left out after so many failures in a row",
-            long: "",
+            long: "That have gone on for 5 s: until then its breaker leaves it alone and asks again, so that a restart is a delay. Without a breaker they count at once.",
             default: Preset::Value("5"),
             right: "failures = 10",
             wrong: "failures = \"five\"",
