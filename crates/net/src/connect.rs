@@ -35,12 +35,20 @@ pub struct DialTimes {
     pub handshake: Option<(Duration, HandshakeFacts)>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// The next dial panics.
+    pub(crate) static PANIC_ON_DIAL: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 impl Dial<'_> {
     /// Makes the connection.
     ///
     /// # Errors
     /// It could not be made.
     pub async fn run(self) -> Result<(Transport, DialTimes), AcquireError> {
+        #[cfg(test)]
+        assert!(!PANIC_ON_DIAL.take(), "as the test wants it");
         let began = Instant::now();
         let io = match timeout(self.connect_timeout, self.endpoint.connect()).await {
             Ok(io) => io.map_err(AcquireError::Connect)?,

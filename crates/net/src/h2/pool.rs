@@ -315,9 +315,9 @@ impl Http2Pool {
         let wanted = link.open() > 0 || inner.is_wanted(link) || self.places.waiting_for(seeks) > 0;
         let claimed = !link.is_retired() && self.places.claims(seeks, wanted, Instant::now());
         inner.wake(link);
-        drop(inner);
+        // In one step: another thread must not give up the same one for somebody else.
         if claimed {
-            self.retire(link);
+            inner.retire(link);
         }
     }
 
@@ -334,15 +334,7 @@ impl Http2Pool {
 
     /// No further calls on it.
     pub(super) fn retire(&self, link: &Link) {
-        link.retire();
-        let mut inner = self.lock();
-        let shelf = inner.shelf(&link.endpoint, link.thread);
-        shelf.kept.retain(|kept| !std::ptr::eq(&*kept.link, link));
-        shelf.wake();
-        if shelf.kept.is_empty() {
-            shelf.wake_warmer();
-        }
-        inner.tidy(&link.endpoint);
+        self.lock().retire(link);
     }
 
     /// The connection is closed.
@@ -393,6 +385,14 @@ impl Http2Pool {
     }
 }
 
+#[cfg(test)]
+impl Http2Pool {
+    /// A panic in the middle of a change.
+    pub(super) fn break_lock(&self) {
+        crate::pool::tests::break_lock(&self.inner);
+    }
+}
+
 impl Inner {
     /// Whether somebody waits on its thread for a connection to its endpoint.
     fn is_wanted(&self, link: &Link) -> bool {
@@ -412,6 +412,18 @@ impl Inner {
             Some(shelf) => shelf,
             None => unreachable!("made above"),
         }
+    }
+
+    /// No further calls on it.
+    fn retire(&mut self, link: &Link) {
+        link.retire();
+        let shelf = self.shelf(&link.endpoint, link.thread);
+        shelf.kept.retain(|kept| !std::ptr::eq(&*kept.link, link));
+        shelf.wake();
+        if shelf.kept.is_empty() {
+            shelf.wake_warmer();
+        }
+        self.tidy(&link.endpoint);
     }
 
     fn learnt(&mut self, endpoint: &Endpoint) -> &mut KeepAlive {

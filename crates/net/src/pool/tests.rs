@@ -789,3 +789,75 @@ async fn a_connection_made_for_nobody_is_never_counted_as_in_use() {
     })
     .await;
 }
+
+/// A panic in the middle of a change.
+pub(crate) fn break_lock<T>(lock: &std::sync::Mutex<T>) {
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _held = lock.lock().unwrap();
+        panic!("as the test wants it");
+    }));
+    assert!(broken.is_err() && lock.is_poisoned());
+}
+
+/// At its limit, with one connection in use and somebody who waits for it.
+#[tokio::test]
+async fn a_pool_that_a_panic_has_broken_begins_anew() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let connections = serve(listener, HELLO);
+        let pool = pool(PoolSettings { max: 1, ..PoolSettings::default() });
+        let mut held = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut held).await.unwrap();
+        let waiting = tokio::task::spawn_local({
+            let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+            async move { pool.acquire(&endpoint, Need::Any).await }
+        });
+        until(|| pool.state(Some(&endpoint)).waiting == 1).await;
+        break_lock(&pool.inner);
+        assert_eq!(pool.count(&endpoint), (0, 0), "what was counted is not known any more");
+        let mut lease = waiting.await.unwrap().unwrap();
+        assert_eq!(ask(&mut lease).await.unwrap(), (200, b"hello".to_vec()));
+        assert_eq!(connections.get(), 2);
+        held.finish();
+        lease.finish();
+        for _ in 0..3 {
+            let mut again = pool.acquire(&endpoint, Need::Any).await.unwrap();
+            ask(&mut again).await.unwrap();
+            again.finish();
+        }
+        assert_eq!(connections.get(), 2, "it pools as before");
+        let (idle, open) = pool.count(&endpoint);
+        assert!((1..=2).contains(&idle) && open <= 2, "{idle} {open}");
+        break_lock(&pool.inner);
+        assert_eq!(pool.count(&endpoint), (0, 0), "what lay idle is closed");
+        let mut last = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        ask(&mut last).await.unwrap();
+        assert_eq!(connections.get(), 3);
+    })
+    .await;
+}
+
+/// It is its caller's, and leaves nothing behind that others would wait for.
+#[tokio::test]
+async fn a_dial_that_panics_gives_its_place_to_the_next() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let _connections = serve(listener, HELLO);
+        for limits in [
+            PoolSettings { max: 1, ..PoolSettings::default() },
+            PoolSettings { max_in_all: 1, ..PoolSettings::default() },
+        ] {
+            let pool = pool(limits);
+            crate::connect::PANIC_ON_DIAL.set(true);
+            let acquire = || {
+                let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+                tokio::task::spawn_local(async move { pool.acquire(&endpoint, Need::Any).await.map(|_| ()) })
+            };
+            let (first, second) = (acquire(), acquire());
+            assert!(first.await.unwrap_err().is_panic());
+            second.await.unwrap().unwrap();
+            assert_eq!(pool.state(Some(&endpoint)).dialling, 0);
+        }
+    })
+    .await;
+}

@@ -113,9 +113,10 @@ impl Giver for Http2Pool {
     }
 
     fn give_one_up(&self) -> bool {
-        let oldest = self.lock().oldest_idle().map(Arc::clone);
-        // It ends at once: there is nothing on it.
-        oldest.inspect(|link| self.retire(link)).is_some()
+        let mut inner = self.lock();
+        // It ends at once: there is nothing on it. It is found and retired in one step, so that no other thread gives up the same, or has a call begin on it.
+        let oldest = inner.oldest_idle().map(Arc::clone);
+        oldest.inspect(|link| inner.retire(link)).is_some()
     }
 }
 

@@ -6,7 +6,7 @@ use h2::server::Builder;
 
 use super::peer::*;
 use super::*;
-use crate::pool::Seeks;
+use crate::pool::{Giver, Seeks};
 use crate::thread_index;
 use crate::{AcquireError, Calls, Protocol};
 
@@ -586,6 +586,77 @@ async fn a_caller_that_gives_up_waits_no_more() {
             assert_eq!(pool.state(None).waiting, 2, "two callers of one task are two");
             drop((second, third));
             assert_eq!(pool.state(None).waiting, 0);
+        }
+    })
+    .await;
+}
+
+/// The one connection is full, and others wait for room on it.
+#[tokio::test]
+async fn a_pool_that_a_panic_has_broken_begins_anew() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let (gate, connections) = serve_gated(listener, 1);
+        let pool = Http2Pool::new(PoolSettings { max: 1, ..PoolSettings::default() });
+        let both = tokio::task::spawn_local({
+            let (pool, endpoint) = (Arc::clone(&pool), endpoint.clone());
+            async move { ask_all(&pool, &endpoint, 2).await }
+        });
+        until(|| pool.count(&endpoint) == (1, 1) && pool.state(Some(&endpoint)).waiting == 1).await;
+        pool.break_lock();
+        // Who waited has a connection of its own, and the first call ends on the old one.
+        until(|| pool.count(&endpoint) == (1, 1) && connections.get() == 2).await;
+        gate.add_permits(2);
+        assert!(both.await.unwrap().into_iter().all(|answer| answer.unwrap().body == b"hello"));
+        until(|| pool.count(&endpoint) == (1, 0)).await;
+        gate.add_permits(1);
+        assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
+        assert_eq!(connections.get(), 2, "it pools as before");
+    })
+    .await;
+}
+
+/// All who wait for it hear of its end, and the next call makes another.
+#[tokio::test]
+async fn a_dial_that_panics_fails_those_who_wait_for_it_and_no_other() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let (gate, connections) = serve_gated(listener, 10);
+        let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
+        crate::connect::PANIC_ON_DIAL.set(true);
+        let acquire = || async { pool.acquire(&endpoint, Need::Any).await.map(drop) };
+        let (first, second) = tokio::join!(acquire(), acquire());
+        for failed in [first, second] {
+            assert!(matches!(failed, Err(AcquireError::Connect(_))), "{failed:?}");
+        }
+        assert_eq!((pool.state(Some(&endpoint)).dialling, connections.get()), (0, 0));
+        gate.add_permits(1);
+        assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
+    })
+    .await;
+}
+
+/// Threads that want a place find one idle connection: it is given up once.
+#[tokio::test]
+async fn an_idle_connection_is_given_up_once_however_many_ask() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let (gate, _connections) = serve_gated(listener, 1);
+        let pool = pool();
+        for _ in 0..200 {
+            gate.add_permits(1);
+            assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
+            until(|| pool.count(&endpoint) == (1, 0)).await;
+            let begin = Arc::new(std::sync::Barrier::new(8));
+            let threads = [(); 8].map(|()| {
+                let (pool, begin) = (Arc::clone(&pool), Arc::clone(&begin));
+                std::thread::spawn(move || {
+                    begin.wait();
+                    pool.give_one_up()
+                })
+            });
+            let given: Vec<bool> = threads.map(|thread| thread.join().unwrap()).into();
+            assert_eq!(given.iter().filter(|given| **given).count(), 1, "{given:?}");
         }
     })
     .await;
