@@ -14,7 +14,7 @@ const CONFIG: &str = r#"
 [server]
 threads = 2
 pid_file = "@DIR@/pid"
-shutdown_grace = "2s"
+shutdown_grace = "10m"
 [admin]
 # Another than the listener's: a fresh process takes over by the text of a bind.
 bind = "127.0.0.2:0"
@@ -97,8 +97,11 @@ fn a_thread_that_hangs_is_left_behind_and_a_fresh_process_takes_over() {
     assert_eq!(admin::metrics(server)["keepwarm_threads_stuck"], 1.0);
     let ready = admin::get(server, "/readyz", "");
     assert!(ready.status == 200 && ready.text().contains("degraded: data-"), "{}", ready.text());
+    let mut kept = server.client().patient(LONG);
+    kept.send(get("/sleep?ms=9000"));
     wait_until("a fresh process is the service", LONG, || service.pid().is_some_and(|pid| pid != old));
-    // Its grace, a worker's end, and some slowness of the machine.
+    // It waits for what the other thread has, and for nothing else, least of all for all of its grace.
+    assert_eq!(kept.response("GET").status, 200);
     wait_until("the old process is gone", LONG, || !alive(old));
     let mut client = Client::connect(server.address());
     assert_eq!(client.ask(get("/pong")).status, 200);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use keepwarm_net::OpenConnections;
+use keepwarm_net::{OpenConnections, Remote};
 use tokio::time::Instant;
 
 use super::server::Server;
@@ -77,7 +77,7 @@ impl Server {
             Ending::Graceful | Ending::HandedOver { .. } => Some(self.config.server.drain_idle),
         };
         let open = Arc::clone(&self.listeners.open);
-        let clients = quiet(&open, idle);
+        let clients = quiet(&open, idle, &self.view.remotes);
         let goodbyes = self.say_goodbyes(left.saturating_sub(GOODBYE.min(left / 4)));
         let all = async {
             tokio::select! {
@@ -94,7 +94,7 @@ impl Server {
         self.listeners.doors_draining.store(true, Ordering::Relaxed);
         self.listeners.end_doors();
         let doors = Arc::clone(&self.listeners.doors_open);
-        if tokio::time::timeout_at(end, quiet(&doors, idle)).await.is_err() {
+        if tokio::time::timeout_at(end, quiet(&doors, idle, &self.view.remotes)).await.is_err() {
             tracing::info!(
                 connections = doors.count(),
                 "the grace is over; calls through doors that are left are cut"
@@ -119,7 +119,8 @@ impl Server {
 }
 
 /// Waits until no connection is left, with idle ones kept for so long: a request that is on its way meets no closing socket. `None`: until none has a request.
-async fn quiet(open: &OpenConnections, idle: Option<Duration>) {
+/// Those of a thread that hangs are not waited for.
+async fn quiet(open: &OpenConnections, idle: Option<Duration>, threads: &[Remote]) {
     let Some(idle) = idle else { return open.none_busy().await };
     let close_idle = async {
         tokio::time::sleep(idle).await;
@@ -129,7 +130,7 @@ async fn quiet(open: &OpenConnections, idle: Option<Duration>) {
         }
     };
     tokio::select! {
-        () = open.none() => {}
+        () = open.none_that_can_end(|thread| threads.get(thread).is_some_and(Remote::is_stuck)) => {}
         () = close_idle => {}
     }
 }

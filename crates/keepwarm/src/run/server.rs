@@ -222,10 +222,12 @@ impl Server {
 
     /// Ends what is served; within the grace even where a thread that does not turn holds what the end waits for.
     async fn leave(&mut self, ends: &mut Ends, ending: Ending) -> ExitCode {
+        let grace = self.config.server.shutdown_grace;
         if self.view.remotes.iter().any(Remote::is_stuck) {
-            watchdog::end_within(self.config.server.shutdown_grace + HELD_UP);
+            watchdog::end_within(grace + HELD_UP);
         }
         let status = self.stop(ends, ending).await;
+        let _ = tokio::time::timeout(grace, self.watchdog.reported()).await;
         if self.is_broken { ExitCode::from(exit::FAILED) } else { status }
     }
 

@@ -3,7 +3,7 @@
 //! A task of the control thread. What a thread pays for it is one addition at each tick of its deadlines. Other threads accept for one that is stuck, because all of them share the
 //! listening sockets; workers that it reads from are replaced by ones that others read from. Connections that it has accepted wait until it turns, or end with the process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use keepwarm_net::Remote;
@@ -17,16 +17,26 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub(super) struct Watchdog {
     given_up: mpsc::UnboundedReceiver<usize>,
+    /// Reports that are being made: each holds one.
+    reports: Arc<()>,
 }
 
 impl Watchdog {
     /// Watches from now on, for as long as this lives.
     pub(super) fn start(remotes: &[Remote], links: &Arc<Links>) -> Self {
         let (sender, given_up) = mpsc::unbounded_channel();
-        let (remotes, links) = (remotes.to_vec(), Arc::clone(links));
+        let (remotes, links, reports) = (remotes.to_vec(), Arc::clone(links), Arc::new(()));
         // A watch that ends unseen is worse than none.
-        tokio::spawn(vital_task("the watch over threads", watch(remotes, links, sender)));
-        Self { given_up }
+        let watch = watch(remotes, links, sender, Arc::downgrade(&reports));
+        tokio::spawn(vital_task("the watch over threads", watch));
+        Self { given_up, reports }
+    }
+
+    /// Waits until the stack of every thread that does not turn is in the log: to find its lines takes seconds where the binary is large.
+    pub(super) async fn reported(&self) {
+        while Arc::strong_count(&self.reports) > 1 {
+            tokio::time::sleep(REPORTED_LOOK).await;
+        }
     }
 
     /// Waits for a thread that has to be left behind: its index.
@@ -38,7 +48,15 @@ impl Watchdog {
     }
 }
 
-async fn watch(remotes: Vec<Remote>, links: Arc<Links>, given_up: mpsc::UnboundedSender<usize>) {
+/// How often it is asked whether a report is there.
+const REPORTED_LOOK: Duration = Duration::from_millis(50);
+
+async fn watch(
+    remotes: Vec<Remote>,
+    links: Arc<Links>,
+    given_up: mpsc::UnboundedSender<usize>,
+    reports: Weak<()>,
+) {
     let mut turns = Turns::new(remotes.len(), Instant::now());
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -50,7 +68,7 @@ async fn watch(remotes: Vec<Remote>, links: Arc<Links>, given_up: mpsc::Unbounde
             match finding {
                 Finding::Stuck(_) => {
                     remote.set_stuck(true);
-                    report(remote.clone(), Arc::clone(&links), remotes.len());
+                    report(remote.clone(), Arc::clone(&links), remotes.len(), reports.upgrade());
                 }
                 Finding::GivenUp(_) => drop(given_up.send(index)),
                 Finding::Turns(_, after) => {
@@ -63,8 +81,9 @@ async fn watch(remotes: Vec<Remote>, links: Arc<Links>, given_up: mpsc::Unbounde
 }
 
 /// On a thread of its own: what is asked for here may wait for the thread that is stuck.
-fn report(remote: Remote, links: Arc<Links>, threads: usize) {
+fn report(remote: Remote, links: Arc<Links>, threads: usize, report: Option<Arc<()>>) {
     let reported = std::thread::Builder::new().name("keepwarm-stuck".to_owned()).spawn(move || {
+        let _report = report;
         let stack = remote.stack();
         let stack = stack.as_deref().unwrap_or("unknown: the thread does not hear signals");
         let others = threads.saturating_sub(1);
