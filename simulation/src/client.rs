@@ -1,16 +1,17 @@
 //! A client of HTTP/1.1, by a script.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::simulation::{Peer, Rng};
+use keepwarm_net::simulation::{self, Peer, Rng};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::origin::{UP, tunnel};
 use crate::pattern;
 use crate::response::{Broken, Head, Pace, Reader};
+use crate::tunnel::{self, TunnelPlan};
 
 /// What one request sends.
 #[derive(Debug, Clone)]
@@ -19,8 +20,8 @@ pub(crate) struct RequestPlan {
     pub(crate) body: BodyPlan,
     pub(crate) expects: bool,
     pub(crate) takes_trailers: bool,
-    /// Offers to switch, and sends and takes so many bytes through the tunnel: the last request.
-    pub(crate) tunnel: Option<usize>,
+    /// Offers to switch, and goes on through the tunnel: the last request.
+    pub(crate) tunnel: Option<TunnelPlan>,
 }
 
 impl RequestPlan {
@@ -173,6 +174,7 @@ pub(crate) async fn run(
     let peer = connect.await?;
     let peer = Rc::new(peer);
     let state = State {
+        begun: RefCell::default(),
         answered: Cell::new(0),
         wanted: Cell::new(None),
         changed: Notify::new(),
@@ -201,6 +203,8 @@ pub(crate) async fn run(
 }
 
 struct State {
+    /// When each request was begun.
+    begun: RefCell<Vec<Instant>>,
     answered: Cell<usize>,
     /// Requests whose body is wanted: the last that has got its 100.
     wanted: Cell<Option<usize>>,
@@ -212,6 +216,17 @@ impl State {
     async fn until(&self, reached: impl Fn() -> bool) {
         while !reached() {
             self.changed.notified().await;
+        }
+    }
+
+    /// What the end of a connection is where the response to this request was to come.
+    fn ended_before(&self, number: usize) -> Broken {
+        let mut latency = Duration::ZERO;
+        simulation::settings(|settings| latency = settings.latency);
+        match self.begun.borrow().get(number) {
+            // Both ends leave at their own time, and meet on the way.
+            Some(begun) if begun.elapsed() > latency * 2 => Broken::Ended,
+            _ => Broken::Idle,
         }
     }
 }
@@ -235,6 +250,7 @@ async fn write(
         let (id, path) = name(number);
         let (bytes, begin) = encode(request, id, &path, seed ^ id);
         let mut at = 0;
+        state.begun.borrow_mut().push(Instant::now());
         while at < bytes.len() {
             if request.expects && at == begin {
                 state.until(|| state.wanted.get() == Some(number) || state.answered.get() > number).await;
@@ -281,19 +297,13 @@ async fn read(
         let head = loop {
             match reader.head().await {
                 Ok(head) if head.status == 101 && request.tunnel.is_some() => {
-                    let size = request.tunnel.unwrap_or(0);
-                    let got = tunnel(
-                        peer,
-                        id ^ UP,
-                        reader.left(),
-                        size,
-                        plan.pace.piece.min(1 << 20),
-                        plan.pace.pause / 8,
-                    )
-                    .await;
+                    let whole = match &request.tunnel {
+                        Some(plan) => tunnel::run(peer, id ^ tunnel::UP, reader.left(), plan).await,
+                        None => false,
+                    };
                     state.gone.set(true);
                     state.changed.notify_waiters();
-                    return (got != size).then_some(Broken::Cut("tunnel"));
+                    return (!whole).then_some(Broken::Cut("tunnel"));
                 }
                 Ok(head) if head.status < 200 => {
                     if head.status == 100 {
@@ -303,6 +313,7 @@ async fn read(
                     informs.push(head.status);
                 }
                 Ok(head) => break head,
+                Err(Broken::Ended) if informs.is_empty() => return Some(state.ended_before(number)),
                 Err(broken) => return Some(broken),
             }
         };
@@ -332,7 +343,7 @@ async fn read(
                     state.changed.notify_waiters();
                     return match reader.end().await {
                         Ok(()) if number + 1 == plan.requests.len() => None,
-                        Ok(()) => Some(Broken::Ended),
+                        Ok(()) => Some(Broken::Announced),
                         Err(broken) => Some(broken),
                     };
                 }

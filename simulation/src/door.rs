@@ -18,9 +18,10 @@ use keepwarm_net::{
 use crate::client::{self, ClientPlan, Leave, RequestPlan};
 use crate::front::{self, Expected, id};
 use crate::origin::{self, Framing, Noise, OriginPlan, Plans};
-use crate::plan::{self, Smaller};
+use crate::plan::{self, Smaller, WIDE};
 use crate::run::Scenario;
 use crate::sizes::edgy;
+use crate::tunnel::TunnelPlan;
 use crate::worker::{Fault, Reads, Seen};
 
 /// A back door with its clients and its origin.
@@ -59,18 +60,22 @@ impl Scenario for Door {
                 (response, body)
             });
             if rng.chance(250) {
-                let size = edgy(&mut rng, most);
+                let wide = settings.capacity.0 >= WIDE;
+                let mut size = || match wide && rng.chance(500) {
+                    true => rng.between(200 << 10, 1 << 20),
+                    false => edgy(&mut rng, most),
+                };
+                let sizes = (size(), size());
+                let (ours, theirs) = TunnelPlan::draw(&mut rng, sizes);
                 let last = client.requests.len() - 1;
                 client.requests[last] = RequestPlan {
                     method: "GET",
                     body: client::BodyPlan::None,
                     expects: false,
                     takes_trailers: false,
-                    tunnel: Some(size),
+                    tunnel: Some(ours),
                 };
-                responses[last].tunnel = Some(size);
-                responses[last].piece = (1 + rng.size(size)).max(size / 200);
-                client.pace.piece = client.pace.piece.max(size / 200);
+                responses[last].tunnel = Some(theirs);
                 client.pipelines = false;
                 if matches!(client.leave, Leave::HalfCloses | Leave::Babbles) {
                     client.leave = Leave::Stays;
@@ -104,7 +109,7 @@ impl Scenario for Door {
     }
 
     fn memory(&self) -> usize {
-        (4 << 20) + self.clients.len() * (3 << 20)
+        (4 << 20) + self.clients.len() * (5 << 20)
     }
 
     async fn play(self: Rc<Self>) {

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::plan::{self, Smaller};
-use crate::response::Pace;
+use crate::response::{Broken, Pace};
 use crate::run::Scenario;
 use crate::sizes::edgy;
 use crate::worker::{self, Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
@@ -87,9 +87,7 @@ impl Scenario for Front {
     fn bound(&self) -> Duration {
         match self.clean {
             // One after the other, where they do not all find room at once.
-            true if self.connections < self.clients.len() => {
-                SCRIPTS * self.clients.len() as u32 + Duration::from_secs(10)
-            }
+            true if self.is_short() => SCRIPTS * self.clients.len() as u32 + Duration::from_secs(10),
             true => SCRIPTS + Duration::from_secs(10),
             // The longest time-out there is, and what follows.
             false => SCRIPTS + Duration::from_secs(200),
@@ -244,14 +242,23 @@ impl Front {
             },
         )
         .await;
-        plan::judge(number, plan, broken, self.clean, self.may_end_early(number));
+        match broken {
+            // At the limit who says nothing makes room.
+            Some(Broken::Idle) if self.is_short() => {}
+            broken => plan::judge(number, plan, broken, self.clean, self.may_end_early(number)),
+        }
     }
 
-    /// Whether a response ends the connection before the last request.
+    /// Whether there are fewer connections than clients.
+    fn is_short(&self) -> bool {
+        self.connections < self.clients.len()
+    }
+
+    /// Whether a response may end the connection before the last request.
     fn may_end_early(&self, number: usize) -> bool {
         let (plan, responses) = &self.clients[number];
         // At the limit a connection makes room for the next with its response.
-        if self.connections < self.clients.len() {
+        if self.is_short() {
             return true;
         }
         responses.iter().zip(&plan.requests).any(|(response, request)| {
@@ -364,7 +371,7 @@ pub(crate) fn request(rng: &mut Rng, most: usize) -> RequestPlan {
     RequestPlan { method, body, expects, takes_trailers: rng.chance(300), tunnel: None }
 }
 
-fn response(rng: &mut Rng, clean: bool, most: usize) -> ResponsePlan {
+pub(crate) fn response(rng: &mut Rng, clean: bool, most: usize) -> ResponsePlan {
     let body = edgy(rng, most);
     let frames = rng.chance(600).then(|| (1 + rng.size(64 * 1024)).max(body / 300));
     let fault = match rng.below(if clean { 1 } else { 20 }) {

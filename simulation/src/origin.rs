@@ -8,6 +8,7 @@ use keepwarm_net::simulation::{Peer, PeerListener};
 
 use crate::pattern;
 use crate::response::{Pace, Reader};
+use crate::tunnel::{self, TunnelPlan};
 use crate::worker::{Fault, Reads, Seen};
 
 /// What it does with one request.
@@ -27,8 +28,8 @@ pub(crate) struct OriginPlan {
     pub(crate) trailers: usize,
     /// Closes behind the response; says so, or does not.
     pub(crate) closes: Option<bool>,
-    /// Switches to a tunnel, where that was asked for, and sends so many bytes through it.
-    pub(crate) tunnel: Option<usize>,
+    /// Switches to a tunnel, where that was asked for.
+    pub(crate) tunnel: Option<TunnelPlan>,
     pub(crate) fault: Fault,
     pub(crate) noise: Option<Noise>,
 }
@@ -134,9 +135,11 @@ async fn exchange(
             return false;
         }
     }
-    if let Some(size) = plan.tunnel.filter(|_| request.upgrades) {
+    if let Some(through) = plan.tunnel.as_ref().filter(|_| request.upgrades) {
         let rest = reader.left();
-        tunnel(peer, id, rest, size, plan.piece, plan.pause).await;
+        if tunnel::run(peer, id, rest, through).await {
+            seen.borrow_mut().tunnels.insert(id);
+        }
         return false;
     }
     let unread = !wants && request.has_body();
@@ -220,57 +223,4 @@ fn encode_body(bytes: &mut Vec<u8>, id: u64, plan: &OriginPlan) {
         bytes.extend_from_slice(format!("X-Trailer-{number}: 1\r\n").as_bytes());
     }
     bytes.extend_from_slice(b"\r\n");
-}
-
-/// The id of what goes through a tunnel upwards.
-pub(crate) const UP: u64 = 1 << 40;
-
-/// Sends `size` bytes, and its end; takes what comes until that ends.
-pub(crate) async fn tunnel(
-    peer: &Peer,
-    id: u64,
-    first: Vec<u8>,
-    size: usize,
-    piece: usize,
-    pause: Duration,
-) -> usize {
-    // A pause for a twentieth of it, however small the pieces are.
-    let step = size / 20 + 1;
-    let write = async {
-        let mut sent = 0;
-        while sent < size {
-            let count = piece.max(1).min(size - sent);
-            if peer.write(&pattern::bytes(id, sent, count)).await.is_err() {
-                return;
-            }
-            if pause > Duration::ZERO && sent / step < (sent + count) / step {
-                tokio::time::sleep(pause).await;
-            }
-            sent += count;
-        }
-    };
-    let read = async {
-        let (mut got, mut bytes) = (0, first);
-        // Each side sends as much as the other.
-        loop {
-            if let Err(wrong) = pattern::check(id ^ UP, got, &bytes) {
-                panic!("bytes: what came through the tunnel of {id:x} is wrong at {wrong}");
-            }
-            let pauses = pause > Duration::ZERO && got / step < (got + bytes.len()) / step;
-            got += bytes.len();
-            if got >= size {
-                return got;
-            }
-            if pauses {
-                tokio::time::sleep(pause).await;
-            }
-            bytes.clear();
-            match peer.read(&mut bytes, piece.max(1)).await {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => return got,
-            }
-        }
-    };
-    let ((), got) = tokio::join!(write, read);
-    got
 }

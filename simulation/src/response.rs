@@ -45,7 +45,11 @@ pub(crate) struct Reader<'p> {
 /// Why a message is not whole.
 #[derive(Debug)]
 pub(crate) enum Broken {
-    /// The connection ended between messages.
+    /// The connection ended between messages: the response before said that it would.
+    Announced,
+    /// It ended while nothing of the next request could have arrived.
+    Idle,
+    /// It ended in place of the next message.
     Ended,
     /// The connection ended, or was reset, inside of one.
     Cut(#[expect(dead_code, reason = "read by Debug alone")] &'static str),

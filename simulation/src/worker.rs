@@ -1,7 +1,7 @@
 //! A worker that speaks the wire, by a script: what it does with each request stands in the plan.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -77,6 +77,8 @@ pub(crate) struct Seen {
     pub(crate) begun: HashMap<u64, usize>,
     /// Bodies that came whole.
     pub(crate) whole: HashMap<u64, usize>,
+    /// Tunnels through which everything came.
+    pub(crate) tunnels: HashSet<u64>,
 }
 
 /// The plan of a path, and the id of its request.
@@ -168,6 +170,9 @@ impl Worker {
         loop {
             let bytes = self.out.take();
             if bytes.is_empty() {
+                if self.draining.get() && self.streams.borrow().is_empty() {
+                    return self.die();
+                }
                 self.more.notified().await;
                 continue;
             }
@@ -183,9 +188,7 @@ impl Worker {
             loop {
                 let taken = match ToWorker::decode(&buffer) {
                     Ok(Some((frame, length))) => {
-                        if !self.handle(frame, &responses, &seen) {
-                            return;
-                        }
+                        self.handle(frame, &responses, &seen);
                         length
                     }
                     Ok(None) => break,
@@ -200,8 +203,7 @@ impl Worker {
         }
     }
 
-    /// `false`: it is told to go.
-    fn handle(self: &Rc<Self>, frame: ToWorker<'_>, responses: &Responses, seen: &Rc<RefCell<Seen>>) -> bool {
+    fn handle(self: &Rc<Self>, frame: ToWorker<'_>, responses: &Responses, seen: &Rc<RefCell<Seen>>) {
         match frame {
             ToWorker::Welcome(welcome) => {
                 self.credit.set(i64::from(welcome.connection_credit));
@@ -258,11 +260,10 @@ impl Worker {
             ToWorker::Ping { payload } => self.say(|out| encode_pong(out, payload)),
             ToWorker::Drain => {
                 self.draining.set(true);
-                return !self.streams.borrow().is_empty();
+                self.more.notify_one();
             }
             _ => {}
         }
-        true
     }
 
     fn take(&self, number: u32, bytes: &[u8], end: bool) {
@@ -322,9 +323,7 @@ impl Worker {
         stream.over.set(true);
         self.streams.borrow_mut().remove(&number);
         drop(turn);
-        if self.draining.get() && self.streams.borrow().is_empty() {
-            self.die();
-        }
+        self.more.notify_one();
     }
 
     async fn answer(

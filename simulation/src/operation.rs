@@ -1,0 +1,381 @@
+//! Operations beside traffic: the supervisor, with processes that are scripts. Reloads that succeed and fail at every step, replacements, deaths, an upgrade,
+//! the stop.
+
+mod process;
+mod server;
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use keepwarm_net::simulation::{self, Faults, Rng, Settings};
+use keepwarm_net::{BindTo, Endpoint, Remote, bind};
+use keepwarm_workers::supervisor::{AppSpec, Recycling, Scaling, Supervisor};
+use tokio::time::Instant;
+
+use crate::client::{self, ClientPlan};
+use crate::front::{self, Expected, id};
+use crate::operation::process::{Fate, ProcessPlan, Processes};
+use crate::operation::server::Server;
+use crate::plan::{self, Smaller};
+use crate::response::Broken;
+use crate::run::Scenario;
+use crate::worker::{Reads, ResponsePlan, Seen, WorkerPlan};
+
+/// A Keepwarm, its clients, and what its operator does meanwhile.
+#[derive(Debug, Clone)]
+pub(crate) struct Operation {
+    seed: u64,
+    settings: Settings,
+    clean: bool,
+    workers: usize,
+    /// With so many at most, by load.
+    scaled_to: Option<usize>,
+    max_requests: Option<u64>,
+    max_age: Option<Duration>,
+    worker: WorkerPlan,
+    processes: Vec<ProcessPlan>,
+    clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
+    /// Each after a time since the one before.
+    deeds: Vec<(Duration, Deed)>,
+    /// While clients are there; `None`: when they have gone.
+    stops_at: Option<Duration>,
+    grace: Duration,
+}
+
+/// What an operator, or fate, does.
+#[derive(Debug, Clone, Copy)]
+enum Deed {
+    Reload(Fate),
+    /// The second while the first is under way.
+    Reloads(Fate, Fate),
+    /// For its changed files.
+    Recycle(Fate),
+    Shift(i32),
+    Kill(usize),
+    /// A new Keepwarm takes over the socket.
+    Upgrade,
+}
+
+const ADDRESS: &str = "192.0.2.10:80";
+const SCRIPTS: Duration = Duration::from_secs(8);
+const BOOT: Duration = Duration::from_secs(3);
+/// A reload ends within the time of boots, each with SIGTERM and SIGKILL.
+const RELOAD: Duration = Duration::from_secs(12);
+
+impl Scenario for Operation {
+    fn generate(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let clean = rng.chance(600);
+        let may_fail = Faults { no_buffers: 5, no_descriptor: 20, reset: 3, ..Faults::default() };
+        let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
+        let most = most.min(200 * 1024);
+        let blocking = rng.chance(500);
+        let worker = WorkerPlan {
+            blocking,
+            streams: if blocking { 1 } else { *rng.pick(&[1, 2, 100]) },
+            ahead: 0,
+            credit_step: *rng.pick(&[1, 4096]),
+        };
+        let clients = (0..1 + rng.below(4)).map(|_| {
+            let (mut client, responses) = front::client(&mut rng, clean, most, |rng| {
+                let response = front::response(rng, clean, most);
+                let body = response.body;
+                (response, body)
+            });
+            client.start = Duration::from_millis(rng.size(2000) as u64);
+            (client, responses)
+        });
+        let clients = clients.collect();
+        let fate = |rng: &mut Rng| if rng.chance(500) { Fate::Good } else { *rng.pick(&Fate::ALL) };
+        let deed = |rng: &mut Rng| match rng.below(if clean { 6 } else { 8 }) {
+            0 | 1 => Deed::Reload(fate(rng)),
+            2 => Deed::Reloads(fate(rng), fate(rng)),
+            3 => Deed::Recycle(fate(rng)),
+            4 => Deed::Shift(*rng.pick(&[-1, 1, 2])),
+            5 => Deed::Upgrade,
+            _ => Deed::Kill(rng.below(8)),
+        };
+        let deeds = (0..rng.below(5)).map(|_| {
+            let after = Duration::from_millis(rng.size(1000) as u64);
+            (after, deed(&mut rng))
+        });
+        Self {
+            seed,
+            settings,
+            clean,
+            deeds: deeds.collect(),
+            workers: 1 + rng.below(3),
+            scaled_to: rng.chance(200).then_some(3),
+            max_requests: rng.chance(200).then(|| 1 + rng.below(5) as u64),
+            max_age: rng.chance(200).then(|| Duration::from_millis(100 + rng.size(2000) as u64)),
+            worker,
+            processes: (0..1 + rng.below(5)).map(|_| ProcessPlan::draw(&mut rng, clean)).collect(),
+            clients,
+            stops_at: rng.chance(300).then(|| Duration::from_millis(rng.size(4000) as u64)),
+            grace: Duration::from_secs(if clean { 20 } else { *rng.pick(&[0, 1, 20]) }),
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn bound(&self) -> Duration {
+        let deeds = (RELOAD * 2 + Duration::from_secs(1)) * self.deeds.len() as u32;
+        // Without faults; with them the longest time-out there is, and what follows.
+        SCRIPTS + deeds + Duration::from_secs(if self.clean { 40 } else { 240 })
+    }
+
+    fn memory(&self) -> usize {
+        (4 << 20) + self.clients.len() * (3 << 20)
+    }
+
+    async fn play(self: Rc<Self>) {
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        let processes = Rc::new(Processes {
+            plan: Rc::clone(&self),
+            seen: Rc::clone(&seen),
+            running: RefCell::default(),
+            generations: RefCell::new([(0, 1)].into()),
+            serving: Cell::new(1),
+            floors: RefCell::default(),
+        });
+        let starts = Rc::clone(&processes);
+        keepwarm_workers::supervisor::simulation::begin(self.seed, move |process| starts.start(process));
+        let remote = Remote::here(0);
+        let address: SocketAddr = ADDRESS.parse().expect("an address");
+        let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
+
+        let stopped = Rc::new(Cell::new(None));
+        let clients = (0..self.clients.len()).map(|number| {
+            let (plan, processes, stopped) = (Rc::clone(&self), Rc::clone(&processes), Rc::clone(&stopped));
+            tokio::task::spawn_local(async move { plan.visit(number, &processes, &stopped).await })
+        });
+        let clients: Vec<_> = clients.collect();
+        let gone = async {
+            for client in clients {
+                client.await.expect("a client");
+            }
+        };
+        let operator = async {
+            let server = Server::start(&self, self.spec(Fate::Good, 0), &remote, bound).await;
+            let server = self.operate(server, &remote, &processes).await;
+            if let Some(at) = self.stops_at {
+                tokio::time::sleep(at).await;
+                stopped.set(Some(Instant::now()));
+                server.end(self.grace, false).await;
+            }
+            server
+        };
+        let (server, ()) = tokio::join!(operator, gone);
+        if stopped.get().is_none() {
+            server.end(self.grace, false).await;
+        }
+        self.settle(&server, &seen.borrow()).await;
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Smaller::than(self);
+        for at in 0..self.deeds.len() {
+            smaller.with(|plan| {
+                plan.deeds.remove(at);
+                true
+            });
+            smaller.without_time(|plan| &mut plan.deeds[at].0);
+        }
+        smaller.clients(|plan| &mut plan.clients, &self.clients);
+        for (at, (_, responses)) in self.clients.iter().enumerate() {
+            for request in 0..responses.len() {
+                smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].informs) > 0);
+                smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].trailers) > 0);
+                smaller.half(|plan| &mut plan.clients[at].1[request].body);
+            }
+        }
+        smaller.with(|plan| plan.processes.len() > 1 && plan.processes.pop().is_some());
+        smaller.with(|plan| plan.stops_at.take().is_some());
+        smaller.with(|plan| plan.scaled_to.take().is_some());
+        smaller.with(|plan| plan.max_requests.take().is_some());
+        smaller.with(|plan| plan.max_age.take().is_some());
+        smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
+        smaller.settings(|plan| &mut plan.settings);
+        smaller.plans
+    }
+}
+
+impl Operation {
+    /// What is to become of a path's request.
+    fn response(&self, path: &str) -> Option<(u64, ResponsePlan)> {
+        let (client, request) = path.strip_prefix("/")?.split_once('/')?;
+        let (client, request) = (client.parse::<usize>().ok()?, request.parse::<usize>().ok()?);
+        Some((id(client, request), self.clients.get(client)?.1.get(request)?.clone()))
+    }
+
+    fn spec(&self, fate: Fate, version: usize) -> AppSpec {
+        let fate = Fate::ALL.iter().position(|it| *it == fate).expect("one of all");
+        let command = vec!["app".into(), fate.to_string().into(), version.to_string().into()];
+        AppSpec {
+            workers: self.workers,
+            boot_timeout: BOOT,
+            // A client may take its time, and ends by itself.
+            drain_timeout: Duration::from_secs(20),
+            recycling: Recycling {
+                max_requests: self.max_requests,
+                max_age: self.max_age,
+                ..Recycling::default()
+            },
+            scaling: self.scaled_to.map(|max| Scaling { min: 1, max, idle: Duration::from_millis(500) }),
+            hang_timeout: Some(Duration::from_secs(10)),
+            ..AppSpec::new("app", command)
+        }
+    }
+
+    /// Does what is to be done; gives who serves then.
+    async fn operate(self: &Rc<Self>, first: Server, remote: &Remote, processes: &Processes) -> Server {
+        let (mut server, mut version, mut before) = (first, 0, Vec::new());
+        for (after, deed) in &self.deeds {
+            tokio::time::sleep(*after).await;
+            let mut next = |fate| {
+                version += 1;
+                (fate, version)
+            };
+            match *deed {
+                Deed::Reload(fate) => self.reload(&server.supervisor, next(fate), false, processes).await,
+                Deed::Recycle(fate) => self.reload(&server.supervisor, next(fate), true, processes).await,
+                Deed::Reloads(one, other) => {
+                    let (one, other) = (next(one), next(other));
+                    tokio::join!(
+                        self.reload(&server.supervisor, one, false, processes),
+                        self.reload(&server.supervisor, other, false, processes)
+                    );
+                }
+                Deed::Shift(by) => server.supervisor.shift_workers(by),
+                Deed::Kill(which) => processes.kill(which),
+                Deed::Upgrade => {
+                    let (fate, version) = next(Fate::Good);
+                    let socket = server.socket();
+                    let next = Server::start(self, self.spec(fate, version), remote, socket).await;
+                    let old = std::mem::replace(&mut server, next);
+                    let grace = self.grace;
+                    before.push(tokio::task::spawn_local(async move { old.end(grace, true).await }));
+                }
+            }
+        }
+        for old in before {
+            old.await.expect("an old Keepwarm");
+        }
+        server
+    }
+
+    async fn reload(
+        &self,
+        supervisor: &Supervisor,
+        (fate, version): (Fate, usize),
+        recycles: bool,
+        processes: &Processes,
+    ) {
+        let generation = async || supervisor.snapshot().await.apps.first().map(|app| app.generation);
+        let before = generation().await;
+        let spec = self.spec(fate, version);
+        let result = async {
+            match recycles {
+                true => supervisor.recycle(spec).await,
+                false => supervisor.reload(vec![spec]).await,
+            }
+        };
+        let result = tokio::time::timeout(RELOAD * 2, result).await.expect("a reload that does not end");
+        let after = generation().await;
+        match result {
+            Ok(report) => {
+                assert!(fate == Fate::Good, "a reload has succeeded whose workers are {fate:?}");
+                assert!(after >= Some(report.generation), "{after:?} serves after {report:?}");
+                // An old Keepwarm goes on with the clients that it has.
+                if !self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Upgrade)) {
+                    processes.generations.borrow_mut().insert(version, report.generation);
+                    processes.serving.set(processes.serving.get().max(report.generation));
+                }
+            }
+            Err(failure) => {
+                assert!(fate != Fate::Good || !self.clean, "a good reload has failed: {failure}");
+                let alone = !self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Reloads(..)));
+                assert!(
+                    !alone || before == after,
+                    "a reload has failed, and {after:?} serves after {before:?}"
+                );
+            }
+        }
+    }
+
+    async fn visit(&self, number: usize, processes: &Processes, stopped: &Cell<Option<Instant>>) {
+        let (plan, responses) = &self.clients[number];
+        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
+        let connected = Cell::new(Instant::now());
+        let connect = async {
+            connected.set(Instant::now());
+            simulation::connect(&endpoint).ok()
+        };
+        let broken = client::run(
+            plan,
+            connect,
+            self.seed,
+            |request| {
+                let id = id(number, request);
+                processes.floors.borrow_mut().entry(id).or_insert_with(|| processes.serving.get());
+                (id, format!("/{number}/{request}"))
+            },
+            |request, outcome| {
+                let response = &responses[request];
+                let expected =
+                    Expected { status: response.status, body: response.body, trailers: response.trailers };
+                if !expected.check(&plan.requests[request], outcome) {
+                    assert!(!self.clean, "not the app's response: {outcome:?}");
+                }
+            },
+        )
+        .await;
+        let ends =
+            self.stops_at.is_some() || self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Upgrade));
+        let too_late = stopped.get().is_some_and(|at| connected.get() + self.settings.latency * 2 >= at);
+        match broken {
+            // Who says nothing for long is closed by one that ends.
+            Some(Broken::Idle) if ends => {}
+            Some(Broken::Ended) if too_late => {}
+            broken => plan::judge(number, plan, broken, self.clean, ends || self.may_end_early(number)),
+        }
+    }
+
+    /// Whether a response may end the connection before the last request.
+    fn may_end_early(&self, number: usize) -> bool {
+        let (plan, responses) = &self.clients[number];
+        let unread = |(response, request): (&ResponsePlan, &client::RequestPlan)| {
+            response.close || (response.reads != Reads::Before && request.has_body())
+        };
+        responses.iter().zip(&plan.requests).any(unread)
+    }
+
+    /// What has to hold when all is over.
+    async fn settle(&self, server: &Server, seen: &Seen) {
+        // Somebody who was told to go, and has not been reaped.
+        assert_eq!(keepwarm_workers::supervisor::simulation::processes(), 0, "processes are left");
+        for (id, times) in &seen.begun {
+            let (client, request) = ((id >> 16) as usize, (id & 0xffff) as usize);
+            let method = self.clients[client].0.requests[request].method;
+            assert!(*times == 1 || method != "POST", "POST {id:x} was begun {times} times");
+            assert!(*times == 1 || !self.clean, "{id:x} was begun {times} times");
+        }
+        for (id, size) in &seen.whole {
+            let (client, request) = ((id >> 16) as usize, (id & 0xffff) as usize);
+            let sent = self.clients[client].0.requests[request].body.size();
+            assert_eq!(*size, sent, "the body of {id:x} looks whole, and is not");
+        }
+        if self.clean {
+            let closed = tokio::time::timeout(Duration::from_secs(9), server.open.none()).await;
+            assert!(closed.is_ok(), "{} connections that nobody has any more", server.open.count());
+            // Their wires end with them.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(server.app.waiting(), 0, "requests that nobody waits for");
+            assert!(server.app.activity().is_empty(), "workers are left: {:?}", server.app.activity());
+        }
+    }
+}

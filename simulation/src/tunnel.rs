@@ -1,0 +1,88 @@
+//! One end of a tunnel, by a script.
+
+use std::time::Duration;
+
+use keepwarm_net::simulation::{Peer, Rng};
+
+use crate::pattern;
+
+/// What one end sends and takes.
+#[derive(Debug, Clone)]
+pub(crate) struct TunnelPlan {
+    pub(crate) sends: usize,
+    pub(crate) takes: usize,
+    /// Bytes in one write, or read at once.
+    pub(crate) piece: usize,
+    /// How often it stops reading and writing, the first time before it begins.
+    pub(crate) stops: usize,
+    /// For how long.
+    pub(crate) pause: Duration,
+}
+
+impl TunnelPlan {
+    /// Any two ends of a tunnel, the client's first; in each direction at most `most` bytes. All stops together stay below two seconds.
+    pub(crate) fn draw(rng: &mut Rng, (up, down): (usize, usize)) -> (Self, Self) {
+        let mut end = |sends: usize, takes: usize| {
+            let largest = sends.max(takes);
+            let slow = rng.chance(500);
+            Self {
+                sends,
+                takes,
+                piece: match rng.chance(500) {
+                    true => 1 << 20,
+                    false => (1 + rng.size(largest)).max(largest / 200),
+                },
+                stops: if slow { 1 + rng.below(20) } else { 0 },
+                pause: Duration::from_millis(1 + rng.below(100) as u64),
+            }
+        };
+        (end(up, down), end(down, up))
+    }
+}
+
+/// The id of what goes through a tunnel upwards.
+pub(crate) const UP: u64 = 1 << 40;
+
+/// Sends what it is to send while it takes what comes, with what has come already (`first`). `false`: not all of it came.
+pub(crate) async fn run(peer: &Peer, id: u64, first: Vec<u8>, plan: &TunnelPlan) -> bool {
+    let write = async {
+        let (mut sent, mut stops) = (0, 0);
+        while sent < plan.sends {
+            plan.stop(sent, plan.sends, &mut stops).await;
+            let count = plan.piece.min(plan.sends - sent);
+            if peer.write(&pattern::bytes(id, sent, count)).await.is_err() {
+                return;
+            }
+            sent += count;
+        }
+    };
+    let read = async {
+        let (mut got, mut stops, mut bytes) = (0, 0, first);
+        loop {
+            if let Err(wrong) = pattern::check(id ^ UP, got, &bytes) {
+                panic!("bytes: what came through the tunnel of {id:x} is wrong at {wrong}");
+            }
+            got += bytes.len();
+            if got >= plan.takes {
+                return got == plan.takes;
+            }
+            plan.stop(got, plan.takes, &mut stops).await;
+            bytes.clear();
+            match peer.read(&mut bytes, plan.piece).await {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return false,
+            }
+        }
+    };
+    tokio::join!(write, read).1
+}
+
+impl TunnelPlan {
+    /// Pauses where the next stop is due.
+    async fn stop(&self, at: usize, of: usize, stops: &mut usize) {
+        if *stops < self.stops && at >= of / self.stops * *stops {
+            *stops += 1;
+            tokio::time::sleep(self.pause).await;
+        }
+    }
+}
