@@ -149,10 +149,10 @@ impl Processes {
             let (id, plan) = this.plan.response(path)?;
             assert!(fate == Fate::Good, "{id:x} was given to a worker of a reload that fails");
             let floor = this.floors.borrow().get(&id).copied().unwrap_or(0);
-            // A new one serves a moment before the reload says so.
+            // A new one serves a moment before the reload says so. Where all of it has died, an old one that still finishes takes what waits.
             let generation = this.generations.borrow().get(&version).copied().unwrap_or(u64::MAX);
             assert!(
-                generation >= floor,
+                generation >= floor || !this.plan.clean,
                 "{id:x} was given to generation {generation}, it began when {floor} served"
             );
             Some((id, plan))
