@@ -5,9 +5,8 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::simulation::{self, Peer, Rng};
+use keepwarm_net::simulation::{Peer, Rng};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::pattern;
 use crate::response::{Broken, Head, Pace, Reader};
@@ -203,8 +202,8 @@ pub(crate) async fn run(
 }
 
 struct State {
-    /// When each request was begun.
-    begun: RefCell<Vec<Instant>>,
+    /// How many bytes had been sent before each request.
+    begun: RefCell<Vec<usize>>,
     answered: Cell<usize>,
     /// Requests whose body is wanted: the last that has got its 100.
     wanted: Cell<Option<usize>>,
@@ -220,12 +219,10 @@ impl State {
     }
 
     /// What the end of a connection is where the response to this request was to come.
-    fn ended_before(&self, number: usize) -> Broken {
-        let mut latency = Duration::ZERO;
-        simulation::settings(|settings| latency = settings.latency);
+    fn ended_before(&self, number: usize, peer: &Peer) -> Broken {
         match self.begun.borrow().get(number) {
-            // Both ends leave at their own time, and meet on the way.
-            Some(begun) if begun.elapsed() > latency * 2 => Broken::Ended,
+            // What is sent may meet the end on its way.
+            Some(begun) if peer.delivered() > *begun => Broken::Ended,
             _ => Broken::Idle,
         }
     }
@@ -250,7 +247,7 @@ async fn write(
         let (id, path) = name(number);
         let (bytes, begin) = encode(request, id, &path, seed ^ id);
         let mut at = 0;
-        state.begun.borrow_mut().push(Instant::now());
+        state.begun.borrow_mut().push(peer.sent());
         while at < bytes.len() {
             if request.expects && at == begin {
                 state.until(|| state.wanted.get() == Some(number) || state.answered.get() > number).await;
@@ -313,7 +310,7 @@ async fn read(
                     informs.push(head.status);
                 }
                 Ok(head) => break head,
-                Err(Broken::Ended) if informs.is_empty() => return Some(state.ended_before(number)),
+                Err(Broken::Ended) if informs.is_empty() => return Some(state.ended_before(number, peer)),
                 Err(broken) => return Some(broken),
             }
         };

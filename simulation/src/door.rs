@@ -11,8 +11,8 @@ use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
 use keepwarm_egress::{Door as DoorHandler, Place, Source, Upstream, UpstreamRoute, UpstreamSettings};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
 use keepwarm_net::{
-    BindTo, ConnectionLimits, Endpoint, Handler, ListenerContext, OpenConnections, Passing, Remote, Scheme,
-    bind, serve, stop_listening,
+    BindTo, ConnectionLimits, Endpoint, Handler, ListenerContext, OpenConnections, Passing, Scheme,
+    StopListening, bind,
 };
 
 use crate::client::{self, ClientPlan, Leave, RequestPlan};
@@ -33,6 +33,8 @@ pub(crate) struct Door {
     /// A route of a listener leads to the upstream, with this buffering; `None`: a door.
     route: Option<(Option<bool>, Option<bool>)>,
     connections: Option<u32>,
+    /// Data-plane threads.
+    threads: usize,
     clients: Vec<(ClientPlan, Vec<OriginPlan>)>,
 }
 
@@ -92,6 +94,7 @@ impl Scenario for Door {
             clean,
             route,
             connections: *rng.pick(&[None, None, Some(1), Some(2)]),
+            threads: plan::threads(&mut rng),
             clients,
         }
     }
@@ -113,7 +116,7 @@ impl Scenario for Door {
     }
 
     async fn play(self: Rc<Self>) {
-        let _thread = Remote::here(0);
+        let remotes = plan::remotes(self.threads);
         let origin: SocketAddr = ORIGIN.parse().expect("an address");
         let source =
             Source { place: Place::Address(origin), authority: ORIGIN.into(), weight: 1, priority: 0 };
@@ -146,8 +149,7 @@ impl Scenario for Door {
             meter: keepwarm_telemetry::meters::listener("door"),
         });
         let bound = bind(BindTo::Tcp(ADDRESS.parse().expect("an address"))).expect("nobody listens there");
-        let (stop, signal) = stop_listening();
-        tokio::task::spawn_local(serve(bound, context, signal));
+        let stops = plan::serve_all(&remotes, &bound, &context);
         let clients = (0..self.clients.len()).map(|number| {
             let plan = Rc::clone(&self);
             tokio::task::spawn_local(async move { plan.visit(number).await })
@@ -156,7 +158,7 @@ impl Scenario for Door {
         for client in clients {
             client.await.expect("a client");
         }
-        stop.hand_over();
+        stops.iter().for_each(StopListening::hand_over);
         if self.clean {
             let closed = tokio::time::timeout(Duration::from_secs(9), open.none()).await;
             assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
@@ -179,6 +181,7 @@ impl Scenario for Door {
                 smaller.half(|plan| &mut plan.clients[at].1[request].body);
             }
         }
+        smaller.with(|plan| std::mem::replace(&mut plan.threads, 1) > 1);
         smaller.with(|plan| plan.connections.take().is_some());
         smaller.with(|plan| plan.route.take().is_some());
         smaller.settings(|plan| &mut plan.settings);

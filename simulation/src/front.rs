@@ -11,7 +11,7 @@ use std::time::Duration;
 use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
 use keepwarm_net::{
-    BindTo, ConnectionLimits, Endpoint, ListenerContext, OpenConnections, Remote, bind, serve, stop_listening,
+    BindTo, ConnectionLimits, Endpoint, ListenerContext, OpenConnections, StopListening, bind,
 };
 use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
 use keepwarm_workers::supervisor::{WorkerKey, WorkerLinks};
@@ -32,6 +32,8 @@ pub(crate) struct Front {
     settings: Settings,
     /// Nothing fails, and nobody misbehaves: every request has its response, whole.
     clean: bool,
+    /// Data-plane threads.
+    threads: usize,
     workers: usize,
     worker: WorkerPlan,
     max_body: Option<u64>,
@@ -76,6 +78,7 @@ impl Scenario for Front {
             worker,
             max_body: rng.chance(300).then_some(most as u64 * 2),
             connections,
+            threads: plan::threads(&mut rng),
             clients,
         }
     }
@@ -99,7 +102,8 @@ impl Scenario for Front {
     }
 
     async fn play(self: Rc<Self>) {
-        let links = Links::new(&[Remote::here(0)]);
+        let remotes = plan::remotes(self.threads);
+        let links = Links::new(&remotes);
         let time = Duration::from_secs(60);
         let policy = AppPolicy {
             queue: 1000,
@@ -183,8 +187,7 @@ impl Scenario for Front {
         });
         let address: SocketAddr = ADDRESS.parse().expect("an address");
         let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
-        let (stop, signal) = stop_listening();
-        tokio::task::spawn_local(serve(bound, context, signal));
+        let stops = plan::serve_all(&remotes, &bound, &context);
 
         let ends = Rc::new(RefCell::new(HashMap::new()));
         let clients = (0..self.clients.len()).map(|number| {
@@ -196,7 +199,7 @@ impl Scenario for Front {
             () = async { for client in clients { client.await.expect("a client"); } } => {}
             () = supervise => unreachable!("it goes on for ever"),
         }
-        stop.hand_over();
+        stops.iter().for_each(StopListening::hand_over);
         if self.clean {
             // A response that its client has may not be over for its worker: HEAD.
             let closed = tokio::time::timeout(Duration::from_secs(9), open.none()).await;
@@ -220,6 +223,7 @@ impl Scenario for Front {
                 smaller.without_time(|plan| &mut plan.clients[at].1[request].delay);
             }
         }
+        smaller.with(|plan| std::mem::replace(&mut plan.threads, 1) > 1);
         smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
         smaller.with(|plan| std::mem::replace(&mut plan.connections, 100) < 100);
         smaller.settings(|plan| &mut plan.settings);

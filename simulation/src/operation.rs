@@ -29,6 +29,8 @@ pub(crate) struct Operation {
     seed: u64,
     settings: Settings,
     clean: bool,
+    /// Data-plane threads.
+    threads: usize,
     workers: usize,
     /// With so many at most, by load.
     scaled_to: Option<usize>,
@@ -106,6 +108,7 @@ impl Scenario for Operation {
             settings,
             clean,
             deeds: deeds.collect(),
+            threads: plan::threads(&mut rng),
             workers: 1 + rng.below(3),
             scaled_to: rng.chance(200).then_some(3),
             max_requests: rng.chance(200).then(|| 1 + rng.below(5) as u64),
@@ -144,7 +147,7 @@ impl Scenario for Operation {
         });
         let starts = Rc::clone(&processes);
         keepwarm_workers::supervisor::simulation::begin(self.seed, move |process| starts.start(process));
-        let remote = Remote::here(0);
+        let remotes = plan::remotes(self.threads);
         let address: SocketAddr = ADDRESS.parse().expect("an address");
         let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
 
@@ -160,8 +163,8 @@ impl Scenario for Operation {
             }
         };
         let operator = async {
-            let server = Server::start(&self, self.spec(Fate::Good, 0), &remote, bound).await;
-            let server = self.operate(server, &remote, &processes).await;
+            let server = Server::start(&self, self.spec(Fate::Good, 0), &remotes, bound).await;
+            let server = self.operate(server, &remotes, &processes).await;
             if let Some(at) = self.stops_at {
                 tokio::time::sleep(at).await;
                 stopped.set(Some(Instant::now()));
@@ -198,6 +201,7 @@ impl Scenario for Operation {
         smaller.with(|plan| plan.scaled_to.take().is_some());
         smaller.with(|plan| plan.max_requests.take().is_some());
         smaller.with(|plan| plan.max_age.take().is_some());
+        smaller.with(|plan| std::mem::replace(&mut plan.threads, 1) > 1);
         smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
         smaller.settings(|plan| &mut plan.settings);
         smaller.plans
@@ -232,7 +236,7 @@ impl Operation {
     }
 
     /// Does what is to be done; gives who serves then.
-    async fn operate(self: &Rc<Self>, first: Server, remote: &Remote, processes: &Processes) -> Server {
+    async fn operate(self: &Rc<Self>, first: Server, remotes: &[Remote], processes: &Processes) -> Server {
         let (mut server, mut version, mut before) = (first, 0, Vec::new());
         for (after, deed) in &self.deeds {
             tokio::time::sleep(*after).await;
@@ -255,7 +259,7 @@ impl Operation {
                 Deed::Upgrade => {
                     let (fate, version) = next(Fate::Good);
                     let socket = server.socket();
-                    let next = Server::start(self, self.spec(fate, version), remote, socket).await;
+                    let next = Server::start(self, self.spec(fate, version), remotes, socket).await;
                     let old = std::mem::replace(&mut server, next);
                     let grace = self.grace;
                     before.push(tokio::task::spawn_local(async move { old.end(grace, true).await }));
@@ -358,17 +362,7 @@ impl Operation {
     async fn settle(&self, server: &Server, seen: &Seen) {
         // Somebody who was told to go, and has not been reaped.
         assert_eq!(keepwarm_workers::supervisor::simulation::processes(), 0, "processes are left");
-        for (id, times) in &seen.begun {
-            let (client, request) = ((id >> 16) as usize, (id & 0xffff) as usize);
-            let method = self.clients[client].0.requests[request].method;
-            assert!(*times == 1 || method != "POST", "POST {id:x} was begun {times} times");
-            assert!(*times == 1 || !self.clean, "{id:x} was begun {times} times");
-        }
-        for (id, size) in &seen.whole {
-            let (client, request) = ((id >> 16) as usize, (id & 0xffff) as usize);
-            let sent = self.clients[client].0.requests[request].body.size();
-            assert_eq!(*size, sent, "the body of {id:x} looks whole, and is not");
-        }
+        plan::judge_seen(seen, &self.clients, if self.clean { 1 } else { 3 });
         if self.clean {
             let closed = tokio::time::timeout(Duration::from_secs(9), server.open.none()).await;
             assert!(closed.is_ok(), "{} connections that nobody has any more", server.open.count());

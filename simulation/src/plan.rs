@@ -1,8 +1,10 @@
 //! What the plans of all worlds have in common: how the sockets behave, how a plan becomes smaller, and what a client's end has to be.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_net::simulation::{Faults, Rng, Settings};
+use keepwarm_net::simulation::{Faults, Rng, Settings, on_thread};
+use keepwarm_net::{Bound, ListenerContext, Remote, StopListening, serve, stop_listening};
 
 use crate::client::{BodyPlan, ClientPlan, Leave};
 use crate::response::{Broken, Pace};
@@ -57,6 +59,40 @@ pub(crate) fn settings(rng: &mut Rng, clean: bool, may_fail: &Faults) -> (Settin
         jump,
     };
     (settings, most)
+}
+
+/// How many data-plane threads there are.
+pub(crate) fn threads(rng: &mut Rng) -> usize {
+    *rng.pick(&[1, 1, 2, 3])
+}
+
+/// That many.
+pub(crate) fn remotes(threads: usize) -> Vec<Remote> {
+    (0..threads).map(Remote::here).collect()
+}
+
+/// Serves on each of them.
+pub(crate) fn serve_all(
+    remotes: &[Remote],
+    bound: &Bound,
+    context: &Arc<ListenerContext>,
+) -> Vec<StopListening> {
+    let serve_one = |remote: &Remote| {
+        let (stop, signal) = stop_listening();
+        let serve = serve(copy(bound), Arc::clone(context), signal);
+        tokio::task::spawn_local(on_thread(remote.index, serve));
+        stop
+    };
+    remotes.iter().map(serve_one).collect()
+}
+
+/// Another descriptor of the socket, as soon as there is one.
+pub(crate) fn copy(bound: &Bound) -> Bound {
+    loop {
+        if let Ok(copy) = bound.try_clone() {
+            return copy;
+        }
+    }
 }
 
 /// Has to hold for a client's end: in a clean world one that stays has every response, unless a response that `may_end` the connection says so.

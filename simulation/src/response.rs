@@ -47,7 +47,7 @@ pub(crate) struct Reader<'p> {
 pub(crate) enum Broken {
     /// The connection ended between messages: the response before said that it would.
     Announced,
-    /// It ended while nothing of the next request could have arrived.
+    /// It ended while nothing of the next request had arrived.
     Idle,
     /// It ended in place of the next message.
     Ended,

@@ -74,7 +74,7 @@ pub async fn attend(upstream: Weak<Upstream>) {
                 attendants.entry(entry.endpoint.clone()).or_insert_with(|| {
                     let calls = Arc::clone(calls);
                     let attendant = Attendant::new(&known, entry, calls, is_first);
-                    Task(tokio::task::spawn_local(run_surely(attendant, Arc::clone(&ended))))
+                    Task(keepwarm_net::spawn_local(run_surely(attendant, Arc::clone(&ended))))
                 });
             }
         } else {

@@ -72,7 +72,7 @@ pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, 
 pub use record::{CallRecord, CallTimes, FailedAttempt};
 pub use response_buffer::{Moved, ResponseBuffer};
 pub use restart::{restart_pause, restarted};
-pub use runtime::{DataPlane, Remote, thread_index};
+pub use runtime::{DataPlane, Remote, spawn_local, thread_index};
 #[cfg(feature = "simulation")]
 pub use simulation::turn;
 pub use socket::{Socket, Watch, adopt, send, watch};

@@ -273,7 +273,7 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &Local, context: &Arc<Li
     #[cfg(test)]
     assert!(!PANIC_ON_ACCEPT.take(), "as the test wants it");
     let (local, context) = (local_of(&fd, local), Arc::clone(context));
-    tokio::task::spawn_local(async move {
+    crate::spawn_local(async move {
         let _place = place;
         h1::serve(Io::new(fd), Peer::new(client, local, Scheme::Http), context).await;
     });

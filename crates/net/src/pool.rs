@@ -350,9 +350,7 @@ impl<C: Codec> Pool<C> {
         match wake {
             watcher::Wake::Nobody => {}
             watcher::Wake::Watcher(waker) => waker.wake(),
-            watcher::Wake::Start => {
-                drop(tokio::task::spawn_local(watcher::run(Arc::downgrade(self), thread)))
-            }
+            watcher::Wake::Start => drop(crate::spawn_local(watcher::run(Arc::downgrade(self), thread))),
         }
     }
 

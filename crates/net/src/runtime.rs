@@ -121,13 +121,14 @@ impl Remote {
 
 #[cfg(feature = "simulation")]
 impl Remote {
-    /// This thread, within the runtime that it runs now, as a data-plane thread of this index.
+    /// This thread, within the runtime that it runs now, as a data-plane thread of this index: one of several, where others are made here, too. What is not run by
+    /// [`on_thread`](crate::simulation::on_thread) belongs to the last.
     #[must_use]
     pub fn here(index: usize) -> Self {
         let (tasks, queue) = unbounded_channel();
         let state = Arc::<ThreadState>::default();
         begin(index, Arc::clone(&state));
-        tokio::task::spawn_local(run_tasks(queue));
+        tokio::task::spawn_local(crate::simulation::on_thread(index, run_tasks(queue)));
         Self { tasks, state, index }
     }
 }
@@ -151,12 +152,32 @@ fn begin(index: usize, state: Arc<ThreadState>) {
     STATE.set(Some(state));
 }
 
+/// Starts a task of this data-plane thread.
+#[cfg(not(feature = "simulation"))]
+pub use tokio::task::spawn_local;
+
+/// The same, where several of them are one.
+#[cfg(feature = "simulation")]
+pub fn spawn_local<T: 'static>(task: impl Future<Output = T> + 'static) -> tokio::task::JoinHandle<T> {
+    tokio::task::spawn_local(crate::simulation::on_thread(thread_index(), task))
+}
+
+/// What is run until `run` ends is this thread's.
+#[cfg(feature = "simulation")]
+pub(crate) fn as_thread<T>(index: usize, run: impl FnOnce() -> T) -> T {
+    let before = THREAD.replace(Some(index));
+    let result = run();
+    // A panic leaves the thread as it is: its world is over.
+    THREAD.set(before);
+    result
+}
+
 async fn run_tasks(mut queue: UnboundedReceiver<Task>) {
     // What is due, and is not looked at because one deadline has panicked, is looked at by the next.
-    tokio::task::spawn_local(crate::restarted("deadlines", crate::deadline::run_ticker));
+    spawn_local(crate::restarted("deadlines", crate::deadline::run_ticker));
     while let Some(Some(make)) = queue.recv().await {
         // Made in the task: a panic there is the task's, not the thread's.
-        tokio::task::spawn_local(async move { make().await });
+        spawn_local(async move { make().await });
     }
 }
 

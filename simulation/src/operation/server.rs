@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
-use keepwarm_net::{
-    Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening, serve, stop_listening,
-};
+use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
 use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links};
 use keepwarm_workers::supervisor::{AppSpec, Options, Supervisor, WorkerLinks};
 use tokio::time::Instant;
 
 use super::Operation;
+use crate::plan;
 
 /// As the binary's.
 const DRAIN_IDLE: Duration = Duration::from_secs(2);
@@ -25,13 +24,18 @@ pub(super) struct Server {
     pub(super) open: Arc<OpenConnections>,
     draining: Arc<AtomicBool>,
     bound: Bound,
-    stop: StopListening,
+    stops: Vec<StopListening>,
 }
 
 impl Server {
     /// Starts the app, and when it is ready serves on this socket.
-    pub(super) async fn start(plan: &Rc<Operation>, spec: AppSpec, remote: &Remote, bound: Bound) -> Self {
-        let links = Arc::new(Links::new(std::slice::from_ref(remote)));
+    pub(super) async fn start(
+        world: &Rc<Operation>,
+        spec: AppSpec,
+        remotes: &[Remote],
+        bound: Bound,
+    ) -> Self {
+        let links = Arc::new(Links::new(remotes));
         let time = Duration::from_secs(60);
         let policy = AppPolicy {
             queue: 1000,
@@ -46,7 +50,7 @@ impl Server {
         let supervisor =
             Supervisor::start(vec![spec], links, Options::default()).await.expect("no thread, no guardian");
         let failures = supervisor.wait_first_boot().await;
-        assert!(failures.is_empty() || !plan.clean, "the first workers do not start: {failures:?}");
+        assert!(failures.is_empty() || !world.clean, "the first workers do not start: {failures:?}");
         let route = Route::to(Target::App {
             name: Arc::clone(&app.name),
             handler: Arc::new(AppHandler(Arc::clone(&app))),
@@ -55,7 +59,7 @@ impl Server {
         let (open, draining) = (Arc::new(OpenConnections::new(100)), Arc::new(AtomicBool::new(false)));
         let context = Arc::new(ListenerContext {
             handler: Arc::new(Edge::new(Site::new(vec![route], Vec::new()))),
-            limits: match plan.clean {
+            limits: match world.clean {
                 true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
                 false => ConnectionLimits::default(),
             },
@@ -63,14 +67,13 @@ impl Server {
             open: Arc::clone(&open),
             meter: keepwarm_telemetry::meters::listener("main"),
         });
-        let (stop, signal) = stop_listening();
-        tokio::task::spawn_local(serve(copy(&bound), context, signal));
-        Self { app, supervisor, open, draining, bound, stop }
+        let stops = plan::serve_all(remotes, &bound, &context);
+        Self { app, supervisor, open, draining, bound, stops }
     }
 
     /// The socket, for a successor.
     pub(super) fn socket(&self) -> Bound {
-        copy(&self.bound)
+        plan::copy(&self.bound)
     }
 
     /// Ends it as the binary does, within the grace. `handed_over`: a successor accepts from the same socket.
@@ -78,10 +81,10 @@ impl Server {
         let begun = Instant::now();
         let end = begun + grace;
         match handed_over {
-            true => self.stop.hand_over(),
+            true => self.stops.iter().for_each(StopListening::hand_over),
             false => {
                 self.bound.refuse_new();
-                self.stop.accept_rest();
+                self.stops.iter().for_each(StopListening::accept_rest);
             }
         }
         self.draining.store(true, Ordering::Relaxed);
@@ -111,15 +114,6 @@ impl Server {
         tokio::select! {
             () = self.open.none() => {}
             () = close_idle => {}
-        }
-    }
-}
-
-/// Another descriptor of the socket, as soon as there is one.
-pub(super) fn copy(bound: &Bound) -> Bound {
-    loop {
-        if let Ok(copy) = bound.try_clone() {
-            return copy;
         }
     }
 }

@@ -240,7 +240,7 @@ impl Http2Pool {
         shelf.dial = number;
         shelf.failure = None;
         inner.dials = number;
-        tokio::task::spawn_local(dial::dial(Arc::clone(self), endpoint.clone(), thread_index(), place));
+        crate::spawn_local(dial::dial(Arc::clone(self), endpoint.clone(), thread_index(), place));
     }
 
     /// Gives no further calls to an endpoint's connections. They end when their calls have.

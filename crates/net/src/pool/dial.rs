@@ -69,7 +69,7 @@ impl<'p, C: Codec> Seat<'p, C> {
             dialling.permit.spare = true;
             // Elsewhere than on the data plane nothing waits for what it leaves: it is given up. So is one that has no place yet.
             if let (true, Stage::Making(making)) = (is_data_plane(), dialling.stage) {
-                drop(tokio::task::spawn_local(run_spare(making, dialling.permit)));
+                drop(crate::spawn_local(run_spare(making, dialling.permit)));
             }
         }
         let idled = Instant::now().saturating_duration_since(idle.since);
@@ -195,7 +195,7 @@ async fn run_spare<C: Codec>(making: Making, permit: Permit<C>) {
 pub(super) fn spawn_spare<C: Codec>(pool: &Arc<Pool<C>>, endpoint: &Endpoint) {
     let permit = Permit::new(pool, endpoint, true);
     match pool.places.take() {
-        Some(place) => drop(tokio::task::spawn_local(run_spare(make(pool, endpoint, place), permit))),
+        Some(place) => drop(crate::spawn_local(run_spare(make(pool, endpoint, place), permit))),
         None => permit.give_up(),
     }
 }

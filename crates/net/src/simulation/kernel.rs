@@ -133,6 +133,9 @@ pub(super) struct Stream {
     pub(super) resets: bool,
     pub(super) connecting: bool,
     coming: bool,
+    /// Bytes that this end has sent, and how many of them had not arrived when the other closed.
+    pub(super) sent: usize,
+    pub(super) unarrived: usize,
 }
 
 #[derive(Debug)]
@@ -495,6 +498,7 @@ impl Kernel {
                 let lost = self.rng.next() as usize;
                 if let Some(peer) = self.stream(stream.peer) {
                     peer.peer_gone = true;
+                    peer.unarrived = stream.wire.len();
                     if resets {
                         // What has not left yet never will.
                         if !peer.unix {

@@ -10,7 +10,7 @@
 //! * [`kernel`]: files, what travels between them, events in virtual time.
 //! * [`socket`]: the calls of the data plane.  [`bound`]: its listening sockets.
 //! * [`disk`]: files that spools use, and the threads that may block.
-//! * [`peer`]: the other end, for scripts.
+//! * [`peer`]: the other end, for scripts.  [`thread`]: several data-plane threads on one.
 
 pub(crate) mod bound;
 pub(crate) mod disk;
@@ -18,7 +18,9 @@ mod kernel;
 mod peer;
 mod rng;
 pub mod socket;
+mod thread;
 
 pub use kernel::{Faults, Reactor, Settings, Totals, describe, reset, settings, totals, turn};
 pub use peer::{Peer, PeerListener, connect, listen, pair};
 pub use rng::Rng;
+pub use thread::{OnThread, on_thread};

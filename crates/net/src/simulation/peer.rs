@@ -146,6 +146,23 @@ impl Peer {
         .await;
     }
 
+    /// Bytes that were sent.
+    #[must_use]
+    pub fn sent(&self) -> usize {
+        with(|kernel| kernel.stream(self.socket.file).map_or(0, |stream| stream.sent))
+    }
+
+    /// Those of them that have arrived, or had when the other side closed, whether it read them or not.
+    #[must_use]
+    pub fn delivered(&self) -> usize {
+        with(|kernel| {
+            let Some(stream) = kernel.stream(self.socket.file) else { return 0 };
+            let (sent, peer, unarrived) = (stream.sent, stream.peer, stream.unarrived);
+            let on_its_way = kernel.stream(peer).map_or(unarrived, |peer| peer.wire.len());
+            sent.saturating_sub(on_its_way)
+        })
+    }
+
     /// Bytes that have arrived and were not read.
     #[must_use]
     pub fn arrived(&self) -> usize {

@@ -339,6 +339,9 @@ pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
                 left -= part;
             }
         }
+        if let Some(stream) = kernel.stream(socket.file) {
+            stream.sent += count;
+        }
         kernel.note(socket.file << 24 ^ count as u64);
         kernel.send_off(peer);
         if short {

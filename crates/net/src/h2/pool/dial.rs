@@ -33,7 +33,7 @@ pub(super) async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize
         count_failed_dial(pool.metering.counts(pool.metering.of(&endpoint)), error);
     }
     let dialled = dialled.map(|(sender, connection, link)| {
-        tokio::task::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
+        crate::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
         Kept { sender, link }
     });
     pool.handle_dialled(&endpoint, thread, dialled);

@@ -144,7 +144,7 @@ impl Serving {
         let hints = Arc::clone(&self.watched.hints);
         let (stream, refusal) = ServerStream::new(request, respond, peer, context, hints);
         let open = Open::new(&self.open);
-        tokio::task::spawn_local(async move {
+        crate::spawn_local(async move {
             let _open = open;
             answer(stream, refusal).await;
         });

@@ -148,7 +148,7 @@ impl Conversation<'_, '_> {
         let begun = self.call.in_work_since();
         let mut left = begun.map_or(limit, |begun| limit.saturating_sub(begun.elapsed()));
         let about = self.call.about.clone();
-        tokio::task::spawn_local(async move {
+        keepwarm_net::spawn_local(async move {
             loop {
                 let at_work = link.is_at_work_on(stream);
                 tokio::time::sleep(left).await;
@@ -168,7 +168,7 @@ impl Conversation<'_, '_> {
     fn want_sign_of_life(&self, link: &Arc<Link>) {
         link.ping();
         let (link, heard, about) = (Arc::clone(link), link.heard(), self.call.about.clone());
-        tokio::task::spawn_local(async move {
+        keepwarm_net::spawn_local(async move {
             tokio::time::sleep(SIGN_OF_LIFE).await;
             let asked = Arc::clone(&link);
             link.once_listened(move || {

@@ -27,7 +27,7 @@ pub(super) fn run_out<C: Dialect>(
         return;
     }
     let mut left = Leftover { lease, source, block: Vec::new() };
-    drop(tokio::task::spawn_local(async move {
+    drop(keepwarm_net::spawn_local(async move {
         let ended = tokio::time::timeout(limit, poll_fn(|cx| left.poll(cx))).await;
         tell(&place.link.key, &left.lease.codec().take_words());
         match ended {
