@@ -288,7 +288,9 @@ impl Operation {
                 false => supervisor.reload(vec![spec]).await,
             }
         };
-        let result = tokio::time::timeout(RELOAD * 2, result).await.expect("a reload that does not end");
+        let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
+        let result = tokio::time::timeout(RELOAD * 2 + jump, result).await;
+        let result = result.expect("a reload that does not end");
         let after = generation().await;
         match result {
             Ok(report) => {
