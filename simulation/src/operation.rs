@@ -176,7 +176,7 @@ impl Scenario for Operation {
         if stopped.get().is_none() {
             server.end(self.grace, false).await;
         }
-        self.settle(&server, &seen.borrow()).await;
+        self.settle(&server, &seen).await;
     }
 
     fn smaller(&self) -> Vec<Self> {
@@ -362,10 +362,10 @@ impl Operation {
     }
 
     /// What has to hold when all is over.
-    async fn settle(&self, server: &Server, seen: &Seen) {
+    async fn settle(&self, server: &Server, seen: &RefCell<Seen>) {
         // Somebody who was told to go, and has not been reaped.
         assert_eq!(keepwarm_workers::supervisor::simulation::processes(), 0, "processes are left");
-        plan::judge_seen(seen, &self.clients, if self.clean { 1 } else { 3 });
+        plan::judge_seen(&seen.borrow(), &self.clients, if self.clean { 1 } else { 3 });
         if self.clean {
             let closed = tokio::time::timeout(Duration::from_secs(9), server.open.none()).await;
             assert!(closed.is_ok(), "{} connections that nobody has any more", server.open.count());

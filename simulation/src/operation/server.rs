@@ -25,6 +25,8 @@ pub(super) struct Server {
     draining: Arc<AtomicBool>,
     bound: Bound,
     stops: Vec<StopListening>,
+    /// By how much the clock may jump meanwhile.
+    jump: Duration,
 }
 
 impl Server {
@@ -68,7 +70,8 @@ impl Server {
             meter: keepwarm_telemetry::meters::listener("main"),
         });
         let stops = plan::serve_all(remotes, &bound, &context);
-        Self { app, supervisor, open, draining, bound, stops }
+        let jump = world.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
+        Self { app, supervisor, open, draining, bound, stops, jump }
     }
 
     /// The socket, for a successor.
@@ -96,7 +99,7 @@ impl Server {
         let took = begun.elapsed();
         // SIGTERM comes when the grace is over, SIGKILL two seconds later.
         assert!(
-            took <= grace + Duration::from_millis(2600),
+            took <= grace + self.jump + Duration::from_millis(2600),
             "the stop took {took:?} with {grace:?} of grace"
         );
     }
