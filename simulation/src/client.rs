@@ -89,6 +89,8 @@ pub(crate) struct ClientPlan {
     /// Requests that are sent ahead of their responses.
     pub(crate) pipelines: bool,
     pub(crate) pace: Pace,
+    /// Reads nothing of a response before it has sent all of the request.
+    pub(crate) late: bool,
     pub(crate) leave: Leave,
     pub(crate) requests: Vec<RequestPlan>,
 }
@@ -175,6 +177,7 @@ pub(crate) async fn run(
     let state = State {
         begun: RefCell::default(),
         answered: Cell::new(0),
+        sent: Cell::new(0),
         wanted: Cell::new(None),
         changed: Notify::new(),
         gone: Cell::new(false),
@@ -187,10 +190,13 @@ pub(crate) async fn run(
         tokio::select! {
             biased;
             ended = &mut read => ended,
-            () = &mut write => match leaves {
-                true => None,
-                false => read.await,
-            },
+            () = &mut write => {
+                state.has_sent(usize::MAX);
+                match leaves {
+                    true => None,
+                    false => read.await,
+                }
+            }
         }
     };
     if let Ok(peer) = Rc::try_unwrap(peer)
@@ -205,6 +211,8 @@ struct State {
     /// How many bytes had been sent before each request.
     begun: RefCell<Vec<usize>>,
     answered: Cell<usize>,
+    /// Requests that were sent to their end; all, once nothing more can be sent.
+    sent: Cell<usize>,
     /// Requests whose body is wanted: the last that has got its 100.
     wanted: Cell<Option<usize>>,
     changed: Notify,
@@ -212,6 +220,11 @@ struct State {
 }
 
 impl State {
+    fn has_sent(&self, requests: usize) {
+        self.sent.set(requests);
+        self.changed.notify_waiters();
+    }
+
     async fn until(&self, reached: impl Fn() -> bool) {
         while !reached() {
             self.changed.notified().await;
@@ -269,7 +282,9 @@ async fn write(
                 tokio::time::sleep(plan.pause).await;
             }
         }
+        state.has_sent(number + 1);
     }
+    state.has_sent(usize::MAX);
     if plan.leave == Leave::HalfCloses {
         peer.shutdown_write();
     }
@@ -289,6 +304,9 @@ async fn read(
 ) -> Option<Broken> {
     let mut reader = Reader::new(peer, plan.pace);
     for (number, request) in plan.requests.iter().enumerate() {
+        if plan.late && !request.expects {
+            state.until(|| state.sent.get() > number).await;
+        }
         let (id, _) = name(number);
         let mut informs = Vec::new();
         let head = loop {

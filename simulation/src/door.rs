@@ -15,7 +15,7 @@ use keepwarm_net::{
     StopListening, bind,
 };
 
-use crate::client::{self, ClientPlan, Leave, RequestPlan};
+use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::front::{self, Expected, id};
 use crate::origin::{self, Framing, Noise, OriginPlan, Plans};
 use crate::plan::{self, Smaller, WIDE};
@@ -57,7 +57,7 @@ impl Scenario for Door {
         let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
         let clients = (0..1 + rng.below(4)).map(|_| {
             let (mut client, mut responses) = front::client(&mut rng, clean, most, |rng| {
-                let response = response(rng, clean, most);
+                let response = response(rng, clean, (&settings, most));
                 let body = response.body;
                 (response, body)
             });
@@ -68,26 +68,17 @@ impl Scenario for Door {
                     false => edgy(&mut rng, most),
                 };
                 let sizes = (size(), size());
-                let (ours, theirs) = TunnelPlan::draw(&mut rng, sizes);
-                let last = client.requests.len() - 1;
-                client.requests[last] = RequestPlan {
-                    method: "GET",
-                    body: client::BodyPlan::None,
-                    expects: false,
-                    takes_trailers: false,
-                    tunnel: Some(ours),
-                };
-                responses[last].tunnel = Some(theirs);
-                client.pipelines = false;
-                if matches!(client.leave, Leave::HalfCloses | Leave::Babbles) {
-                    client.leave = Leave::Stays;
-                }
+                let last = responses.len() - 1;
+                tunnel_at_the_end(&mut rng, sizes, &mut client, &mut responses[last]);
             }
             (client, responses)
         });
-        let clients = clients.collect();
+        let mut clients: Vec<_> = clients.collect();
         let some = |rng: &mut Rng| *rng.pick(&[None, None, Some(true), Some(false)]);
         let route = rng.chance(500).then(|| (some(&mut rng), some(&mut rng)));
+        if matches!(route, Some((Some(true), _))) && rng.chance(500) {
+            plan::spill(&mut rng, plan::large(&settings), &mut clients);
+        }
         Self {
             seed,
             settings,
@@ -112,7 +103,8 @@ impl Scenario for Door {
     }
 
     fn memory(&self) -> usize {
-        (4 << 20) + self.clients.len() * (5 << 20)
+        let disk = plan::on_disk(&self.clients, |response| response.body);
+        (4 << 20) + self.clients.len() * (5 << 20) + disk
     }
 
     async fn play(self: Rc<Self>) {
@@ -242,8 +234,31 @@ impl Door {
     }
 }
 
-fn response(rng: &mut Rng, clean: bool, most: usize) -> OriginPlan {
-    let body = edgy(rng, most);
+/// The last request of a client becomes a tunnel, through which so many bytes go both ways.
+pub(crate) fn tunnel_at_the_end(
+    rng: &mut Rng,
+    sizes: (usize, usize),
+    client: &mut ClientPlan,
+    response: &mut OriginPlan,
+) {
+    let (ours, theirs) = TunnelPlan::draw(rng, sizes);
+    let last = client.requests.len() - 1;
+    client.requests[last] = RequestPlan {
+        method: "GET",
+        body: BodyPlan::None,
+        expects: false,
+        takes_trailers: false,
+        tunnel: Some(ours),
+    };
+    response.tunnel = Some(theirs);
+    client.pipelines = false;
+    if matches!(client.leave, Leave::HalfCloses | Leave::Babbles) {
+        client.leave = Leave::Stays;
+    }
+}
+
+pub(crate) fn response(rng: &mut Rng, clean: bool, (settings, most): (&Settings, usize)) -> OriginPlan {
+    let body = plan::response_size(rng, settings, most);
     let fault = match rng.below(if clean { 1 } else { 16 }) {
         1 => Fault::DiesBefore,
         2 => Fault::DiesInside,
@@ -268,6 +283,7 @@ fn response(rng: &mut Rng, clean: bool, most: usize) -> OriginPlan {
         piece: (1 + rng.size(body)).max(body / 300),
         pause: Duration::from_millis(*rng.pick(&[0, 0, 0, 1])),
         trailers: *rng.pick(&[0, 0, 0, 1, 3]),
+        fill: 0,
         closes: *rng.pick(&[None, None, None, Some(true)]),
         tunnel: None,
         fault,

@@ -36,6 +36,8 @@ pub(crate) struct Front {
     threads: usize,
     workers: usize,
     worker: WorkerPlan,
+    /// Of the queue, of a request, and until one is said to be slow.
+    times: (Duration, Duration, Option<Duration>),
     max_body: Option<u64>,
     connections: usize,
     clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
@@ -62,12 +64,15 @@ impl Scenario for Front {
         };
         let clients = (0..1 + rng.below(4)).map(|_| {
             client(&mut rng, clean, most, |rng| {
-                let response = response(rng, clean, most);
+                let response = response(rng, clean, (&settings, most));
                 let body = response.body;
                 (response, body)
             })
         });
-        let clients: Vec<_> = clients.collect();
+        let mut clients: Vec<_> = clients.collect();
+        if rng.chance(150) {
+            read_late(&mut rng, most, &mut clients);
+        }
         // Sometimes fewer connections than clients: the others wait in the kernel.
         let connections = if rng.chance(200) { 1 + rng.below(clients.len()) } else { 100 };
         Self {
@@ -76,6 +81,7 @@ impl Scenario for Front {
             clean,
             workers: 1 + rng.below(2),
             worker,
+            times: times(&mut rng, clean),
             max_body: rng.chance(300).then_some(most as u64 * 2),
             connections,
             threads: plan::threads(&mut rng),
@@ -98,18 +104,19 @@ impl Scenario for Front {
     }
 
     fn memory(&self) -> usize {
-        (4 << 20) + self.clients.len() * (3 << 20)
+        let disk = plan::on_disk(&self.clients, |response| response.body);
+        (4 << 20) + self.clients.len() * (3 << 20) + disk
     }
 
     async fn play(self: Rc<Self>) {
         let remotes = plan::remotes(self.threads);
         let links = Links::new(&remotes);
-        let time = Duration::from_secs(60);
+        let (queue_timeout, request_timeout, slow_log) = self.times;
         let policy = AppPolicy {
             queue: 1000,
-            queue_timeout: time,
-            request_timeout: time,
-            slow_log: None,
+            queue_timeout,
+            request_timeout,
+            slow_log,
             workers: self.workers,
             server: None,
         };
@@ -226,6 +233,7 @@ impl Scenario for Front {
         smaller.with(|plan| std::mem::replace(&mut plan.threads, 1) > 1);
         smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
         smaller.with(|plan| std::mem::replace(&mut plan.connections, 100) < 100);
+        smaller.with(|plan| plan.times.2.take().is_some());
         smaller.settings(|plan| &mut plan.settings);
         smaller.plans
     }
@@ -325,7 +333,8 @@ pub(crate) fn client<R>(
     let responses: usize = pairs.iter().map(|(_, (_, body))| 200 + body).sum();
     let expects = pairs.iter().any(|(request, _)| request.expects);
     let leave = match rng.below(if clean { 20 } else { 8 }) {
-        0 => Leave::Resets(rng.below(bytes)),
+        // Sometimes behind all that it sends.
+        0 => Leave::Resets(rng.below(bytes * 3 / 2)),
         1 => Leave::Closes(rng.below(bytes)),
         2 => Leave::HalfCloses,
         3 => Leave::Babbles,
@@ -338,6 +347,7 @@ pub(crate) fn client<R>(
         pause: Duration::from_millis(*rng.pick(&[0, 0, 1, 100])),
         pipelines: !expects && rng.chance(300),
         pace: Pace::draw(rng, responses),
+        late: false,
         leave,
         requests: Vec::new(),
     };
@@ -375,8 +385,41 @@ pub(crate) fn request(rng: &mut Rng, most: usize) -> RequestPlan {
     RequestPlan { method, body, expects, takes_trailers: rng.chance(300), tunnel: None }
 }
 
-pub(crate) fn response(rng: &mut Rng, clean: bool, most: usize) -> ResponsePlan {
-    let body = edgy(rng, most);
+/// A client reads nothing before it has sent all, of an app that begins its response before it has read all.
+fn read_late(rng: &mut Rng, most: usize, clients: &mut [(ClientPlan, Vec<ResponsePlan>)]) {
+    let (client, responses) = &mut clients[0];
+    client.late = true;
+    client.pipelines = false;
+    for (request, response) in client.requests.iter_mut().zip(responses) {
+        response.reads = if request.has_body() { Reads::Throughout } else { Reads::Before };
+        response.body = most / 2 + edgy(rng, most / 2);
+        response.frames = response.frames.map(|frames| frames.max(response.body / 300));
+        if let BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } = &mut request.body {
+            *size = most / 2 + edgy(rng, most / 2);
+        }
+        if let BodyPlan::Chunked { size, chunk, .. } = &mut request.body {
+            *chunk = (*chunk).max(*size / 300);
+        }
+    }
+    let bytes: usize = client.requests.iter().map(|request| request.body.size()).sum();
+    client.piece = client.piece.max(bytes / 500);
+    client.every = client.every.max(bytes / 8);
+    client.pace.piece = client.pace.piece.max(most / 100);
+    client.pace.every = client.pace.every.max(most / 2);
+}
+
+/// Time-outs that no request of a clean world meets; in the others often several at once.
+fn times(rng: &mut Rng, clean: bool) -> (Duration, Duration, Option<Duration>) {
+    let any = [1, 5, 60].map(Duration::from_secs);
+    let long = Duration::from_secs(60);
+    match clean {
+        true => (long, long, *rng.pick(&[None, Some(any[0]), Some(Duration::from_millis(50))])),
+        false => (*rng.pick(&any), *rng.pick(&any), *rng.pick(&[None, Some(any[0]), Some(any[1])])),
+    }
+}
+
+pub(crate) fn response(rng: &mut Rng, clean: bool, (settings, most): (&Settings, usize)) -> ResponsePlan {
+    let body = plan::response_size(rng, settings, most);
     let frames = rng.chance(600).then(|| (1 + rng.size(64 * 1024)).max(body / 300));
     let fault = match rng.below(if clean { 1 } else { 20 }) {
         1 => Fault::Refuses,

@@ -2,12 +2,14 @@
 
 mod client;
 mod door;
+mod fastcgi;
 mod front;
 mod memory;
 mod operation;
 mod origin;
 mod pattern;
 mod plan;
+mod relay;
 mod response;
 mod run;
 mod shrink;

@@ -82,7 +82,7 @@ impl Scenario for Operation {
         };
         let clients = (0..1 + rng.below(4)).map(|_| {
             let (mut client, responses) = front::client(&mut rng, clean, most, |rng| {
-                let response = front::response(rng, clean, most);
+                let response = front::response(rng, clean, (&settings, most));
                 let body = response.body;
                 (response, body)
             });

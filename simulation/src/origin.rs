@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use keepwarm_net::simulation::{Peer, PeerListener};
+use tokio::task::JoinSet;
 
 use crate::pattern;
 use crate::response::{Pace, Reader};
@@ -26,6 +27,8 @@ pub(crate) struct OriginPlan {
     /// Between two writes.
     pub(crate) pause: Duration,
     pub(crate) trailers: usize,
+    /// Bytes of fields that its head has beside the others.
+    pub(crate) fill: usize,
     /// Closes behind the response; says so, or does not.
     pub(crate) closes: Option<bool>,
     /// Switches to a tunnel, where that was asked for.
@@ -56,11 +59,12 @@ pub(crate) enum Framing {
 
 pub(crate) type Plans = Rc<dyn Fn(&str) -> Option<(u64, OriginPlan)>>;
 
-/// Serves until it is dropped.
+/// Serves until it is dropped, and its connections with it.
 pub(crate) async fn serve(listener: PeerListener, plans: Plans, seen: Rc<RefCell<Seen>>) {
+    let mut connections = JoinSet::new();
     loop {
         let peer = listener.accept().await;
-        tokio::task::spawn_local(connection(peer, Rc::clone(&plans), Rc::clone(&seen)));
+        connections.spawn_local(connection(peer, Rc::clone(&plans), Rc::clone(&seen)));
     }
 }
 
@@ -157,6 +161,7 @@ async fn respond(peer: &Peer, request: &crate::response::Request, id: u64, plan:
         return peer.write(&bytes).await.is_ok();
     }
     bytes.extend_from_slice(format!("HTTP/1.1 {} X\r\nX-Id: {id:x}\r\n", plan.status).as_bytes());
+    bytes.extend_from_slice(filling(id, plan.fill).as_bytes());
     let unread = plan.reads == Reads::Never && request.has_body();
     if plan.closes == Some(true) || plan.framing == Framing::Close || unread {
         bytes.extend_from_slice(b"Connection: close\r\n");
@@ -199,6 +204,14 @@ async fn respond(peer: &Peer, request: &crate::response::Request, id: u64, plan:
         }
     }
     most == bytes.len() && plan.noise.is_none()
+}
+
+/// Fields of so many bytes; each line has less than any limit of a line.
+pub(crate) fn filling(id: u64, bytes: usize) -> String {
+    let text = pattern::text(id, bytes);
+    let lines = text.as_bytes().chunks(4000).enumerate();
+    let field = |(at, value): (usize, &[u8])| format!("X-Fill-{at}: {}\r\n", String::from_utf8_lossy(value));
+    lines.map(field).collect()
 }
 
 fn encode_body(bytes: &mut Vec<u8>, id: u64, plan: &OriginPlan) {

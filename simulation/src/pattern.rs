@@ -13,6 +13,11 @@ pub(crate) fn bytes(id: u64, from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| byte(id, at)).collect()
 }
 
+/// Letters of it: for what has to be text.
+pub(crate) fn text(id: u64, count: usize) -> String {
+    (0..count).map(|at| char::from(b'a' + byte(id, at) % 26)).collect()
+}
+
 /// Where these bytes differ from the message's, which have come after `from` others.
 pub(crate) fn check(id: u64, from: usize, bytes: &[u8]) -> Result<(), usize> {
     match bytes.iter().enumerate().find(|(at, seen)| **seen != byte(id, from + at)) {

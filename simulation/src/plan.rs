@@ -9,6 +9,7 @@ use keepwarm_net::{Bound, ListenerContext, Remote, StopListening, serve, stop_li
 use crate::client::{BodyPlan, ClientPlan, Leave};
 use crate::response::{Broken, Pace};
 use crate::worker::Seen;
+use crate::sizes::edgy;
 
 /// Pipes of a few bytes, of a page or two, and of what a kernel gives; with the largest body that gets through them in a world's time.
 const PIPES: [((usize, usize), usize); 5] = [
@@ -95,6 +96,49 @@ pub(crate) fn copy(bound: &Bound) -> Bound {
     }
 }
 
+/// The size of a response: where pipes are large and quick sometimes one that a slow client has kept for it on the disk.
+pub(crate) fn response_size(rng: &mut Rng, settings: &Settings, most: usize) -> usize {
+    match large(settings) {
+        0 => edgy(rng, most),
+        _ if rng.chance(900) => edgy(rng, most),
+        large => large / 2 + edgy(rng, large / 2),
+    }
+}
+
+/// What gets through quick pipes, and is more than memory holds of one message; 0: the pipes are not.
+pub(crate) fn large(settings: &Settings) -> usize {
+    if settings.capacity.0 >= 8 * 1024 && settings.latency.is_zero() { 1536 * 1024 } else { 0 }
+}
+
+/// What the largest message of each client may take of a disk, which is in memory here.
+pub(crate) fn on_disk<R>(clients: &[(ClientPlan, Vec<R>)], body: impl Fn(&R) -> usize) -> usize {
+    let largest = |(client, responses): &(ClientPlan, Vec<R>)| {
+        let requests = client.requests.iter().map(|request| request.body.size());
+        requests.chain(responses.iter().map(&body)).max().unwrap_or(0)
+    };
+    clients.iter().map(largest).sum()
+}
+
+/// Request bodies become larger than what memory holds of one that is read whole.
+pub(crate) fn spill<R>(rng: &mut Rng, large: usize, clients: &mut [(ClientPlan, Vec<R>)]) {
+    for (client, _) in clients.iter_mut().filter(|_| large > 0) {
+        let mut bytes = 0;
+        for request in &mut client.requests {
+            if let BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } = &mut request.body
+                && rng.chance(500)
+            {
+                *size = large / 4 + edgy(rng, large / 2);
+            }
+            if let BodyPlan::Chunked { size, chunk, .. } = &mut request.body {
+                *chunk = (*chunk).max(*size / 300);
+            }
+            bytes += request.body.size();
+        }
+        client.piece = client.piece.max(bytes / 500);
+        client.every = client.every.max(bytes / 8);
+    }
+}
+
 /// Has to hold for a client's end: in a clean world one that stays has every response, unless a response that `may_end` the connection says so.
 pub(crate) fn judge(number: usize, plan: &ClientPlan, broken: Option<Broken>, clean: bool, may_end: bool) {
     match broken {
@@ -174,6 +218,7 @@ impl<'p, P: Clone> Smaller<'p, P> {
             });
             self.with(|plan| of(plan)[at].0.requests.len() > 1 && of(plan)[at].0.requests.pop().is_some());
             self.with(|plan| std::mem::take(&mut of(plan)[at].0.pipelines));
+            self.with(|plan| std::mem::take(&mut of(plan)[at].0.late));
             self.without_time(|plan| &mut of(plan)[at].0.pause);
             self.without_time(|plan| &mut of(plan)[at].0.start);
             self.with(|plan| {

@@ -53,6 +53,8 @@ pub(crate) enum Reads {
     Before,
     Beside,
     Never,
+    /// Beside the response, which ends behind it.
+    Throughout,
 }
 
 /// What goes wrong.
@@ -68,6 +70,9 @@ pub(crate) enum Fault {
     DiesInside,
     /// Nothing more comes.
     Hangs,
+    /// What comes is no message, or more than one: only of scripts that are servers.
+    Garbage,
+    SaysMore,
 }
 
 /// What happened at the worker, for the checks.
@@ -156,6 +161,8 @@ struct Stream {
     credit: Cell<i64>,
     owed: Cell<u32>,
     over: Cell<bool>,
+    /// All of the body, of one that is read throughout.
+    read: Cell<bool>,
     changed: Notify,
     task: Cell<Option<tokio::task::AbortHandle>>,
 }
@@ -372,6 +379,14 @@ impl Worker {
                     self.read_body(number, stream, id, &read, seen)
                 );
             }
+            Reads::Throughout => {
+                let read = async {
+                    self.read_body(number, stream, id, &read, seen).await;
+                    stream.read.set(true);
+                    stream.changed.notify_waiters();
+                };
+                tokio::join!(self.respond(number, stream, id, plan), read);
+            }
             Reads::Before | Reads::Never => self.respond(number, stream, id, plan).await,
         }
     }
@@ -416,6 +431,8 @@ impl Worker {
         };
         let whole = at_once == plan.body && plan.frames.is_none() && plan.trailers == 0;
         let whole = whole && plan.fault != Fault::DiesInside && plan.fault != Fault::Resets;
+        let throughout = plan.reads == Reads::Throughout;
+        let whole = whole && !throughout;
         self.say(|out| {
             let mut response = ResponseWriter::begin(out, number, plan.status);
             response.field(b"x-id", format!("{id:x}").as_bytes());
@@ -448,7 +465,7 @@ impl Worker {
             let count = piece.min(plan.body - sent).min(allowed as usize);
             self.credit.set(self.credit.get() - count as i64);
             stream.credit.set(stream.credit.get() - count as i64);
-            let end = sent + count == plan.body && plan.trailers == 0;
+            let end = sent + count == plan.body && plan.trailers == 0 && !throughout;
             let bytes = pattern::bytes(id, sent, count);
             self.say(|out| encode_data(out, number, &bytes, end).expect("a data frame"));
             sent += count;
@@ -463,6 +480,9 @@ impl Worker {
             Fault::DiesInside => return self.die(),
             Fault::Resets => return self.reset(number, ResetCode::CANCELLED),
             _ => {}
+        }
+        while throughout && !stream.read.get() && !stream.cancelled.get() {
+            stream.changed.notified().await;
         }
         if plan.trailers > 0 {
             let trailers: Vec<_> = (0..plan.trailers).map(|at| (format!("x-trailer-{at}"), "1")).collect();

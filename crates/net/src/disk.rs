@@ -1,6 +1,6 @@
-//! The disk as spools use it: a file without a name, and calls that may block on threads that may.
+//! The disk: the file without a name of a spool, and calls that may block on threads that may.
 //!
-//! Every system call of a spool is here, so that a simulation can put another disk in the place of this module.
+//! Every system call of a spool is here, and what `folder` leaves to such threads begins here, so that a simulation can put another disk in the place of this module.
 
 use std::fs::File;
 use std::future::Future;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
+use crate::disk;
 pub use name::file_name;
 
 /// How often a name is tried that others are just moving. This number is arbitrary.
@@ -83,7 +84,7 @@ impl Folder {
             other => return sort(other),
         }
         let (folder, name) = (self.path.clone(), name.to_vec());
-        run_blocking(move || sort(look(&folder, &name, Patience::Disk))).await
+        disk::spawn(move || sort(look(&folder, &name, Patience::Disk))).await
     }
 }
 
@@ -114,7 +115,7 @@ impl OpenFile {
             return Ok(());
         }
         let (file, mut block) = (Arc::clone(&self.file), std::mem::take(into));
-        *into = run_blocking(move || {
+        *into = disk::spawn(move || {
             let got = rustix::io::retry_on_intr(|| rustix::io::pread(&*file, &mut *block, at))?;
             block.truncate(got);
             Ok(block)
@@ -125,6 +126,8 @@ impl OpenFile {
 }
 
 fn look(folder: &Path, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+    #[cfg(feature = "simulation")]
+    crate::simulation::disk::look_up(patience == Patience::Cached)?;
     let (root_flags, flags) = match patience {
         Patience::Cached => (ResolveFlags::CACHED, ResolveFlags::CACHED),
         Patience::Disk => (ResolveFlags::empty(), ResolveFlags::empty()),
@@ -171,12 +174,6 @@ fn sort(looked: Result<OwnedFd, Errno>) -> io::Result<Found> {
         kind if kind.is_dir() => Found::Folder,
         _ => Found::Nothing,
     })
-}
-
-async fn run_blocking<T: Send + 'static>(
-    job: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(job).await.map_err(io::Error::other)?
 }
 
 #[cfg(test)]

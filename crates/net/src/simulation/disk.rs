@@ -46,6 +46,14 @@ impl SpillFile {
     }
 }
 
+/// A look for a file: folders of the simulation are empty, which the caches know or not.
+pub(crate) fn look_up(cached: bool) -> Result<(), Errno> {
+    match cached && with(|kernel| kernel.rng.chance(300)) {
+        true => Err(Errno::AGAIN),
+        false => Err(Errno::NOENT),
+    }
+}
+
 /// A call that ends later.
 #[derive(Debug)]
 pub(crate) struct Job<T> {

@@ -36,9 +36,18 @@ impl Addresses {
     }
 }
 
+#[cfg(feature = "simulation")]
+impl Addresses {
+    /// Those of a script: nothing of them is in any file system, and nobody has handed them out.
+    #[must_use]
+    pub fn of_script(tcp: SocketAddr, unix: PathBuf) -> Self {
+        Self { tcp, unix, handed_out: HandedOut::default() }
+    }
+}
+
 impl Drop for Addresses {
     fn drop(&mut self) {
-        if let Some(own) = self.unix.parent() {
+        if let Some(own) = self.unix.parent().filter(|_| !cfg!(feature = "simulation")) {
             // Most servers leave their socket there. An error leaves nothing to do.
             let _ = std::fs::remove_dir_all(own);
         }

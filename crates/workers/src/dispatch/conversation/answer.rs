@@ -42,7 +42,11 @@ impl Conversation<'_, '_> {
         match item {
             Item::Frame(frame) => self.handle_frame(&frame),
             Item::Data { bytes, over } => self.handle_data(&bytes, over),
-            Item::Want => self.wanted = true,
+            Item::Want => {
+                self.wanted = true;
+                // Now: behind the head of a response, which may stand next, it could not be said any more.
+                self.exchange.want_body();
+            }
             Item::Reset { code, reason, unprocessed } => self.handle_reset(code, &reason, unprocessed),
             Item::Lost { unprocessed, verdict } => self.handle_lost(unprocessed, verdict),
             Item::Quarantined(time) => self.refuse_quarantined(time),
