@@ -70,6 +70,8 @@ pub(crate) enum Leave {
     /// After so many bytes of all that it would send.
     Resets(usize),
     Closes(usize),
+    /// So long after it has sent everything.
+    ResetsLater(Duration),
     /// It shuts its writing side behind its last request.
     HalfCloses,
     /// The body of its last request is [`BodyPlan::Broken`].
@@ -182,7 +184,7 @@ pub(crate) async fn run(
         changed: Notify::new(),
         gone: Cell::new(false),
     };
-    let leaves = matches!(plan.leave, Leave::Resets(_) | Leave::Closes(_));
+    let leaves = matches!(plan.leave, Leave::Resets(_) | Leave::Closes(_) | Leave::ResetsLater(_));
     let left = {
         let write = write(plan, &peer, seed, &name, &state);
         let read = read(plan, &peer, &name, &state, &mut on_end);
@@ -200,7 +202,7 @@ pub(crate) async fn run(
         }
     };
     if let Ok(peer) = Rc::try_unwrap(peer)
-        && matches!(plan.leave, Leave::Resets(_))
+        && matches!(plan.leave, Leave::Resets(_) | Leave::ResetsLater(_))
     {
         peer.reset();
     }
@@ -250,7 +252,7 @@ async fn write(
 ) {
     let most = match plan.leave {
         Leave::Resets(at) | Leave::Closes(at) => at,
-        Leave::Stays | Leave::HalfCloses | Leave::Babbles => usize::MAX,
+        Leave::Stays | Leave::HalfCloses | Leave::Babbles | Leave::ResetsLater(_) => usize::MAX,
     };
     let (mut sent, mut since) = (0, 0);
     for (number, request) in plan.requests.iter().enumerate() {
@@ -287,6 +289,10 @@ async fn write(
     state.has_sent(usize::MAX);
     if plan.leave == Leave::HalfCloses {
         peer.shutdown_write();
+    }
+    if let Leave::ResetsLater(after) = plan.leave {
+        tokio::time::sleep(after).await;
+        return;
     }
     if most < usize::MAX {
         // It would have left inside of what it sent; it leaves behind it.

@@ -100,7 +100,7 @@ pub(crate) fn copy(bound: &Bound) -> Bound {
 pub(crate) fn response_size(rng: &mut Rng, settings: &Settings, most: usize) -> usize {
     match large(settings) {
         0 => edgy(rng, most),
-        _ if rng.chance(900) => edgy(rng, most),
+        _ if rng.chance(800) => edgy(rng, most),
         large => large / 2 + edgy(rng, large / 2),
     }
 }

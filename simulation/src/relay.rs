@@ -18,7 +18,7 @@ use keepwarm_net::{
 };
 use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy};
 
-use crate::client::{self, ClientPlan, RequestPlan};
+use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::door::{self, tunnel_at_the_end};
 use crate::fastcgi::ScriptPlan;
 use crate::front::{self, Expected, id};
@@ -81,12 +81,16 @@ impl Scenario for Relay {
             disk_full: 300,
             ..Faults::default()
         };
-        let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
+        let (mut settings, most) = plan::settings(&mut rng, clean, &may_fail);
         let kind = *rng.pick(&[Kind::Http, Kind::FastCgi, Kind::FastCgi, Kind::Standing]);
         let clients = (0..1 + rng.below(4)).map(|_| client(&mut rng, clean, kind, (&settings, most)));
         let mut clients: Vec<_> = clients.collect();
         if rng.chance(300) {
             plan::spill(&mut rng, plan::large(&settings), &mut clients);
+        }
+        if !clean && kind != Kind::Http && plan::large(&settings) > 0 && rng.chance(400) {
+            settings.faults.disk_full = may_fail.disk_full;
+            leave_behind(&mut rng, plan::large(&settings), &mut clients[0]);
         }
         let some = |rng: &mut Rng| *rng.pick(&[None, None, Some(true), Some(false)]);
         Self {
@@ -354,6 +358,25 @@ fn client(
     client.piece = client.piece.max(query / 500);
     client.every = client.every.max(query / 8);
     (client, scripts)
+}
+
+/// A client sends more than memory holds of one body, and leaves while its script has yet to read that.
+fn leave_behind(rng: &mut Rng, large: usize, (client, scripts): &mut (ClientPlan, Vec<ScriptPlan>)) {
+    client.requests.truncate(1);
+    scripts.truncate(1);
+    let size = large / 2 + edgy(rng, large / 2);
+    client.requests[0] = RequestPlan {
+        method: "PUT",
+        body: BodyPlan::Length(size),
+        expects: false,
+        takes_trailers: false,
+        tunnel: None,
+    };
+    (client.piece, client.every, client.pause) = (size / 100, usize::MAX, Duration::ZERO);
+    client.leave = Leave::ResetsLater(Duration::from_millis(rng.size(300) as u64));
+    scripts[0].response.delay = Duration::from_millis(500);
+    scripts[0].response.reads = Reads::Before;
+    scripts[0].response.fault = Fault::None;
 }
 
 fn script(rng: &mut Rng, clean: bool, kind: Kind, (settings, most): (&Settings, usize)) -> ScriptPlan {

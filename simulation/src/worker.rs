@@ -358,7 +358,7 @@ impl Worker {
             self.say(|out| encode_want(out, number).expect("a want"));
         }
         if plan.reads == Reads::Before {
-            self.read_body(number, stream, id, &read, seen).await;
+            self.read_body(number, stream, id, &read, (seen, Duration::ZERO)).await;
         }
         tokio::time::sleep(plan.delay).await;
         if plan.fault == Fault::DiesBefore {
@@ -376,12 +376,14 @@ impl Worker {
                         stream.over.set(true);
                         stream.changed.notify_waiters();
                     },
-                    self.read_body(number, stream, id, &read, seen)
+                    self.read_body(number, stream, id, &read, (seen, Duration::ZERO))
                 );
             }
             Reads::Throughout => {
                 let read = async {
-                    self.read_body(number, stream, id, &read, seen).await;
+                    // Slowly, so that it is credit that the client waits for.
+                    let pause = Duration::from_millis(1);
+                    self.read_body(number, stream, id, &read, (seen, pause)).await;
                     stream.read.set(true);
                     stream.changed.notify_waiters();
                 };
@@ -397,7 +399,7 @@ impl Worker {
         stream: &Stream,
         id: u64,
         read: &Cell<usize>,
-        seen: &RefCell<Seen>,
+        (seen, pause): (&RefCell<Seen>, Duration),
     ) {
         loop {
             if stream.over.get() {
@@ -420,6 +422,8 @@ impl Worker {
             }
             if bytes.is_empty() {
                 stream.changed.notified().await;
+            } else if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
             }
         }
     }
