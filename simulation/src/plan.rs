@@ -8,8 +8,8 @@ use keepwarm_net::{Bound, ListenerContext, Remote, StopListening, serve, stop_li
 
 use crate::client::{BodyPlan, ClientPlan, Leave};
 use crate::response::{Broken, Pace};
-use crate::worker::Seen;
 use crate::sizes::edgy;
+use crate::worker::Seen;
 
 /// Pipes of a few bytes, of a page or two, and of what a kernel gives; with the largest body that gets through them in a world's time.
 const PIPES: [((usize, usize), usize); 5] = [

@@ -387,7 +387,12 @@ impl Worker {
                     stream.read.set(true);
                     stream.changed.notify_waiters();
                 };
-                tokio::join!(self.respond(number, stream, id, plan), read);
+                let respond = async {
+                    self.respond(number, stream, id, plan).await;
+                    stream.over.set(true);
+                    stream.changed.notify_waiters();
+                };
+                tokio::join!(respond, read);
             }
             Reads::Before | Reads::Never => self.respond(number, stream, id, plan).await,
         }
@@ -487,6 +492,9 @@ impl Worker {
         }
         while throughout && !stream.read.get() && !stream.cancelled.get() {
             stream.changed.notified().await;
+        }
+        if throughout && stream.cancelled.get() {
+            return self.reset(number, ResetCode::CANCELLED);
         }
         if plan.trailers > 0 {
             let trailers: Vec<_> = (0..plan.trailers).map(|at| (format!("x-trailer-{at}"), "1")).collect();
