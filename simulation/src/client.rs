@@ -61,6 +61,17 @@ impl BodyPlan {
             Self::Length(size) | Self::Chunked { size, .. } | Self::Broken { size, .. } => *size,
         }
     }
+
+    /// Half of it; `false`: there is none.
+    pub(crate) fn halve(&mut self) -> bool {
+        match self {
+            Self::Length(size) | Self::Chunked { size, .. } | Self::Broken { size, .. } if *size > 0 => {
+                *size /= 2;
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 /// How a client leaves before it has everything.

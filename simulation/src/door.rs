@@ -4,22 +4,19 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
 use keepwarm_egress::{Door as DoorHandler, Place, Source, Upstream, UpstreamRoute, UpstreamSettings};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{
-    BindTo, ConnectionLimits, Endpoint, Handler, ListenerContext, OpenConnections, Passing, Scheme,
-    StopListening, bind,
-};
+use keepwarm_net::{Endpoint, Handler, Passing, Scheme, StopListening};
 
 use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::front::{self, Expected, id};
 use crate::origin::{self, Framing, Noise, OriginPlan, Plans};
 use crate::plan::{self, Smaller, WIDE};
 use crate::run::Scenario;
+use crate::site;
 use crate::sizes::edgy;
 use crate::tunnel::TunnelPlan;
 use crate::worker::{Fault, Reads, Seen};
@@ -122,26 +119,14 @@ impl Scenario for Door {
         let seen = Rc::new(RefCell::new(Seen::default()));
         let plan = Rc::clone(&self);
         let plans: Plans = Rc::new(move |path| {
-            let (client, request) = path.strip_prefix("/")?.split_once('/')?;
-            let (client, request) = (client.parse::<usize>().ok()?, request.parse::<usize>().ok()?);
+            let (client, request) = plan::place(path)?;
             Some((id(client, request), plan.clients.get(client)?.1.get(request)?.clone()))
         });
         let listener = simulation::listen(Endpoint::Tcp(origin)).expect("nobody listens there");
         let server = tokio::task::spawn_local(origin::serve(listener, plans, Rc::clone(&seen)));
 
-        let open = Arc::new(OpenConnections::new(100));
-        let context = Arc::new(ListenerContext {
-            handler: self.handler(&upstream),
-            limits: match self.clean {
-                true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
-                false => ConnectionLimits::default(),
-            },
-            draining: Arc::new(AtomicBool::new(false)),
-            open: Arc::clone(&open),
-            meter: keepwarm_telemetry::meters::listener("door"),
-        });
-        let bound = bind(BindTo::Tcp(ADDRESS.parse().expect("an address"))).expect("nobody listens there");
-        let stops = plan::serve_all(&remotes, &bound, &context);
+        let (open, stops) =
+            site::listen(&remotes, ADDRESS, self.handler(&upstream), site::limits(self.clean), 100);
         let clients = (0..self.clients.len()).map(|number| {
             let plan = Rc::clone(&self);
             tokio::task::spawn_local(async move { plan.visit(number).await })
@@ -157,7 +142,7 @@ impl Scenario for Door {
             let (in_flight, waiting) = upstream.in_work();
             assert_eq!((in_flight, waiting), (0, 0), "calls that nobody waits for");
         }
-        plan::judge_seen(&seen.borrow(), &self.clients, usize::MAX);
+        plan::judge_seen(&seen.borrow(), usize::MAX, |at, request| &self.clients[at].0.requests[request]);
         server.abort();
     }
 

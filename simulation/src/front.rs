@@ -1,29 +1,21 @@
 //! The front door: clients of HTTP/1.1, the edge, an app whose workers speak the wire.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_net::Endpoint;
+use keepwarm_net::StopListening;
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{
-    BindTo, ConnectionLimits, Endpoint, ListenerContext, OpenConnections, StopListening, bind,
-};
-use keepwarm_workers::dispatch::{AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::{WorkerKey, WorkerLinks};
-
-use tokio::sync::Notify;
+use keepwarm_workers::dispatch::AppPolicy;
 
 use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::plan::{self, Smaller};
 use crate::response::{Broken, Pace};
 use crate::run::Scenario;
+use crate::site;
 use crate::sizes::edgy;
-use crate::worker::{self, Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
+use crate::worker::{Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
 
 /// A front door with its clients and workers.
 #[derive(Debug, Clone)]
@@ -54,14 +46,7 @@ impl Scenario for Front {
         let may_fail =
             Faults { no_buffers: 5, no_descriptor: 20, reset: 3, disk_full: 300, ..Faults::default() };
         let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
-        let blocking = rng.chance(500);
-        let streams = if blocking { 1 } else { *rng.pick(&[1, 2, 100]) };
-        let worker = WorkerPlan {
-            blocking,
-            streams,
-            ahead: if streams == 1 { *rng.pick(&[0, 0, 3]) } else { 0 },
-            credit_step: *rng.pick(&[1, 4096, 16 * 1024]),
-        };
+        let worker = WorkerPlan::draw(&mut rng);
         let clients = (0..1 + rng.below(4)).map(|_| {
             client(&mut rng, clean, most, |rng| {
                 let response = response(rng, clean, (&settings, most));
@@ -110,113 +95,33 @@ impl Scenario for Front {
 
     async fn play(self: Rc<Self>) {
         let remotes = plan::remotes(self.threads);
-        let links = Links::new(&remotes);
         let (queue_timeout, request_timeout, slow_log) = self.times;
-        let policy = AppPolicy {
-            queue: 1000,
-            queue_timeout,
-            request_timeout,
-            slow_log,
-            workers: self.workers,
-            server: None,
-        };
-        let app = links.set_app("app", policy);
+        let policy = AppPolicy { queue_timeout, request_timeout, slow_log, ..site::policy(self.workers) };
         let seen = Rc::new(RefCell::new(Seen::default()));
-        let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
         let plan = Rc::clone(&self);
         let responses: Responses = Rc::new(move |path| {
-            let (client, request) = path.strip_prefix("/")?.split_once('/')?;
-            let (client, request) = (client.parse::<usize>().ok()?, request.parse::<usize>().ok()?);
-            let plan = plan.clients.get(client)?.1.get(request)?;
-            Some((id(client, request), plan.clone()))
+            let (client, request) = plan::place(path)?;
+            Some((id(client, request), plan.clients.get(client)?.1.get(request)?.clone()))
         });
-        // A supervisor of the least kind: a worker that ends has a successor.
-        let kills: Rc<RefCell<HashMap<u32, Rc<Notify>>>> = Rc::default();
-        let started = {
-            let (plan, seen, responses, app) =
-                (Rc::clone(&self), Rc::clone(&seen), Rc::clone(&responses), Arc::clone(&app.name));
-            let kills = Rc::clone(&kills);
-            move |links: &Links, number: u32, pid: u32| {
-                let (ours, theirs) = simulation::pair(true);
-                let key = WorkerKey { app: Arc::clone(&app), number, generation: 1, pid };
-                let link = links.adopt(key, ours, events.clone());
-                let kill = Rc::new(Notify::new());
-                kills.borrow_mut().insert(pid, Rc::clone(&kill));
-                tokio::task::spawn_local(worker::run(
-                    Rc::new(theirs),
-                    plan.worker.clone(),
-                    Rc::clone(&responses),
-                    Rc::clone(&seen),
-                    kill,
-                ));
-                link
-            }
-        };
-        let mut held: Vec<_> =
-            (1..=self.workers as u32).map(|number| started(&links, number, number)).collect();
-        let supervise = async {
-            let mut pid = 1000;
-            while let Some(event) = told.recv().await {
-                use keepwarm_workers::supervisor::LinkEvent;
-                match event {
-                    LinkEvent::Closed { worker, reason } => {
-                        assert!(!self.clean, "no worker was to end: {reason}");
-                        pid += 1;
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                        held.push(started(&links, worker.number, pid));
-                    }
-                    LinkEvent::Kill { worker, .. } | LinkEvent::Stuck { worker, .. } => {
-                        if let Some(kill) = kills.borrow().get(&worker.pid) {
-                            kill.notify_one();
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        };
-        let mut route = Route::to(Target::App {
-            name: Arc::clone(&app.name),
-            handler: Arc::new(AppHandler(Arc::clone(&app))),
-            forwarded: ForwardedFields::default(),
-        });
-        route.max_body = self.max_body;
-        let open = Arc::new(OpenConnections::new(self.connections));
-        let context = Arc::new(ListenerContext {
-            handler: Arc::new(Edge::new(Site::new(vec![route], Vec::new()))),
-            limits: match self.clean {
-                // A byte at a time through slow pipes is slow by nobody's fault.
-                true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
-                false => ConnectionLimits::default(),
-            },
-            draining: Arc::new(AtomicBool::new(false)),
-            open: Arc::clone(&open),
-            meter: keepwarm_telemetry::meters::listener("main"),
-        });
-        let address: SocketAddr = ADDRESS.parse().expect("an address");
-        let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
-        let stops = plan::serve_all(&remotes, &bound, &context);
-
-        let ends = Rc::new(RefCell::new(HashMap::new()));
+        let app = site::app(&remotes, policy, self.worker.clone(), responses, Rc::clone(&seen), self.clean);
+        let limits = site::limits(self.clean);
+        let handler = site::edge(&app, self.max_body);
+        let (open, stops) = site::listen(&remotes, ADDRESS, handler, limits, self.connections);
         let clients = (0..self.clients.len()).map(|number| {
-            let (plan, ends) = (Rc::clone(&self), Rc::clone(&ends));
-            tokio::task::spawn_local(async move { plan.visit(number, &ends).await })
+            let plan = Rc::clone(&self);
+            tokio::task::spawn_local(async move { plan.visit(number).await })
         });
         let clients: Vec<_> = clients.collect();
-        tokio::select! {
-            () = async { for client in clients { client.await.expect("a client"); } } => {}
-            () = supervise => unreachable!("it goes on for ever"),
+        for client in clients {
+            client.await.expect("a client");
         }
         stops.iter().for_each(StopListening::hand_over);
         if self.clean {
-            // A response that its client has may not be over for its worker: HEAD.
             let closed = tokio::time::timeout(Duration::from_secs(9), open.none()).await;
             assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
-            assert_eq!(app.waiting(), 0, "requests that nobody waits for");
-            for worker in app.activity() {
-                assert!(worker.in_hand.is_empty(), "a worker has requests that nobody waits for: {worker:?}");
-            }
+            site::until_idle(&app).await;
         }
-        plan::judge_seen(&seen.borrow(), &self.clients, 3);
+        plan::judge_seen(&seen.borrow(), 3, |at, request| &self.clients[at].0.requests[request]);
     }
 
     fn smaller(&self) -> Vec<Self> {
@@ -240,7 +145,7 @@ impl Scenario for Front {
 }
 
 impl Front {
-    async fn visit(&self, number: usize, ends: &RefCell<HashMap<u64, u16>>) {
+    async fn visit(&self, number: usize) {
         let (plan, responses) = &self.clients[number];
         let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
         let broken = client::run(
@@ -248,10 +153,7 @@ impl Front {
             async move { simulation::connect(&endpoint).ok() },
             self.seed,
             |request| (id(number, request), format!("/{number}/{request}")),
-            |request, outcome| {
-                ends.borrow_mut().insert(id(number, request), outcome.head.status);
-                self.check(&plan.requests[request], &responses[request], outcome);
-            },
+            |request, outcome| self.check(&plan.requests[request], &responses[request], outcome),
         )
         .await;
         match broken {

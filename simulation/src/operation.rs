@@ -365,7 +365,8 @@ impl Operation {
     async fn settle(&self, server: &Server, seen: &RefCell<Seen>) {
         // Somebody who was told to go, and has not been reaped.
         assert_eq!(keepwarm_workers::supervisor::simulation::processes(), 0, "processes are left");
-        plan::judge_seen(&seen.borrow(), &self.clients, if self.clean { 1 } else { 3 });
+        let most = if self.clean { 1 } else { 3 };
+        plan::judge_seen(&seen.borrow(), most, |at, request| &self.clients[at].0.requests[request]);
         if self.clean {
             let closed = tokio::time::timeout(Duration::from_secs(9), server.open.none()).await;
             assert!(closed.is_ok(), "{} connections that nobody has any more", server.open.count());

@@ -6,8 +6,8 @@ use std::time::Duration;
 use keepwarm_net::simulation::{Faults, Rng, Settings, on_thread};
 use keepwarm_net::{Bound, ListenerContext, Remote, StopListening, serve, stop_listening};
 
-use crate::client::{BodyPlan, ClientPlan, Leave};
-use crate::response::{Broken, Pace};
+use crate::client::{BodyPlan, ClientPlan, Leave, RequestPlan};
+use crate::response::Broken;
 use crate::sizes::edgy;
 use crate::worker::Seen;
 
@@ -151,9 +151,16 @@ pub(crate) fn judge(number: usize, plan: &ClientPlan, broken: Option<Broken>, cl
     }
 }
 
+/// The client and the request that a path says.
+pub(crate) fn place(path: &str) -> Option<(usize, usize)> {
+    let (client, request) = path.strip_prefix("/")?.split_once('/')?;
+    Some((client.parse().ok()?, request.parse().ok()?))
+}
+
 /// Has to hold for what an app or an origin has seen: a POST is begun once, other requests at most `most` times, and a body that came to its end is what was sent.
-pub(crate) fn judge_seen<R>(seen: &Seen, clients: &[(ClientPlan, Vec<R>)], most: usize) {
-    let request = |id: u64| &clients[(id >> 16) as usize].0.requests[(id & 0xffff) as usize];
+/// `request(client, n)`: the plan of a client's nth.
+pub(crate) fn judge_seen<'p>(seen: &Seen, most: usize, request: impl Fn(usize, usize) -> &'p RequestPlan) {
+    let request = |id: u64| request((id >> 16) as usize, (id & 0xffff) as usize);
     for (id, times) in &seen.begun {
         assert!(*times == 1 || request(*id).method != "POST", "POST {id:x} was begun {times} times");
         assert!(*times <= most, "{id:x} was begun {times} times");
@@ -221,25 +228,9 @@ impl<'p, P: Clone> Smaller<'p, P> {
             self.with(|plan| std::mem::take(&mut of(plan)[at].0.late));
             self.without_time(|plan| &mut of(plan)[at].0.pause);
             self.without_time(|plan| &mut of(plan)[at].0.start);
-            self.with(|plan| {
-                let pace = &mut of(plan)[at].0.pace;
-                pace.piece < usize::MAX && {
-                    *pace = Pace::FAST;
-                    true
-                }
-            });
+            self.with(|plan| of(plan)[at].0.pace.becomes_fast());
             for request in 0..client.requests.len() {
-                self.with(|plan| match &mut of(plan)[at].0.requests[request].body {
-                    BodyPlan::Length(size)
-                    | BodyPlan::Chunked { size, .. }
-                    | BodyPlan::Broken { size, .. }
-                        if *size > 0 =>
-                    {
-                        *size /= 2;
-                        true
-                    }
-                    _ => false,
-                });
+                self.with(|plan| of(plan)[at].0.requests[request].body.halve());
             }
         }
     }

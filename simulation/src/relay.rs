@@ -170,7 +170,7 @@ impl Scenario for Relay {
         let mut seen = seen.borrow_mut();
         seen.begun.remove(&HEALTH);
         seen.whole.remove(&HEALTH);
-        plan::judge_seen(&seen, &self.clients, 4);
+        plan::judge_seen(&seen, 4, |at, request| &self.clients[at].0.requests[request]);
     }
 
     fn smaller(&self) -> Vec<Self> {
@@ -350,9 +350,9 @@ fn client(
         (script, bytes)
     });
     if kind == Kind::Http && rng.chance(250) {
-        let size = edgy(rng, most);
+        let sizes = (edgy(rng, most), edgy(rng, most));
         let last = scripts.len() - 1;
-        tunnel_at_the_end(rng, size, &mut client, &mut scripts[last].response);
+        tunnel_at_the_end(rng, sizes, &mut client, &mut scripts[last].response);
     }
     // Its query is sent at the pace of the rest.
     let query = scripts.iter().map(|script| script.query.len()).sum::<usize>();

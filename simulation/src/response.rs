@@ -20,6 +20,11 @@ impl Pace {
     /// As fast as it comes.
     pub(crate) const FAST: Self = Self { piece: usize::MAX, every: usize::MAX, pause: Duration::ZERO };
 
+    /// `false`: it was so.
+    pub(crate) fn becomes_fast(&mut self) -> bool {
+        std::mem::replace(self, Self::FAST).piece < usize::MAX
+    }
+
     /// Any, for about this many bytes: all pauses together stay below a second.
     pub(crate) fn draw(rng: &mut Rng, bytes: usize) -> Self {
         if rng.chance(400) {

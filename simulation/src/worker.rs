@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::simulation::Peer;
+use keepwarm_net::simulation::{Peer, Rng};
 use keepwarm_wire::encode::{
     ResponseWriter, encode_credit, encode_data, encode_hello, encode_inform, encode_pong, encode_reset,
     encode_trailers, encode_want,
@@ -24,6 +24,19 @@ pub(crate) struct WorkerPlan {
     pub(crate) ahead: u32,
     /// Gives credit back only in steps of this many bytes.
     pub(crate) credit_step: u32,
+}
+
+impl WorkerPlan {
+    pub(crate) fn draw(rng: &mut Rng) -> Self {
+        let blocking = rng.chance(500);
+        let streams = if blocking { 1 } else { *rng.pick(&[1, 2, 100]) };
+        Self {
+            blocking,
+            streams,
+            ahead: if streams == 1 { *rng.pick(&[0, 0, 3]) } else { 0 },
+            credit_step: *rng.pick(&[1, 4096, 16 * 1024]),
+        }
+    }
 }
 
 /// What it does with one request.

@@ -1,12 +1,15 @@
 //! The connection as the `h2` crate wants it, and what passes over it as a connection of ours wants to know it.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
+use tokio::time::{Sleep, sleep};
 
 use super::frames::{Frames, PREFACE, Passed};
 use crate::ReadBuffer;
@@ -15,6 +18,8 @@ use crate::transport::{Transport, Written};
 /// Read at a time; while much comes, more.
 const READ: usize = 16 * 1024;
 const READ_LARGE: usize = 64 * 1024;
+/// How long a client may take to end its side behind ours.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// Who wants to know what passes.
 pub(super) trait Watch {
@@ -50,6 +55,9 @@ pub(super) struct Wire<W> {
     outbound: Frames,
     /// As the watch knows it.
     in_head: bool,
+    /// Our side has ended; the client's may, until then.
+    lingers: Option<Pin<Box<Sleep>>>,
+    is_server: bool,
     watch: Arc<W>,
 }
 
@@ -57,13 +65,16 @@ impl<W: Watch> Wire<W> {
     /// Of the client's side.
     pub(super) fn client(transport: Transport, watch: Arc<W>) -> Self {
         let (inbound, outbound) = (Frames::default(), Frames::after(PREFACE));
-        Self { transport, read: ReadBuffer::default(), large: false, inbound, outbound, in_head: true, watch }
+        let read = ReadBuffer::default();
+        let (large, in_head, lingers, is_server) = (false, true, None, false);
+        Self { transport, read, large, inbound, outbound, in_head, lingers, is_server, watch }
     }
 
     /// Of the server's side; `read` has come already.
     pub(super) fn server(transport: Transport, read: ReadBuffer, watch: Arc<W>) -> Self {
         let (inbound, outbound) = (Frames::after(PREFACE), Frames::default());
-        Self { transport, read, large: false, inbound, outbound, in_head: true, watch }
+        let (large, in_head, lingers, is_server) = (false, true, None, true);
+        Self { transport, read, large, inbound, outbound, in_head, lingers, is_server, watch }
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -93,6 +104,20 @@ impl<W: Watch> Wire<W> {
                 }
                 // What was taken before went first.
                 Ok(Written { taken: 0, .. }) => {}
+            }
+        }
+    }
+
+    /// Waits for the client's end, and takes what it still sends: a close over unread bytes is a reset, and takes with it what the client has not read.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let linger = self.lingers.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        if linger.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        loop {
+            self.read.consume(self.read.unread().len());
+            if !matches!(ready!(self.transport.poll_read(cx, self.read.storage(READ))), Ok(1..)) {
+                return Poll::Ready(());
             }
         }
     }
@@ -160,9 +185,15 @@ impl<W: Watch> AsyncWrite for Wire<W> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let transport = &mut self.get_mut().transport;
-        transport.shutdown_write();
-        transport.poll_flush(cx)
+        let wire = self.get_mut();
+        if wire.lingers.is_none() {
+            wire.transport.shutdown_write();
+            ready!(wire.transport.poll_flush(cx))?;
+        }
+        match wire.is_server {
+            true => wire.poll_linger(cx).map(Ok),
+            false => Poll::Ready(Ok(())),
+        }
     }
 }
 

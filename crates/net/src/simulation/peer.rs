@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use rustix::io::Errno;
 
@@ -76,26 +76,36 @@ impl Peer {
     /// # Errors
     /// The connection was reset.
     pub async fn read(&self, into: &mut Vec<u8>, most: usize) -> io::Result<usize> {
-        poll_fn(|cx| {
-            with(|kernel| {
-                let stream = kernel.stream(self.socket.file).expect("open for as long as this is");
-                let count = most.min(stream.incoming.len());
-                if count == 0 {
-                    if stream.error.take().is_some() || stream.broken {
-                        return Poll::Ready(Err(Errno::CONNRESET.into()));
-                    }
-                    if stream.ended {
-                        return Poll::Ready(Ok(0));
-                    }
-                    kernel.observe(self.socket.file, cx.waker().clone());
-                    return Poll::Pending;
+        poll_fn(|cx| self.poll_read(cx, into, most)).await
+    }
+
+    /// As [`read`](Self::read).
+    ///
+    /// # Errors
+    /// The connection was reset.
+    pub fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        with(|kernel| {
+            let stream = kernel.stream(self.socket.file).expect("open for as long as this is");
+            let count = most.min(stream.incoming.len());
+            if count == 0 {
+                if stream.error.take().is_some() || stream.broken {
+                    return Poll::Ready(Err(Errno::CONNRESET.into()));
                 }
-                into.extend(stream.incoming.drain(..count));
-                kernel.made_room(self.socket.file);
-                Poll::Ready(Ok(count))
-            })
+                if stream.ended {
+                    return Poll::Ready(Ok(0));
+                }
+                kernel.observe(self.socket.file, cx.waker());
+                return Poll::Pending;
+            }
+            into.extend(stream.incoming.drain(..count));
+            kernel.made_room(self.socket.file);
+            Poll::Ready(Ok(count))
         })
-        .await
     }
 
     /// Writes all of it, as there is room.
@@ -104,21 +114,28 @@ impl Peer {
     /// The connection is gone.
     pub async fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let count = poll_fn(|cx| match socket::send(&self.socket, &[IoSlice::new(bytes)]) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    with(|kernel| kernel.observe(self.socket.file, cx.waker().clone()));
-                    Poll::Pending
-                }
-                Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {
-                    cx.waker().wake_by_ref();
-                    Poll::Pending
-                }
-                result => Poll::Ready(result),
-            })
-            .await?;
+            let count = poll_fn(|cx| self.poll_write(cx, bytes)).await?;
             bytes = &bytes[count..];
         }
         Ok(())
+    }
+
+    /// Writes what there is room for; waits for room for a first byte.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match socket::send(&self.socket, &[IoSlice::new(bytes)]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                with(|kernel| kernel.observe(self.socket.file, cx.waker()));
+                Poll::Pending
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::NOBUFS.raw_os_error()) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            result => Poll::Ready(result),
+        }
     }
 
     /// Sends FIN.
@@ -139,7 +156,7 @@ impl Peer {
                 if stream.ended || stream.broken {
                     return Poll::Ready(());
                 }
-                kernel.observe(self.socket.file, cx.waker().clone());
+                kernel.observe(self.socket.file, cx.waker());
                 Poll::Pending
             })
         })
@@ -171,9 +188,11 @@ impl Peer {
 }
 
 impl super::kernel::Kernel {
-    fn observe(&mut self, file: u64, waker: std::task::Waker) {
-        if let Some(file) = self.files.get_mut(&file) {
-            file.observers.push(waker);
+    fn observe(&mut self, file: u64, waker: &std::task::Waker) {
+        if let Some(file) = self.files.get_mut(&file)
+            && !file.observers.iter().any(|observer| observer.will_wake(waker))
+        {
+            file.observers.push(waker.clone());
         }
     }
 }

@@ -88,7 +88,9 @@ impl ServerStream {
         self.state.status = status;
         // RFC 9110 §6.5.1: trailers only for a client that said it takes them.
         let trailers = self.request.head.fields.has_token("te", "trailers");
-        self.state.answer = Answer::Begun { send_body: decided.send_body, trailers };
+        // Unlike HTTP/1, a length of zero leaves room for them.
+        let empty = decided.framing == AnswerFraming::Length(0) && !bodiless && status != 205;
+        self.state.answer = Answer::Begun { send_body: decided.send_body || (empty && trailers), trailers };
         Ok(app)
     }
 

@@ -112,7 +112,7 @@ struct Serving {
     /// Requests under way.
     open: Rc<Cell<usize>>,
     served: u64,
-    /// GOAWAY was sent, then.
+    /// GOAWAY was sent; then, or the last time that a request was still under way.
     leaving: Option<Instant>,
 }
 
@@ -179,6 +179,9 @@ impl Serving {
             self.watched.judge(Err("http2_head_timeout"));
         }
         if let Some(since) = self.leaving {
+            if !idle {
+                self.leaving = Some(now());
+            }
             return if idle && late(since, GOODBYE) { Look::Over } else { Look::Again };
         }
         if self.context.draining.load(Ordering::Relaxed)

@@ -36,6 +36,10 @@ impl Handler for App {
                     exchange.head(200, None, false, [(&b"grpc-status"[..], &b"5"[..])].into_iter()).unwrap();
                     exchange.end();
                 }
+                b"/empty-with-trailers" => {
+                    exchange.head(200, Some(0), false, std::iter::empty()).unwrap();
+                    exchange.end_with_trailers([(&b"grpc-status"[..], &b"0"[..])].into_iter());
+                }
                 b"/short" => {
                     exchange.head(200, Some(10), false, std::iter::empty()).unwrap();
                     exchange.data(b"half");
@@ -227,6 +231,26 @@ async fn heads_are_told_as_those_of_http_1() {
         wrong.headers_mut().insert("host", "b.test".parse().unwrap());
         let (response, _) = client.send_request(wrong, true).unwrap();
         assert_eq!(whole(response).await.unwrap().status, 400);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn trailers_follow_a_body_of_length_zero() {
+    run(async {
+        let listening = listening(ConnectionLimits::default());
+        let mut client = client(listening.address).await;
+        for method in [Method::GET, Method::HEAD] {
+            let mut asked = request(method.clone(), "/empty-with-trailers");
+            asked.headers_mut().insert("te", "trailers".parse().unwrap());
+            let (response, _) = client.send_request(asked, true).unwrap();
+            let answer = whole(response).await.unwrap();
+            let status = answer.trailers.and_then(|trailers| trailers.get("grpc-status").cloned());
+            assert_eq!(status.is_some(), method == Method::GET);
+        }
+        let answer = get(&mut client, "/empty-with-trailers").await.unwrap();
+        assert_eq!(answer.headers["content-length"], "0");
+        assert!(answer.ended && answer.trailers.is_none(), "nobody asked for them");
     })
     .await;
 }

@@ -208,3 +208,28 @@ async fn informational_answers_are_not_kept_without_bound() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_a_client_still_sends_behind_its_last_response_resets_nothing() {
+    run(async {
+        let listening = listening(ConnectionLimits::default());
+        let mut stream = TcpStream::connect(listening.address).await.unwrap();
+        let head = frame(1, 5, 1, &[0x82, 0x86, 0x84, 0x41, 1, b'a']);
+        let goaway = frame(7, 0, 0, &[0; 8]);
+        let window = frame(8, 0, 0, &[0, 0, 0, 9]);
+        stream.write_all(&[crate::h2::PREFACE, &SETTINGS, &head, &goaway].concat()).await.unwrap();
+        until(|| listening.app.finished.lock().unwrap().len() == 1).await;
+        for _ in 0..5 {
+            // The server has said everything, and ends.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            stream.write_all(&window).await.unwrap();
+        }
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        assert!(all.windows(5).any(|at| at == b"hello") && goodbye(&all) == Some(0), "{all:?}");
+        let begin = tokio::time::Instant::now();
+        until(|| listening.open.count() == 0).await;
+        assert!(begin.elapsed() < Duration::from_secs(4), "it waits for the client's end for a while only");
+    })
+    .await;
+}

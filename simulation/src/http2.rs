@@ -1,0 +1,321 @@
+//! The front door for clients of HTTP/2: many streams on each connection, the edge, an app whose workers speak the wire.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use keepwarm_net::simulation::{self, Faults, Rng, Settings};
+use keepwarm_net::{ConnectionLimits, Endpoint, StopListening};
+
+use crate::client::{BodyPlan, Outcome, RequestPlan};
+use crate::frames::FramePlan;
+use crate::front::{self, id};
+use crate::http2_client::{self, Abandon, ClientPlan, End, StreamPlan};
+use crate::pipe::{Cut, PipePlan};
+use crate::plan::{self, Smaller};
+use crate::response::Pace;
+use crate::run::Scenario;
+use crate::site;
+use crate::sizes::edgy;
+use crate::worker::{Reads, ResponsePlan, Responses, Seen, WorkerPlan};
+
+/// A front door with its clients and workers.
+#[derive(Debug, Clone)]
+pub(crate) struct Http2 {
+    seed: u64,
+    settings: Settings,
+    /// Nothing fails, and nobody misbehaves: every request has its response, whole.
+    clean: bool,
+    workers: usize,
+    worker: WorkerPlan,
+    max_body: Option<u64>,
+    connections: usize,
+    clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
+}
+
+const ADDRESS: &str = "192.0.2.10:80";
+/// Scripts end by themselves within this.
+const SCRIPTS: Duration = Duration::from_secs(14);
+
+impl Scenario for Http2 {
+    fn generate(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let clean = rng.chance(600);
+        let may_fail =
+            Faults { no_buffers: 5, no_descriptor: 20, reset: 3, disk_full: 300, ..Faults::default() };
+        let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
+        let worker = WorkerPlan::draw(&mut rng);
+        let draw = Draw {
+            settings: settings.clone(),
+            clean,
+            most,
+            quick: settings.latency.is_zero(),
+            // A response that its client does not read must not keep the worker from the body that the client sends meanwhile.
+            may_send_first: worker.blocking || worker.streams == 100,
+        };
+        let clients: Vec<_> = (0..1 + rng.below(2)).map(|_| draw.client(&mut rng)).collect();
+        let connections = if rng.chance(100) { 1 + rng.below(clients.len()) } else { 100 };
+        Self {
+            seed,
+            settings,
+            clean,
+            workers: 1 + rng.below(2),
+            worker,
+            max_body: rng.chance(300).then_some(most as u64 / 2),
+            connections,
+            clients,
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn bound(&self) -> Duration {
+        match self.clean {
+            true if self.connections < self.clients.len() => {
+                SCRIPTS * self.clients.len() as u32 + Duration::from_secs(10)
+            }
+            true => SCRIPTS + Duration::from_secs(10),
+            // The longest time-out there is, and what follows; then that of the connections.
+            false => SCRIPTS + Duration::from_secs(350),
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let streams: usize = self.clients.iter().map(|(plan, _)| plan.streams.len()).sum();
+        (4 << 20) + self.clients.len() * (3 << 20) + streams * (1 << 20)
+    }
+
+    async fn play(self: Rc<Self>) {
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        let plan = Rc::clone(&self);
+        let responses: Responses = Rc::new(move |path| {
+            let (client, request) = plan::place(path)?;
+            Some((id(client, request), plan.clients.get(client)?.1.get(request)?.clone()))
+        });
+        let remotes = plan::remotes(1);
+        let policy = site::policy(self.workers);
+        let app = site::app(&remotes, policy, self.worker.clone(), responses, Rc::clone(&seen), self.clean);
+        let limits = ConnectionLimits { http2: true, ..site::limits(self.clean) };
+        let (open, stops) =
+            site::listen(&remotes, ADDRESS, site::edge(&app, self.max_body), limits, self.connections);
+        let clients = (0..self.clients.len()).map(|number| {
+            let plan = Rc::clone(&self);
+            tokio::task::spawn_local(async move { plan.visit(number).await })
+        });
+        let clients: Vec<_> = clients.collect();
+        for client in clients {
+            client.await.expect("a client");
+        }
+        stops.iter().for_each(StopListening::hand_over);
+        let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
+        let patience = Duration::from_secs(if self.clean { 9 } else { 150 }) + jump;
+        let closed = tokio::time::timeout(patience, open.none()).await;
+        assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+        if self.clean {
+            site::until_idle(&app).await;
+        }
+        plan::judge_seen(&seen.borrow(), 3, |at, stream| &self.clients[at].0.streams[stream].request);
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Smaller::than(self);
+        smaller.with(|plan| plan.clients.len() > 1 && plan.clients.pop().is_some());
+        for (at, (client, _)) in self.clients.iter().enumerate() {
+            smaller.with(|plan| plan.clients[at].0.streams.pop().is_some());
+            smaller.with(|plan| plan.clients[at].0.frames.becomes_plain());
+            smaller.with(|plan| plan.clients[at].0.widens.take().is_some());
+            smaller.with(|plan| std::mem::replace(&mut plan.clients[at].0.window, 1 << 20) < 1 << 20);
+            smaller.with(|plan| plan.clients[at].0.pipe.cut.take().is_some());
+            smaller.with(|plan| plan.clients[at].0.pipe.stall.take().is_some());
+            smaller.with(|plan| plan.clients[at].0.pipe.reads.becomes_fast());
+            smaller.with(|plan| plan.clients[at].0.pipe.writes.becomes_fast());
+            smaller.without_time(|plan| &mut plan.clients[at].0.start);
+            for stream in 0..client.streams.len() {
+                smaller.stream(|plan| {
+                    let (client, responses) = &mut plan.clients[at];
+                    (&mut client.streams[stream], &mut responses[stream])
+                });
+            }
+        }
+        smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
+        smaller.with(|plan| std::mem::replace(&mut plan.connections, 100) < 100);
+        smaller.with(|plan| plan.max_body.take().is_some());
+        smaller.settings(|plan| &mut plan.settings);
+        smaller.plans
+    }
+}
+
+impl Smaller<'_, Http2> {
+    fn stream(&mut self, of: impl Fn(&mut Http2) -> (&mut StreamPlan, &mut ResponsePlan)) {
+        self.without_time(|plan| &mut of(plan).0.start);
+        self.with(|plan| of(plan).0.abandon.take().is_some());
+        self.with(|plan| std::mem::take(&mut of(plan).0.sends_first));
+        self.with(|plan| of(plan).0.reads.becomes_fast());
+        self.with(|plan| of(plan).0.writes.becomes_fast());
+        self.with(|plan| of(plan).0.request.body.halve());
+        self.with(|plan| std::mem::take(&mut of(plan).0.request.expects));
+        self.with(|plan| std::mem::take(&mut of(plan).1.informs) > 0);
+        self.with(|plan| std::mem::take(&mut of(plan).1.trailers) > 0);
+        self.half(|plan| &mut of(plan).1.body);
+        self.without_time(|plan| &mut of(plan).1.delay);
+        self.without_time(|plan| &mut of(plan).1.pause);
+    }
+}
+
+impl Http2 {
+    async fn visit(&self, number: usize) {
+        let (client, responses) = &self.clients[number];
+        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
+        let connect = async move { simulation::connect(&endpoint).ok() };
+        let name = |stream| (id(number, stream), format!("/{number}/{stream}"));
+        let seed = self.seed ^ number as u64;
+        let ends = http2_client::run(Rc::new(client.clone()), connect, seed, name).await;
+        for (stream, end) in ends.iter().enumerate() {
+            let request = &client.streams[stream].request;
+            match end {
+                End::Whole(outcome) => self.check(request, &responses[stream], outcome),
+                End::Wrong(wrong) => panic!("client {number}, stream {stream}: {wrong}"),
+                End::Broken(why) if self.clean && client.stays() && !self.may_end_early() => {
+                    panic!("client {number}, stream {stream}: no whole response: {why}")
+                }
+                End::Broken(_) | End::Left => {}
+            }
+        }
+    }
+
+    /// At the limit a connection makes room for the next.
+    fn may_end_early(&self) -> bool {
+        self.connections < self.clients.len()
+    }
+
+    fn check(&self, request: &RequestPlan, response: &ResponsePlan, outcome: &Outcome) {
+        let too_large = self.max_body.is_some_and(|most| request.body.size() as u64 > most);
+        let status = outcome.head.status;
+        if outcome.head.field("x-id").is_none() {
+            assert!(status != 413 || too_large, "413 for a body of {}", request.body.size());
+            assert!(status == 413 || !self.clean, "not the app's response: {outcome:?}");
+            return;
+        }
+        assert_eq!(status, response.status, "the status of another");
+        let bodiless = request.method == "HEAD" || matches!(status, 204 | 304);
+        let whole = if bodiless { 0 } else { response.body };
+        assert_eq!(outcome.body, whole, "a body that is not whole looks whole");
+        if request.takes_trailers && !bodiless {
+            assert_eq!(outcome.trailers, response.trailers, "trailers are missing: {response:?} {outcome:?}");
+        }
+        let continued = outcome.informs.iter().filter(|status| **status == 100).count();
+        assert!(continued <= 1, "100 Continue came {continued} times");
+        assert!(outcome.informs.len() - continued <= response.informs, "more 1xx than were sent");
+    }
+}
+
+/// What clients are drawn from.
+struct Draw {
+    settings: Settings,
+    clean: bool,
+    most: usize,
+    quick: bool,
+    may_send_first: bool,
+}
+
+impl Draw {
+    fn client(&self, rng: &mut Rng) -> (ClientPlan, Vec<ResponsePlan>) {
+        let many = self.most > 1000 && rng.chance(200);
+        let count = 1 + if many { rng.below(40) } else { rng.below(6) };
+        let most = self.most / (count / 2).max(1);
+        let pairs: Vec<_> = (0..count).map(|_| self.stream(rng, most)).collect();
+        let sent: usize = pairs.iter().map(|(stream, _)| 200 + stream.request.body.size()).sum();
+        let got: usize = pairs.iter().map(|(_, response)| 200 + response.body).sum();
+        let (streams, responses): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+        let frames = self.frames(rng, &streams);
+        // Each window update takes its time.
+        let rounds = if self.quick && frames.late.is_zero() { 300 } else { 60 };
+        let largest = responses.iter().map(|response| response.body).max().unwrap_or(0);
+        let window = |rng: &mut Rng, sizes: &[u32]| (*rng.pick(sizes)).max((largest / rounds) as u32);
+        let (window, widens) = match rng.chance(150) {
+            true => (0, Some(window(rng, &[1, 100, 65_535]))),
+            false => (
+                window(rng, &[1, 16, 1000, 16_384, 65_535, 1 << 20]),
+                (!self.clean && rng.chance(100)).then(|| window(rng, &[1, 1000, 65_535])),
+            ),
+        };
+        let mut plan = ClientPlan {
+            start: Duration::from_millis(rng.size(100) as u64),
+            window,
+            widens: widens.map(|size| (Duration::from_millis(*rng.pick(&[0, 1, 50, 500])), size)),
+            connection_window: *rng.pick(&[65_535, 65_535, 1 << 20, 16 << 20]),
+            frames,
+            pipe: self.pipe(rng, sent, got),
+            streams,
+        };
+        if self.clean && plan.frames.goaway.is_some() {
+            // Behind GOAWAY the server waits 2 s for the client's end, however slow that is.
+            (plan.pipe.reads, plan.pipe.writes, plan.pipe.stall) = (Pace::FAST, Pace::FAST, None);
+        }
+        (plan, responses)
+    }
+
+    fn stream(&self, rng: &mut Rng, most: usize) -> (StreamPlan, ResponsePlan) {
+        let request = front::request(rng, most);
+        let response = front::response(rng, self.clean, (&self.settings, most));
+        let (sent, got) = (request.body.size(), response.body);
+        // What nobody reads is taken up to the window.
+        let is_read = response.reads != Reads::Never || sent < 64 * 1024;
+        let abandon = rng.chance(if self.clean { 80 } else { 200 }).then(|| {
+            let point = match rng.below(3) {
+                0 if request.has_body() => Abandon::Sent(rng.below(sent + 1)),
+                1 => Abandon::Head,
+                _ => Abandon::Received(rng.below(got + 1)),
+            };
+            (point, rng.chance(500))
+        });
+        let plan = StreamPlan {
+            start: Duration::from_millis(*rng.pick(&[0, 0, 0, 1, 30, 300])),
+            writes: Pace::draw(rng, sent),
+            reads: Pace::draw(rng, got),
+            sends_first: self.may_send_first && is_read && rng.chance(300),
+            waits: rng.chance(600),
+            abandon,
+            request,
+        };
+        (plan, response)
+    }
+
+    fn frames(&self, rng: &mut Rng, streams: &[StreamPlan]) -> FramePlan {
+        if rng.chance(400) {
+            return FramePlan::PLAIN;
+        }
+        let has_trailers =
+            |stream: &StreamPlan| matches!(stream.request.body, BodyPlan::Chunked { trailers: 1.., .. });
+        // Behind the last head: what is under way is answered.
+        let at_end = Some(streams.len()).filter(|_| !streams.iter().any(has_trailers));
+        let goaway = if self.clean { at_end } else { Some(1 + rng.below(streams.len())) };
+        FramePlan {
+            heads: *rng.pick(&[1, 2, 5]),
+            pads: rng.chance(500),
+            data: *rng.pick(&[1, 100, 4000, usize::MAX]),
+            strays: *rng.pick(&[0, 100, 500]),
+            late: Duration::from_millis(*rng.pick(&[0, 0, 1, 20])),
+            goaway: goaway.filter(|_| rng.chance(100)),
+            wrong: if !self.clean && rng.chance(200) { 30 } else { 0 },
+        }
+    }
+
+    fn pipe(&self, rng: &mut Rng, sent: usize, got: usize) -> PipePlan {
+        // The middle of the preface, of the first head, of anything.
+        let points = [rng.below(26), rng.below(300), rng.below(sent)];
+        let cuts = [Cut::Closes, Cut::Resets, Cut::HalfCloses, Cut::Stops];
+        let cut = (*rng.pick(&points), cuts[rng.below(if self.clean { 2 } else { 4 })]);
+        let longest = if self.clean { 500 } else { 100_000 };
+        PipePlan {
+            reads: Pace::draw(rng, got),
+            writes: Pace::draw(rng, sent),
+            cut: rng.chance(if self.clean { 100 } else { 300 }).then_some(cut),
+            stall: rng
+                .chance(100)
+                .then(|| (edgy(rng, got), Duration::from_millis(rng.between(1, longest) as u64))),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What the worlds have in common on Keepwarm's side: a listener, and an app with its workers.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_net::simulation;
+use keepwarm_net::{
+    BindTo, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening, bind,
+};
+use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links};
+use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLinks};
+use tokio::sync::Notify;
+
+use crate::plan::serve_all;
+use crate::worker::{self, Responses, Seen, WorkerPlan};
+
+/// The limits of a world's listener.
+pub(crate) fn limits(clean: bool) -> ConnectionLimits {
+    match clean {
+        // A byte at a time through slow pipes is slow by nobody's fault.
+        true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
+        false => ConnectionLimits::default(),
+    }
+}
+
+/// Listens there on these threads, for at most so many connections at once.
+pub(crate) fn listen(
+    remotes: &[Remote],
+    address: &str,
+    handler: Arc<dyn Handler>,
+    limits: ConnectionLimits,
+    most: usize,
+) -> (Arc<OpenConnections>, Vec<StopListening>) {
+    let open = Arc::new(OpenConnections::new(most));
+    let context = Arc::new(ListenerContext {
+        handler,
+        limits,
+        draining: Arc::new(AtomicBool::new(false)),
+        open: Arc::clone(&open),
+        meter: keepwarm_telemetry::meters::listener("main"),
+    });
+    let address: SocketAddr = address.parse().expect("an address");
+    let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
+    let stops = serve_all(remotes, &bound, &context);
+    (open, stops)
+}
+
+/// A listener's handler that gives everything to the app.
+pub(crate) fn edge(app: &Arc<App>, max_body: Option<u64>) -> Arc<Edge> {
+    let mut route = Route::to(Target::App {
+        name: Arc::clone(&app.name),
+        handler: Arc::new(AppHandler(Arc::clone(app))),
+        forwarded: ForwardedFields::default(),
+    });
+    route.max_body = max_body;
+    Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
+}
+
+/// In the end nobody has a request of it, and nobody waits for one. A response that its client has may not be over for its worker: HEAD.
+pub(crate) async fn until_idle(app: &App) {
+    let is_idle = || app.waiting() == 0 && app.activity().iter().all(|worker| worker.in_hand.is_empty());
+    for _ in 0..900 {
+        if is_idle() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("requests that nobody waits for: {} wait, {:?}", app.waiting(), app.activity());
+}
+
+/// Of an app with so many workers that nothing is to run into.
+pub(crate) fn policy(workers: usize) -> AppPolicy {
+    let time = Duration::from_secs(60);
+    AppPolicy {
+        queue: 1000,
+        queue_timeout: time,
+        request_timeout: time,
+        slow_log: None,
+        workers,
+        server: None,
+    }
+}
+
+/// An app with its workers, and a supervisor of the least kind: a worker that ends has a successor. `clean`: none may end.
+pub(crate) fn app(
+    remotes: &[Remote],
+    policy: AppPolicy,
+    plan: WorkerPlan,
+    responses: Responses,
+    seen: Rc<RefCell<Seen>>,
+    clean: bool,
+) -> Arc<App> {
+    let links = Links::new(remotes);
+    let workers = policy.workers;
+    let app = links.set_app("app", policy);
+    let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let kills: Rc<RefCell<HashMap<u32, Rc<Notify>>>> = Rc::default();
+    let started = {
+        let (app, kills) = (Arc::clone(&app.name), Rc::clone(&kills));
+        move |links: &Links, number: u32, pid: u32| {
+            let (ours, theirs) = simulation::pair(true);
+            let key = WorkerKey { app: Arc::clone(&app), number, generation: 1, pid };
+            let link = links.adopt(key, ours, events.clone());
+            let kill = Rc::new(Notify::new());
+            kills.borrow_mut().insert(pid, Rc::clone(&kill));
+            tokio::task::spawn_local(worker::run(
+                Rc::new(theirs),
+                plan.clone(),
+                Rc::clone(&responses),
+                Rc::clone(&seen),
+                kill,
+            ));
+            link
+        }
+    };
+    let mut held: Vec<_> = (1..=workers as u32).map(|number| started(&links, number, number)).collect();
+    tokio::task::spawn_local(async move {
+        let mut pid = 1000;
+        while let Some(event) = told.recv().await {
+            match event {
+                LinkEvent::Closed { worker, reason } => {
+                    assert!(!clean, "no worker was to end: {reason}");
+                    pid += 1;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    held.push(started(&links, worker.number, pid));
+                }
+                LinkEvent::Kill { worker, .. } | LinkEvent::Stuck { worker, .. } => {
+                    if let Some(kill) = kills.borrow().get(&worker.pid) {
+                        kill.notify_one();
+                    }
+                }
+                _ => {}
+            }
+        }
+    });
+    app
+}
