@@ -290,6 +290,10 @@ pub(crate) fn request(rng: &mut Rng, most: usize) -> RequestPlan {
 /// A client reads nothing before it has sent all, of an app that begins its response before it has read all.
 fn read_late(rng: &mut Rng, most: usize, clients: &mut [(ClientPlan, Vec<ResponsePlan>)]) {
     let (client, responses) = &mut clients[0];
+    if client.leave == Leave::Babbles {
+        // Refused in the middle of what it sends, it would have to read that.
+        return;
+    }
     client.late = true;
     client.pipelines = false;
     for (request, response) in client.requests.iter_mut().zip(responses) {
