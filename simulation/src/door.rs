@@ -9,7 +9,7 @@ use std::time::Duration;
 use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
 use keepwarm_egress::{Door as DoorHandler, Place, Source, Upstream, UpstreamRoute, UpstreamSettings};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{Endpoint, Handler, Passing, Scheme, StopListening};
+use keepwarm_net::{ConnectionLimits, Endpoint, Handler, Passing, Scheme, StopListening};
 
 use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::front::{self, Expected, id};
@@ -125,20 +125,21 @@ impl Scenario for Door {
         let listener = simulation::listen(Endpoint::Tcp(origin)).expect("nobody listens there");
         let server = tokio::task::spawn_local(origin::serve(listener, plans, Rc::clone(&seen)));
 
-        let (open, stops) =
-            site::listen(&remotes, ADDRESS, self.handler(&upstream), site::limits(self.clean), 100);
-        let clients = (0..self.clients.len()).map(|number| {
+        let (open, stops) = site::listen(
+            &remotes,
+            ADDRESS,
+            self.handler(&upstream),
+            site::limits(self.clean, ConnectionLimits::default()),
+            100,
+        );
+        site::visits(self.clients.len(), |number| {
             let plan = Rc::clone(&self);
-            tokio::task::spawn_local(async move { plan.visit(number).await })
-        });
-        let clients: Vec<_> = clients.collect();
-        for client in clients {
-            client.await.expect("a client");
-        }
+            async move { plan.visit(number).await }
+        })
+        .await;
         stops.iter().for_each(StopListening::hand_over);
         if self.clean {
-            let closed = tokio::time::timeout(Duration::from_secs(9), open.none()).await;
-            assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+            site::until_closed(&open, Duration::from_secs(9)).await;
             let (in_flight, waiting) = upstream.in_work();
             assert_eq!((in_flight, waiting), (0, 0), "calls that nobody waits for");
         }

@@ -4,9 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::Endpoint;
-use keepwarm_net::StopListening;
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
+use keepwarm_net::{ConnectionLimits, Endpoint, StopListening};
 use keepwarm_workers::dispatch::AppPolicy;
 
 use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
@@ -15,7 +14,7 @@ use crate::response::{Broken, Pace};
 use crate::run::Scenario;
 use crate::site;
 use crate::sizes::edgy;
-use crate::worker::{Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
+use crate::worker::{self, Fault, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
 
 /// A front door with its clients and workers.
 #[derive(Debug, Clone)]
@@ -103,22 +102,21 @@ impl Scenario for Front {
             let (client, request) = plan::place(path)?;
             Some((id(client, request), plan.clients.get(client)?.1.get(request)?.clone()))
         });
-        let app = site::app(&remotes, policy, self.worker.clone(), responses, Rc::clone(&seen), self.clean);
-        let limits = site::limits(self.clean);
+        let (worker, heard) = (self.worker.clone(), Rc::clone(&seen));
+        let app = site::app(&remotes, policy, self.clean, move |peer, kill| {
+            worker::run(peer, worker.clone(), Rc::clone(&responses), Rc::clone(&heard), kill)
+        });
+        let limits = site::limits(self.clean, ConnectionLimits::default());
         let handler = site::edge(&app, self.max_body);
         let (open, stops) = site::listen(&remotes, ADDRESS, handler, limits, self.connections);
-        let clients = (0..self.clients.len()).map(|number| {
+        site::visits(self.clients.len(), |number| {
             let plan = Rc::clone(&self);
-            tokio::task::spawn_local(async move { plan.visit(number).await })
-        });
-        let clients: Vec<_> = clients.collect();
-        for client in clients {
-            client.await.expect("a client");
-        }
+            async move { plan.visit(number).await }
+        })
+        .await;
         stops.iter().for_each(StopListening::hand_over);
         if self.clean {
-            let closed = tokio::time::timeout(Duration::from_secs(9), open.none()).await;
-            assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+            site::until_closed(&open, Duration::from_secs(9)).await;
             site::until_idle(&app).await;
         }
         plan::judge_seen(&seen.borrow(), 3, |at, request| &self.clients[at].0.requests[request]);

@@ -17,7 +17,7 @@ use crate::response::Pace;
 use crate::run::Scenario;
 use crate::site;
 use crate::sizes::edgy;
-use crate::worker::{Reads, ResponsePlan, Responses, Seen, WorkerPlan};
+use crate::worker::{self, Reads, ResponsePlan, Responses, Seen, WorkerPlan};
 
 /// A front door with its clients and workers.
 #[derive(Debug, Clone)]
@@ -96,23 +96,23 @@ impl Scenario for Http2 {
         });
         let remotes = plan::remotes(1);
         let policy = site::policy(self.workers);
-        let app = site::app(&remotes, policy, self.worker.clone(), responses, Rc::clone(&seen), self.clean);
-        let limits = ConnectionLimits { http2: true, ..site::limits(self.clean) };
+        let (worker, heard) = (self.worker.clone(), Rc::clone(&seen));
+        let app = site::app(&remotes, policy, self.clean, move |peer, kill| {
+            worker::run(peer, worker.clone(), Rc::clone(&responses), Rc::clone(&heard), kill)
+        });
+        let limits =
+            site::limits(self.clean, ConnectionLimits { http2: true, ..ConnectionLimits::default() });
         let (open, stops) =
             site::listen(&remotes, ADDRESS, site::edge(&app, self.max_body), limits, self.connections);
-        let clients = (0..self.clients.len()).map(|number| {
+        site::visits(self.clients.len(), |number| {
             let plan = Rc::clone(&self);
-            tokio::task::spawn_local(async move { plan.visit(number).await })
-        });
-        let clients: Vec<_> = clients.collect();
-        for client in clients {
-            client.await.expect("a client");
-        }
+            async move { plan.visit(number).await }
+        })
+        .await;
         stops.iter().for_each(StopListening::hand_over);
         let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
         let patience = Duration::from_secs(if self.clean { 9 } else { 150 }) + jump;
-        let closed = tokio::time::timeout(patience, open.none()).await;
-        assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+        site::until_closed(&open, patience).await;
         if self.clean {
             site::until_idle(&app).await;
         }

@@ -125,12 +125,14 @@ pub(crate) async fn run(
 async fn drive(mut connection: Connection<Pipe, Bytes>, widens: Option<(Duration, u32)>) {
     if let Some((after, window)) = widens {
         tokio::select! {
+            biased;
             _ = &mut connection => return,
             () = sleep(after) => {}
         }
         // Only one SETTINGS is on its way at a time.
         while connection.set_initial_window_size(window).is_err() {
             tokio::select! {
+                biased;
                 _ = &mut connection => return,
                 () = sleep(Duration::from_millis(10)) => {}
             }

@@ -21,6 +21,7 @@ use crate::operation::server::Server;
 use crate::plan::{self, Smaller};
 use crate::response::Broken;
 use crate::run::Scenario;
+use crate::site;
 use crate::worker::{Reads, ResponsePlan, Seen, WorkerPlan};
 
 /// A Keepwarm, its clients, and what its operator does meanwhile.
@@ -368,8 +369,7 @@ impl Operation {
         let most = if self.clean { 1 } else { 3 };
         plan::judge_seen(&seen.borrow(), most, |at, request| &self.clients[at].0.requests[request]);
         if self.clean {
-            let closed = tokio::time::timeout(Duration::from_secs(9), server.open.none()).await;
-            assert!(closed.is_ok(), "{} connections that nobody has any more", server.open.count());
+            site::until_closed(&server.open, Duration::from_secs(9)).await;
             // Their wires end with them.
             tokio::time::sleep(Duration::from_millis(100)).await;
             assert_eq!(server.app.waiting(), 0, "requests that nobody waits for");

@@ -7,16 +7,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
+use keepwarm_edge::{Edge, Route, Site};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{
-    BindTo, ConnectionLimits, Endpoint, ListenerContext, OpenConnections, Passing, Remote, SyntaxLimits,
-    bind, serve, stop_listening,
-};
-use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy};
+use keepwarm_net::{ConnectionLimits, Endpoint, OpenConnections, Passing, StopListening, SyntaxLimits};
+use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy};
 
 use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::door::{self, tunnel_at_the_end};
@@ -26,6 +22,7 @@ use crate::origin::{Framing, Noise, OriginPlan};
 use crate::pattern;
 use crate::plan::{self, Smaller};
 use crate::run::Scenario;
+use crate::site;
 use crate::sizes::edgy;
 use crate::worker::{Fault, Reads, Seen};
 use processes::Processes;
@@ -133,33 +130,24 @@ impl Scenario for Relay {
     }
 
     async fn play(self: Rc<Self>) {
-        let links = Rc::new(Links::new(&[Remote::here(0)]));
+        let remotes = plan::remotes(1);
+        let links = Rc::new(Links::new(&remotes));
         let seen = Rc::new(RefCell::new(Seen::default()));
         let processes = Processes::new(Rc::clone(&self), Rc::clone(&links), Rc::clone(&seen));
         let app = links.set_app("app", self.policy());
         processes.start();
-        let open = Arc::new(OpenConnections::new(100));
-        let context = Arc::new(ListenerContext {
-            handler: Arc::new(Edge::new(Site::new(vec![self.route(&app)], Vec::new()))),
-            limits: self.limits(),
-            draining: Arc::new(AtomicBool::new(false)),
-            open: Arc::clone(&open),
-            meter: keepwarm_telemetry::meters::listener("main"),
-        });
-        let bound = bind(BindTo::Tcp(ADDRESS.parse().expect("an address"))).expect("nobody listens there");
-        let (stop, signal) = stop_listening();
-        tokio::task::spawn_local(serve(bound, context, signal));
-        let clients = (0..self.clients.len()).map(|number| {
+        let edge = Arc::new(Edge::new(Site::new(vec![self.route(&app)], Vec::new())));
+        let (open, stops) = site::listen(&remotes, ADDRESS, edge, self.limits(), 100);
+        let visits = site::visits(self.clients.len(), |number| {
             let plan = Rc::clone(&self);
-            tokio::task::spawn_local(async move { plan.visit(number).await })
+            async move { plan.visit(number).await }
         });
-        let clients: Vec<_> = clients.collect();
         tokio::select! {
             biased;
-            () = async { for client in clients { client.await.expect("a client"); } } => {}
+            _ = visits => {}
             () = processes.supervise() => unreachable!("it goes on for ever"),
         }
-        stop.hand_over();
+        stops.iter().for_each(StopListening::hand_over);
         if self.clean {
             tokio::select! {
                 biased;
@@ -226,19 +214,11 @@ impl Relay {
     fn limits(&self) -> ConnectionLimits {
         // Queries that fill more than a record.
         let syntax = SyntaxLimits { request_line: 64 * 1024, ..SyntaxLimits::default() };
-        let limits = ConnectionLimits { syntax, ..ConnectionLimits::default() };
-        match self.clean {
-            true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..limits },
-            false => limits,
-        }
+        site::limits(self.clean, ConnectionLimits { syntax, ..ConnectionLimits::default() })
     }
 
     fn route(&self, app: &Arc<App>) -> Route {
-        let mut route = Route::to(Target::App {
-            name: Arc::clone(&app.name),
-            handler: Arc::new(AppHandler(Arc::clone(app))),
-            forwarded: ForwardedFields::default(),
-        });
+        let mut route = site::route(app);
         let Self { buffer_request, buffer_response, .. } = *self;
         route.passing = Passing { buffer_request, buffer_response, ..Passing::default() };
         route.max_body = self.max_body;
@@ -274,8 +254,7 @@ impl Relay {
 
     /// Everybody gives back what they had: connections, places, the queue.
     async fn is_at_rest(&self, app: &App, open: &OpenConnections) {
-        let closed = tokio::time::timeout(Duration::from_secs(9), open.none()).await;
-        assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+        site::until_closed(open, Duration::from_secs(9)).await;
         assert_eq!(app.waiting(), 0, "requests that nobody waits for");
         // A script that nobody can call off is left to end.
         let idle = async {

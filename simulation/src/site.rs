@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
-use keepwarm_net::simulation;
+use keepwarm_net::simulation::{self, Peer};
 use keepwarm_net::{
     BindTo, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening, bind,
 };
@@ -18,15 +19,41 @@ use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLinks};
 use tokio::sync::Notify;
 
 use crate::plan::serve_all;
-use crate::worker::{self, Responses, Seen, WorkerPlan};
 
-/// The limits of a world's listener.
-pub(crate) fn limits(clean: bool) -> ConnectionLimits {
+/// These limits; in a clean world nobody is too slow: a byte at a time through slow pipes is slow by nobody's fault.
+pub(crate) fn limits(clean: bool, limits: ConnectionLimits) -> ConnectionLimits {
     match clean {
-        // A byte at a time through slow pipes is slow by nobody's fault.
-        true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
-        false => ConnectionLimits::default(),
+        true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..limits },
+        false => limits,
     }
+}
+
+/// Has each of so many clients come, all at once, and waits for their ends.
+pub(crate) async fn visits<T: 'static, F: Future<Output = T> + 'static>(
+    count: usize,
+    visit: impl Fn(usize) -> F,
+) -> Vec<T> {
+    let clients: Vec<_> = (0..count).map(|number| tokio::task::spawn_local(visit(number))).collect();
+    let mut ends = Vec::new();
+    for client in clients {
+        ends.push(client.await.expect("a client"));
+    }
+    ends
+}
+
+/// In the end nobody has a connection.
+pub(crate) async fn until_closed(open: &OpenConnections, patience: Duration) {
+    let closed = tokio::time::timeout(patience, open.none()).await;
+    assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+}
+
+/// A route that gives everything to the app.
+pub(crate) fn route(app: &Arc<App>) -> Route {
+    Route::to(Target::App {
+        name: Arc::clone(&app.name),
+        handler: Arc::new(AppHandler(Arc::clone(app))),
+        forwarded: ForwardedFields::default(),
+    })
 }
 
 /// Listens there on these threads, for at most so many connections at once.
@@ -53,11 +80,7 @@ pub(crate) fn listen(
 
 /// A listener's handler that gives everything to the app.
 pub(crate) fn edge(app: &Arc<App>, max_body: Option<u64>) -> Arc<Edge> {
-    let mut route = Route::to(Target::App {
-        name: Arc::clone(&app.name),
-        handler: Arc::new(AppHandler(Arc::clone(app))),
-        forwarded: ForwardedFields::default(),
-    });
+    let mut route = route(app);
     route.max_body = max_body;
     Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
 }
@@ -87,14 +110,13 @@ pub(crate) fn policy(workers: usize) -> AppPolicy {
     }
 }
 
-/// An app with its workers, and a supervisor of the least kind: a worker that ends has a successor. `clean`: none may end.
-pub(crate) fn app(
+/// An app with its workers, each with a script that `run` starts on its wire, and a supervisor of the least kind: it ends those it is asked to, and one that ends has a
+/// successor. `clean`: none may end.
+pub(crate) fn app<F: Future<Output = ()> + 'static>(
     remotes: &[Remote],
     policy: AppPolicy,
-    plan: WorkerPlan,
-    responses: Responses,
-    seen: Rc<RefCell<Seen>>,
     clean: bool,
+    run: impl Fn(Rc<Peer>, Rc<Notify>) -> F + 'static,
 ) -> Arc<App> {
     let links = Links::new(remotes);
     let workers = policy.workers;
@@ -109,13 +131,7 @@ pub(crate) fn app(
             let link = links.adopt(key, ours, events.clone());
             let kill = Rc::new(Notify::new());
             kills.borrow_mut().insert(pid, Rc::clone(&kill));
-            tokio::task::spawn_local(worker::run(
-                Rc::new(theirs),
-                plan.clone(),
-                Rc::clone(&responses),
-                Rc::clone(&seen),
-                kill,
-            ));
+            tokio::task::spawn_local(run(Rc::new(theirs), kill));
             link
         }
     };

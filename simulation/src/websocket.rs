@@ -5,28 +5,17 @@ mod frames;
 mod plan;
 mod worker;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{
-    BindTo, ConnectionLimits, Endpoint, ListenerContext, OpenConnections, Remote, WebSocketLimits, bind,
-    serve, stop_listening,
-};
-use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links};
-use keepwarm_workers::supervisor::{LinkEvent, WorkerKey, WorkerLink, WorkerLinks};
-use tokio::sync::Notify;
-use tokio::sync::mpsc::UnboundedSender;
+use keepwarm_net::{ConnectionLimits, Endpoint, Remote, StopListening, WebSocketLimits};
+use keepwarm_workers::dispatch::AppPolicy;
 
 use crate::plan::Smaller;
 use crate::response::{Broken, Pace};
 use crate::run::Scenario;
+use crate::site;
 use client::Outcome;
 use plan::{ClientEnd, Closer, Fault, LONGEST, MessagePlan, Reads, Talk};
 use worker::{AllSeen, Talks, WorkerPlan};
@@ -106,62 +95,29 @@ impl Scenario for WebSocket {
     }
 
     async fn play(self: Rc<Self>) {
-        let links = Links::new(&[Remote::here(0)]);
+        let remotes = vec![Remote::here(0)];
         let time = Duration::from_secs(120);
-        let policy = AppPolicy {
-            queue: 1000,
-            queue_timeout: time,
-            request_timeout: time,
-            slow_log: None,
-            workers: self.workers,
-            server: None,
-        };
-        let app = links.set_app("app", policy);
-        let seen = AllSeen::default();
-        let (events, mut told) = tokio::sync::mpsc::unbounded_channel();
-        let supervisor = Supervisor::new(&self, &app, &seen, events);
-        let mut held: Vec<_> =
-            (1..=self.workers as u32).map(|number| supervisor.start(&links, number, number)).collect();
-        let supervise = async {
-            let mut pid = 1000;
-            while let Some(event) = told.recv().await {
-                match event {
-                    LinkEvent::Closed { worker, reason } => {
-                        assert!(!self.clean, "no worker was to end: {reason}");
-                        pid += 1;
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                        held.push(supervisor.start(&links, worker.number, pid));
-                    }
-                    LinkEvent::Kill { worker, .. } | LinkEvent::Stuck { worker, .. } => {
-                        supervisor.kill(worker.pid);
-                    }
-                    _ => {}
-                }
-            }
-        };
-        let open = Arc::new(OpenConnections::new(100));
-        let address: SocketAddr = ADDRESS.parse().expect("an address");
-        let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
-        let (stop, signal) = stop_listening();
-        tokio::task::spawn_local(serve(bound, self.listener(&app, &open), signal));
-
-        let clients = (0..self.talks.len()).map(|number| {
-            let plan = Rc::clone(&self);
-            tokio::task::spawn_local(async move { plan.visit(number).await })
+        let policy = AppPolicy { queue_timeout: time, request_timeout: time, ..site::policy(self.workers) };
+        let plan = Rc::clone(&self);
+        let talks: Talks = Rc::new(move |path| {
+            let number = path.strip_prefix('/')?.parse::<usize>().ok()?;
+            Some((number, plan.talks.get(number)?.clone(), ids(number)))
         });
-        let clients: Vec<_> = clients.collect();
-        let mut outcomes = Vec::new();
-        tokio::select! {
-            () = async {
-                for client in clients { outcomes.push(client.await.expect("a client")); }
-            } => {}
-            () = supervise => unreachable!("it goes on for ever"),
-        }
-        stop.hand_over();
+        let seen = AllSeen::default();
+        let (worker, heard) = (self.worker.clone(), Rc::clone(&seen));
+        let app = site::app(&remotes, policy, self.clean, move |peer, kill| {
+            worker::run(peer, worker.clone(), Rc::clone(&talks), Rc::clone(&heard), kill)
+        });
+        let (open, stops) = site::listen(&remotes, ADDRESS, site::edge(&app, None), self.limits(), 100);
+        let outcomes = site::visits(self.talks.len(), |number| {
+            let plan = Rc::clone(&self);
+            async move { plan.visit(number).await }
+        });
+        let outcomes = outcomes.await;
+        stops.iter().for_each(StopListening::hand_over);
         if self.clean {
             // The closing handshake has its time, also where the client has left.
-            let closed = tokio::time::timeout(TALK, open.none()).await;
-            assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+            site::until_closed(&open, TALK).await;
             assert_eq!(app.waiting(), 0, "requests that nobody waits for");
             for worker in app.activity() {
                 assert!(worker.in_hand.is_empty(), "a worker has requests that nobody waits for: {worker:?}");
@@ -218,56 +174,6 @@ impl Scenario for WebSocket {
     }
 }
 
-/// A supervisor of the least kind: a worker that ends has a successor.
-struct Supervisor {
-    app: Arc<str>,
-    plan: WorkerPlan,
-    talks: Talks,
-    seen: AllSeen,
-    events: UnboundedSender<LinkEvent>,
-    kills: RefCell<HashMap<u32, Rc<Notify>>>,
-}
-
-impl Supervisor {
-    fn new(world: &Rc<WebSocket>, app: &App, seen: &AllSeen, events: UnboundedSender<LinkEvent>) -> Self {
-        let plan = Rc::clone(world);
-        let talks: Talks = Rc::new(move |path| {
-            let number = path.strip_prefix('/')?.parse::<usize>().ok()?;
-            Some((number, plan.talks.get(number)?.clone(), ids(number)))
-        });
-        Self {
-            app: Arc::clone(&app.name),
-            plan: world.worker.clone(),
-            talks,
-            seen: Rc::clone(seen),
-            events,
-            kills: RefCell::default(),
-        }
-    }
-
-    fn start(&self, links: &Links, number: u32, pid: u32) -> Arc<dyn WorkerLink> {
-        let (ours, theirs) = simulation::pair(true);
-        let key = WorkerKey { app: Arc::clone(&self.app), number, generation: 1, pid };
-        let link = links.adopt(key, ours, self.events.clone());
-        let kill = Rc::new(Notify::new());
-        self.kills.borrow_mut().insert(pid, Rc::clone(&kill));
-        tokio::task::spawn_local(worker::run(
-            Rc::new(theirs),
-            self.plan.clone(),
-            Rc::clone(&self.talks),
-            Rc::clone(&self.seen),
-            kill,
-        ));
-        link
-    }
-
-    fn kill(&self, pid: u32) {
-        if let Some(kill) = self.kills.borrow().get(&pid) {
-            kill.notify_one();
-        }
-    }
-}
-
 /// Of the client's messages, and of the app's.
 fn ids(number: usize) -> (u64, u64) {
     let id = (number as u64 + 1) << 33;
@@ -275,26 +181,9 @@ fn ids(number: usize) -> (u64, u64) {
 }
 
 impl WebSocket {
-    fn listener(&self, app: &Arc<App>, open: &Arc<OpenConnections>) -> Arc<ListenerContext> {
-        let route = Route::to(Target::App {
-            name: Arc::clone(&app.name),
-            handler: Arc::new(AppHandler(Arc::clone(app))),
-            forwarded: ForwardedFields::default(),
-        });
+    fn limits(&self) -> ConnectionLimits {
         let websocket = WebSocketLimits { frame: LONGEST, message: LONGEST, idle: self.idle };
-        let limits = ConnectionLimits { websocket, ..ConnectionLimits::default() };
-        let limits = match self.clean {
-            // A byte at a time through slow pipes is slow by nobody's fault.
-            true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..limits },
-            false => limits,
-        };
-        Arc::new(ListenerContext {
-            handler: Arc::new(Edge::new(Site::new(vec![route], Vec::new()))),
-            limits,
-            draining: Arc::new(AtomicBool::new(false)),
-            open: Arc::clone(open),
-            meter: keepwarm_telemetry::meters::listener("main"),
-        })
+        site::limits(self.clean, ConnectionLimits { websocket, ..ConnectionLimits::default() })
     }
 
     async fn visit(&self, number: usize) -> Option<Outcome> {

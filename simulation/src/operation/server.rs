@@ -115,6 +115,7 @@ impl Server {
             }
         };
         tokio::select! {
+            biased;
             () = self.open.none() => {}
             () = close_idle => {}
         }
