@@ -373,6 +373,10 @@ async fn read(
                 if outcome.head.closes() {
                     state.gone.set(true);
                     state.changed.notify_waiters();
+                    if outcome.head.status == 408 && request.method == "HEAD" {
+                        // Of a head that was not read: nobody knew its method.
+                        return Some(Broken::Announced);
+                    }
                     return match reader.end().await {
                         Ok(()) if number + 1 == plan.requests.len() => None,
                         Ok(()) => Some(Broken::Announced),

@@ -51,17 +51,18 @@ impl Scenario for Door {
             disk_full: 300,
             ..Faults::default()
         };
-        let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
+        let (mut settings, most) = plan::settings(&mut rng, clean, &may_fail);
         let clients = (0..1 + rng.below(4)).map(|_| {
             let (mut client, mut responses) = front::client(&mut rng, clean, most, |rng| {
                 let response = response(rng, clean, (&settings, most));
                 let body = response.body;
                 (response, body)
             });
-            if rng.chance(250) {
-                let wide = settings.capacity.0 >= WIDE;
-                let mut size = || match wide && rng.chance(500) {
-                    true => rng.between(200 << 10, 1 << 20),
+            let wide = settings.capacity.0 >= WIDE;
+            if rng.chance(if wide { 350 } else { 250 }) {
+                // Beyond all pipes on their way, and what may be unsent.
+                let mut size = || match wide && rng.chance(700) {
+                    true => rng.between(200 << 10, settings.capacity.1 * 5),
                     false => edgy(&mut rng, most),
                 };
                 let sizes = (size(), size());
@@ -75,6 +76,10 @@ impl Scenario for Door {
         let route = rng.chance(500).then(|| (some(&mut rng), some(&mut rng)));
         if matches!(route, Some((Some(true), _))) && rng.chance(500) {
             plan::spill(&mut rng, plan::large(&settings), &mut clients);
+        }
+        if !clean && rng.chance(150) {
+            settings.faults.reset = 3 * may_fail.reset;
+            answer_early(&mut rng, most, &mut clients[0]);
         }
         Self {
             seed,
@@ -218,6 +223,22 @@ impl Door {
             .zip(&plan.requests)
             .any(|(response, request)| response.reads != Reads::Before && request.has_body())
     }
+}
+
+/// Responses begin while their requests' bodies are still on their way, and a close ends them.
+fn answer_early(rng: &mut Rng, most: usize, (client, responses): &mut (ClientPlan, Vec<OriginPlan>)) {
+    let both = client.requests.iter_mut().zip(responses);
+    for (request, response) in both.filter(|(request, _)| request.tunnel.is_none() && !request.is_broken()) {
+        request.method = "PUT";
+        request.body = BodyPlan::Length(most / 2 + edgy(rng, most / 2));
+        (response.reads, response.framing, response.status) = (Reads::Beside, Framing::Close, 200);
+        (response.fault, response.noise, response.pause) = (Fault::None, None, Duration::from_millis(1));
+        response.piece = response.piece.min(1 + response.body / 10).max(response.body / 300);
+    }
+    let bytes: usize = client.requests.iter().map(|request| request.body.size()).sum();
+    client.piece = client.piece.max(bytes / 500);
+    client.every = client.every.min(bytes / 4).max(bytes / 8);
+    client.pause = Duration::from_millis(1 + rng.below(50) as u64);
 }
 
 /// The last request of a client becomes a tunnel, through which so many bytes go both ways.

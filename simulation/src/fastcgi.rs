@@ -28,6 +28,8 @@ pub(crate) struct ScriptPlan {
     pub(crate) word: usize,
     /// Ends both streams before it ends the request, which it need not.
     pub(crate) ends_streams: bool,
+    /// Behind each record of the request's body of more than 1,000 bytes.
+    pub(crate) reads: Duration,
     /// Between the last of the response and END_REQUEST.
     pub(crate) late: Duration,
 }
@@ -165,7 +167,7 @@ async fn request(
     }
     let failed = Cell::new(false);
     let read = async {
-        match stdin(records, id, number, declared).await {
+        match stdin(records, id, number, declared, plan.reads).await {
             Some(size) => drop(seen.borrow_mut().whole.insert(number, size)),
             None => failed.set(true),
         }
@@ -182,7 +184,13 @@ async fn request(
 }
 
 /// The length of the request's body. `None`: the connection has ended.
-async fn stdin(records: &mut Records<'_>, id: u16, number: u64, declared: usize) -> Option<usize> {
+async fn stdin(
+    records: &mut Records<'_>,
+    id: u16,
+    number: u64,
+    declared: usize,
+    pause: Duration,
+) -> Option<usize> {
     let mut got = 0;
     loop {
         let record = records.next().await?;
@@ -195,6 +203,9 @@ async fn stdin(records: &mut Records<'_>, id: u16, number: u64, declared: usize)
             panic!("bytes: the request body of {number:x} is wrong at {wrong}");
         }
         got += record.content.len();
+        if record.content.len() > 1000 {
+            tokio::time::sleep(pause).await;
+        }
     }
 }
 

@@ -44,9 +44,16 @@ impl Scenario for Front {
         let clean = rng.chance(600);
         let may_fail =
             Faults { no_buffers: 5, no_descriptor: 20, reset: 3, disk_full: 300, ..Faults::default() };
-        let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
-        let worker = WorkerPlan::draw(&mut rng);
-        let clients = (0..1 + rng.below(4)).map(|_| {
+        let (mut settings, mut most) = plan::settings(&mut rng, clean, &may_fail);
+        let mut worker = WorkerPlan::draw(&mut rng);
+        let crowded = rng.chance(150);
+        if crowded {
+            most = plan::crowd(&mut settings, if clean { 0 } else { may_fail.disk_full });
+        }
+        // Sometimes fewer connections than clients: the others wait in the kernel.
+        let short = rng.chance(250);
+        let count = if short { 2 + rng.below(5) } else { 1 + rng.below(4) };
+        let clients = (0..count).map(|_| {
             client(&mut rng, clean, most, |rng| {
                 let response = response(rng, clean, (&settings, most));
                 let body = response.body;
@@ -54,11 +61,19 @@ impl Scenario for Front {
             })
         });
         let mut clients: Vec<_> = clients.collect();
-        if rng.chance(150) {
+        if crowded && rng.chance(600) {
+            worker = WorkerPlan { blocking: true, streams: 1, ..worker };
+            plan::read_slowly(&mut rng, plan::large(&settings), &mut clients[0], |response, size| {
+                (response.body, response.status, response.fault) = (size, 200, Fault::None);
+                response.frames = response.frames.map(|frames| frames.max(size / 300));
+            });
+        } else if crowded {
+            worker = WorkerPlan { blocking: false, streams: 100, ahead: 0, ..worker };
+            read_late(&mut rng, most, &mut clients);
+        } else if rng.chance(100) {
             read_late(&mut rng, most, &mut clients);
         }
-        // Sometimes fewer connections than clients: the others wait in the kernel.
-        let connections = if rng.chance(200) { 1 + rng.below(clients.len()) } else { 100 };
+        let connections = if short { 1 + rng.below(clients.len() - 1) } else { 100 };
         Self {
             seed,
             settings,
@@ -293,6 +308,8 @@ fn read_late(rng: &mut Rng, most: usize, clients: &mut [(ClientPlan, Vec<Respons
         return;
     }
     client.late = true;
+    client.requests.truncate(3);
+    responses.truncate(3);
     client.pipelines = false;
     for (request, response) in client.requests.iter_mut().zip(responses) {
         response.reads = if request.has_body() { Reads::Throughout } else { Reads::Before };

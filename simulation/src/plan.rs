@@ -7,7 +7,7 @@ use keepwarm_net::simulation::{Faults, Rng, Settings, on_thread};
 use keepwarm_net::{Bound, ListenerContext, Remote, StopListening, serve, stop_listening};
 
 use crate::client::{BodyPlan, ClientPlan, Leave, RequestPlan};
-use crate::response::Broken;
+use crate::response::{Broken, Pace};
 use crate::sizes::edgy;
 use crate::worker::Seen;
 
@@ -108,6 +108,37 @@ pub(crate) fn response_size(rng: &mut Rng, settings: &Settings, most: usize) -> 
 /// What gets through quick pipes, and is more than memory holds of one message; 0: the pipes are not.
 pub(crate) fn large(settings: &Settings) -> usize {
     if settings.capacity.0 >= 8 * 1024 && settings.latency.is_zero() { 1536 * 1024 } else { 0 }
+}
+
+/// Quick pipes that hold little beside the largest bodies: who is slow is waited for, or what is there for it is kept on a disk, which may fail. Gives the size of the
+/// largest body.
+pub(crate) fn crowd(settings: &mut Settings, disk_full: u32) -> usize {
+    settings.capacity = (WIDE, 64 * 1024);
+    settings.latency = Duration::ZERO;
+    settings.faults.disk_full = disk_full;
+    700 * 1024
+}
+
+/// The responses of a client become larger than what memory holds of one, and it reads them slowly: `body(response, size)` makes one so large.
+pub(crate) fn read_slowly<R>(
+    rng: &mut Rng,
+    large: usize,
+    (client, responses): &mut (ClientPlan, Vec<R>),
+    body: impl Fn(&mut R, usize),
+) {
+    client.requests.truncate(2);
+    responses.truncate(2);
+    for (request, response) in client.requests.iter_mut().zip(responses) {
+        if request.method == "HEAD" {
+            request.method = "GET";
+        }
+        body(response, large * 2 / 3 + edgy(rng, large / 3));
+    }
+    let pause = Duration::from_millis(rng.between(10, 80) as u64);
+    client.pace = Pace { piece: large / 100, every: large / (2 + rng.below(6)), pause };
+    if client.leave != Leave::Babbles {
+        client.leave = Leave::Stays;
+    }
 }
 
 /// What the largest message of each client may take of a disk, which is in memory here.

@@ -85,8 +85,8 @@ impl Scenario for Relay {
         if rng.chance(300) {
             plan::spill(&mut rng, plan::large(&settings), &mut clients);
         }
-        if !clean && kind != Kind::Http && plan::large(&settings) > 0 && rng.chance(400) {
-            settings.faults.disk_full = may_fail.disk_full;
+        if !clean && kind != Kind::Http && rng.chance(300) {
+            plan::crowd(&mut settings, may_fail.disk_full);
             leave_behind(&mut rng, plan::large(&settings), &mut clients[0]);
         }
         let some = |rng: &mut Rng| *rng.pick(&[None, None, Some(true), Some(false)]);
@@ -174,6 +174,7 @@ impl Scenario for Relay {
                 smaller.without_time(|plan| &mut plan.clients[at].1[request].response.pause);
                 smaller.without_time(|plan| &mut plan.clients[at].1[request].response.delay);
                 smaller.without_time(|plan| &mut plan.clients[at].1[request].late);
+                smaller.without_time(|plan| &mut plan.clients[at].1[request].reads);
                 smaller.half(|plan| &mut plan.clients[at].1[request].response.body);
                 smaller.half(|plan| &mut plan.clients[at].1[request].response.fill);
             }
@@ -355,7 +356,8 @@ fn leave_behind(rng: &mut Rng, large: usize, (client, scripts): &mut (ClientPlan
     (client.piece, client.every, client.pause) = (size / 100, usize::MAX, Duration::ZERO);
     client.leave = Leave::ResetsLater(Duration::from_millis(rng.size(300) as u64));
     scripts[0].response.delay = Duration::from_millis(500);
-    scripts[0].response.reads = Reads::Before;
+    scripts[0].reads = Duration::from_millis(*rng.pick(&[0, 1, 5]));
+    scripts[0].response.reads = *rng.pick(&[Reads::Before, Reads::Beside]);
     scripts[0].response.fault = Fault::None;
 }
 
@@ -384,6 +386,7 @@ fn script(rng: &mut Rng, clean: bool, kind: Kind, (settings, most): (&Settings, 
         word: most.min(2000) / 20,
         ends_streams: rng.chance(700),
         late: Duration::from_millis(*rng.pick(&[0, 0, 0, 1, 300])),
+        reads: Duration::from_millis(*rng.pick(&[0, 0, 0, 1])),
         query: pattern::text(rng.next(), query),
         response,
     }
@@ -416,5 +419,6 @@ fn healthy() -> ScriptPlan {
         word: 0,
         ends_streams: true,
         late: Duration::ZERO,
+        reads: Duration::ZERO,
     }
 }

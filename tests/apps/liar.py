@@ -25,7 +25,8 @@ def response(stream, status=200, fields=(), body=b"", flags=END):
 
 
 def hello(streams, version=1):
-    pairs = block(b"adapter", b"liar/1", b"kind", b"wsgi", b"language", b"lies")
+    kind = sys.argv[2].encode() if len(sys.argv) > 2 else b"wsgi"
+    pairs = block(b"adapter", b"liar/1", b"kind", kind, b"language", b"lies")
     return frame(HELLO, 0, struct.pack(">HIII", version, streams, 1 << 20, 1 << 20) + pairs)
 
 
@@ -71,6 +72,8 @@ ENDLESS = {
     "nothing": lambda s: frame(DATA, s),
     "hints": lambda s: frame(INFORM, s, struct.pack(">H", 103) + block(b"link", b"</a.css>; rel=preload")),
 }
+# Streams whose body it has asked for: the rest of the answer follows when that has come.
+WANTED = set()
 # The application's errors, not the wire's: 502, and the worker lives.
 APP_ERRORS = {
     "crlf-value": (b"x-a", b"b\r\nset-cookie: stolen=1"),
@@ -112,10 +115,21 @@ def main():
             payload, pending = pending[HEAD.size : HEAD.size + length], pending[HEAD.size + length :]
             if kind == REQUEST:
                 answer(wire, stream, payload)
+            elif kind == DATA and flags & END and stream in WANTED:
+                WANTED.remove(stream)
+                wire.sendall(frame(DATA, stream, b"whole", END))
+            elif kind in (CLOSE, RESET):
+                tell({CLOSE: "close", RESET: "reset"}[kind], *struct.unpack_from(">H", payload))
             elif kind == PING:
                 wire.sendall(frame(PONG, 0, payload))
             elif kind == DRAIN:
                 return
+
+
+def tell(*what):
+    """A line for the test."""
+    with open(os.environ["COUNT_FILE"], "a") as file:
+        print(*what, file=file)
 
 
 def answer(wire, stream, payload):
@@ -146,6 +160,13 @@ def answer(wire, stream, payload):
         time.sleep(60)
     elif first == "app":
         wire.sendall(response(stream, fields=APP_ERRORS[name], body=b"xx"))
+    elif first == "want-and-answer":
+        WANTED.add(stream)
+        head = response(stream, fields=(b"content-length", b"5"), flags=0)
+        wire.sendall(frame(WANT, stream) + head)
+    elif first == "mute-socket":
+        # Accepted, and no close is ever answered.
+        wire.sendall(response(stream, 101, flags=0))
     elif first == "refuse":
         wire.sendall(frame(RESET, stream, struct.pack(">H", 6) + b"not begun"))
     elif first == "reset":

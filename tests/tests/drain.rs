@@ -180,6 +180,17 @@ fn the_grace_covers_the_whole_stop() {
 }
 
 #[test]
+fn a_worker_that_does_not_hear_sigterm_is_killed_within_the_grace() {
+    let server = Server::start(&config("shutdown_grace = \"3s\"", "")).warm("/");
+    let worker = server.workers()[0];
+    keepwarm_tests::process::signal(worker, Signal::STOP);
+    let begun = Instant::now();
+    server.signal(Signal::TERM);
+    assert!(server.wait_for_exit(LONG).success());
+    assert!(begun.elapsed() < Duration::from_millis(4500), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn an_end_does_not_wait_for_a_start_or_a_reload_that_hangs() {
     let hanging = config("", "").replace("stream_app", "hanging_app");
     let server = Server::spawn(&hanging, |_| {});

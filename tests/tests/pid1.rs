@@ -10,7 +10,7 @@ use rustix::process::Signal;
 const LONG: Duration = Duration::from_secs(60);
 
 const APP: &str = r#"
-import os, subprocess
+import os, subprocess, time
 
 def application(environ, start_response):
     path = environ["PATH_INFO"]
@@ -19,6 +19,8 @@ def application(environ, start_response):
         subprocess.run(["sh", "-c", "for n in 1 2 3 4 5; do setsid sh -c 'sleep 0.0$0; exit $0' $n & done"], check=True)
     elif path == "/lasting":
         subprocess.run(["sh", "-c", "setsid sleep 1000 & exit 0"], check=True)
+    elif path == "/slow":
+        time.sleep(8)
     elif path == "/exit":
         os._exit(7)
     body = str(os.getpid()).encode()
@@ -41,9 +43,14 @@ workers = 2
 /// Keepwarm as process 1; gives its id out here.
 #[track_caller]
 fn start() -> (Server, u32) {
-    let server = Server::start_as(CONFIG, |folder| {
+    start_as(keepwarm_tests::keepwarm(), CONFIG)
+}
+
+#[track_caller]
+fn start_as(binary: &Path, config: &str) -> (Server, u32) {
+    let server = Server::start_as(config, |folder| {
         std::fs::write(folder.join("orphans.py"), APP).expect("the app");
-        in_namespace(folder)
+        in_namespace(binary, folder)
     })
     .warm("/");
     let inside = process::children(server.pid());
@@ -51,10 +58,11 @@ fn start() -> (Server, u32) {
     (server, inside[0])
 }
 
-fn in_namespace(folder: &Path) -> PathBuf {
-    let binary = keepwarm_tests::keepwarm().display();
-    let script =
-        format!("#!/bin/sh\nexec unshare --pid --fork --mount-proc --kill-child=KILL {binary} \"$@\"\n");
+fn in_namespace(binary: &Path, folder: &Path) -> PathBuf {
+    let script = format!(
+        "#!/bin/sh\nexec unshare --pid --fork --mount-proc --kill-child=KILL {} \"$@\"\n",
+        binary.display()
+    );
     let file = folder.join("start");
     keepwarm_tests::tools::script(&file, &script);
     file
@@ -107,4 +115,22 @@ fn an_upgrade_is_refused_with_the_reason() {
     process::signal(keepwarm, Signal::USR2);
     server.wait_for_log_after(mark, "this is process 1, whose end is the end of its container", LONG);
     assert_eq!(server.ask(get("/")).status, 200);
+}
+
+/// Nobody could take over: it ends, and whoever runs the container starts it again.
+#[test]
+fn with_a_thread_that_hangs_it_finishes_what_the_others_have_and_exits_with_status_1() {
+    let config = format!("[server]\nthreads = 2\nshutdown_grace = \"10m\"\n{CONFIG}");
+    let (server, _) = start_as(keepwarm_tests::keepwarm_faulty(), &config);
+    let all = process::descendants(server.pid());
+    let mut stuck = server.client();
+    stuck.send("GET / HTTP/1.1\r\nHost: a\r\nKeepwarm-Fault: hang\r\n\r\n");
+    server.wait_for_log("a thread does not turn", LONG);
+    let mut slow = server.client().patient(LONG);
+    slow.send(get("/slow"));
+    server.wait_for_log("process 1 cannot be replaced", LONG);
+    assert_eq!(slow.response("GET").status, 200, "{slow}");
+    drop(slow);
+    assert_eq!(server.wait_for_exit(LONG).code(), Some(1), "{}", server.log());
+    wait_until("nothing is left", LONG, || all.iter().all(|&pid| !process::alive(pid)));
 }

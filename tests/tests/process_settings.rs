@@ -178,6 +178,54 @@ fn what_nobody_could_not_use_is_run_as_root_and_said() {
 }
 
 #[test]
+fn the_template_of_a_preloaded_app_is_nobody_too() {
+    let server = unconfigured("preload = true", |_| {});
+    assert_eq!(about(&server)["uid"][0], id("passwd", "nobody"));
+    let nobody = format!("Uid:\t{0}\t{0}\t{0}\t{0}", id("passwd", "nobody"));
+    // The template and its worker.
+    let all = server.workers();
+    assert_eq!(all.len(), 2, "{all:?}");
+    for pid in all {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a status");
+        assert!(status.contains(&nobody), "{}: {status}", process::command(pid));
+    }
+}
+
+#[test]
+fn servers_that_are_started_by_keepwarm_are_nobody_too() {
+    const HTTP: &str = "import http.server, os
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = str(os.getuid()).encode()
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.ThreadingHTTPServer(('127.0.0.1', int(os.environ['PORT'])), Answer).serve_forever()
+";
+    const PHP: &str = "<?php echo posix_getuid();";
+    let fpm = keepwarm_tests::classic::php_fpm();
+    let kinds = [
+        ("kind = \"http\"\ncommand = [\"python3\", \"server.py\"]".to_owned(), "server.py", HTTP),
+        (format!("kind = \"fastcgi\"\nentry = \"index.php\"\ninterpreter = \"{fpm}\""), "index.php", PHP),
+    ];
+    for (keys, file, text) in kinds {
+        let config = config("", &keys).replace("entry = \"about:application\"\n", "");
+        let server = Server::start_with(&config, |command| {
+            prepare(command);
+            command.env_remove("KEEPWARM_SERVER__USER").env("PATH", "/usr/bin:/bin");
+            let folder = command.get_current_dir().expect("a folder");
+            std::fs::write(folder.join("app").join(file), text).expect("the app");
+        })
+        .warm("/");
+        let answer = server.client().patient(LONG).ask(get("/")).text();
+        assert_eq!(answer, id("passwd", "nobody").to_string(), "{file}: {}", server.log());
+        let line = server.wait_for_log("workers run as this user", LONG);
+        assert!(line.contains("user=nobody"), "{line}");
+    }
+}
+
+#[test]
 fn root_that_is_configured_is_root_without_a_word() {
     let server = unconfigured("user = \"root\"", |_| {});
     assert_eq!(about(&server)["uid"][0], 0);

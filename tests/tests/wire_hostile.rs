@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use keepwarm_tests::websocket::{frame, open};
 use keepwarm_tests::{Client, Failure, Server, get};
 
 /// The wire's faults that a worker can commit as an answer (tests/apps/liar.py).
@@ -177,6 +178,44 @@ fn what_a_worker_gives_back_by_reset() {
     assert!(matches!(status, 502 | 503), "{status}");
     assert!(begun.elapsed() < Duration::from_secs(20));
     assert_eq!(server.ask(get("/")).status, 200);
+}
+
+/// An ASGI worker that takes eight requests at once, or a WSGI worker.
+fn told_by(kind: &str) -> Server {
+    let streams = if kind == "asgi" { "8" } else { "1" };
+    let config = liars(1, streams, "env = { COUNT_FILE = \"@DIR@/count\" }")
+        .replace("\"]\nkind = \"wsgi\"", &format!("\", \"{kind}\"]\nkind = \"{kind}\""));
+    let server = Server::start(&config);
+    all_ready(&server, 1);
+    server
+}
+
+/// In one go, the head of the answer was first: nothing could ask for the body any more, and both sides waited.
+#[test]
+fn a_worker_that_wants_the_body_and_answers_in_one_write_has_the_client_asked_first() {
+    for kind in ["asgi", "wsgi"] {
+        let server = told_by(kind);
+        let mut client = server.client().patient(Duration::from_secs(20));
+        let head = "Host: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n";
+        client.send(format!("POST /want-and-answer HTTP/1.1\r\n{head}\r\n"));
+        assert_eq!(client.response("POST").status, 100, "{kind}: {client}");
+        client.send("body");
+        let response = client.response("POST");
+        assert_eq!((response.status, response.text().as_str()), (200, "whole"), "{kind}: {client}");
+    }
+}
+
+#[test]
+fn a_worker_that_does_not_answer_a_close_gets_no_second_one() {
+    let server = told_by("asgi");
+    let mut client = server.client();
+    open(&mut client, "/mute-socket", "");
+    client.send(frame(0x88, &4002_u16.to_be_bytes()));
+    let told = || std::fs::read_to_string(server.folder().join("count")).unwrap_or_default();
+    keepwarm_tests::process::wait_until("the close", Duration::from_secs(20), || told().contains("close"));
+    client.reset();
+    keepwarm_tests::process::wait_until("the end", Duration::from_secs(20), || told().contains("reset"));
+    assert_eq!(told(), "close 4002\nreset 1\n");
 }
 
 #[test]

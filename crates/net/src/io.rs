@@ -242,6 +242,11 @@ impl Io {
         socket::shutdown_write(self.fd());
     }
 
+    /// Bytes that were written and that the peer has not got, as far as the kernel tells.
+    pub(crate) fn queued(&self) -> usize {
+        socket::queued(self.fd())
+    }
+
     /// Makes the close that follows a reset, so that a peer cannot take what it has for the whole message.
     pub fn reset_on_close(&self) {
         socket::reset_on_close(self.fd());

@@ -27,6 +27,15 @@ pub fn watch(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<OwnedFd>, (Owned
         .map_err(tokio::io::unix::AsyncFdRegisterError::into_parts)
 }
 
+/// Bytes that were written to a stream socket and that its peer has not got: of TCP not acknowledged, a FIN among them, of a Unix socket not read (`SIOCOUTQ`, see tcp(7)).
+#[cfg(not(feature = "simulation"))]
+pub(crate) fn queued(socket: &impl AsFd) -> usize {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int behind the pointer.
+    let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    if status == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
+}
+
 /// What the kernel has counted on a TCP connection (`TCP_INFO`, see tcp(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpFacts {

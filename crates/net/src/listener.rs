@@ -143,7 +143,8 @@ pub async fn serve(bound: Bound, context: Arc<ListenerContext>, mut stop: StopSi
         Some(address) => Local::Tcp(address),
         None => Local::Unix(bound.path().and_then(|path| path.to_str().map(Into::into))),
     };
-    let listener = Listener { socket: watch_listening(bound.fd).await, local, context };
+    let listener =
+        Listener { socket: watch_listening(bound.fd).await, local, context, burst: Burst::default() };
     tokio::select! {
         // Nothing of the listener is in a state that a panic could break.
         () = crate::restarted("accept", || listener.accept_all()) => {}
@@ -176,6 +177,34 @@ struct Listener {
     socket: Watch,
     local: Local,
     context: Arc<ListenerContext>,
+    burst: Burst,
+}
+
+/// Clients that were accepted one after another, none of whom had to be waited for. A burst is expected to be as long as the one before: until then nobody
+/// looks whether another waits.
+#[derive(Debug, Default)]
+struct Burst {
+    accepted: Cell<u32>,
+    before: Cell<u32>,
+}
+
+impl Burst {
+    fn note_accepted(&self) {
+        self.accepted.set(self.accepted.get().saturating_add(1));
+    }
+
+    fn expects_another(&self) -> bool {
+        (1..self.before.get()).contains(&self.accepted.get())
+    }
+
+    fn expect_no_more(&self) {
+        self.before.set(self.accepted.get());
+    }
+
+    /// Nobody waits.
+    fn end(&self) {
+        self.before.set(self.accepted.take());
+    }
 }
 
 impl Listener {
@@ -193,8 +222,11 @@ impl Listener {
     async fn wait_for_client(&self) {
         loop {
             match self.socket.readable().await {
-                Ok(_) if has_waiting(self.socket.get_ref()) => return,
-                Ok(mut guard) => guard.clear_ready(),
+                Ok(_) if self.burst.expects_another() || has_waiting(self.socket.get_ref()) => return,
+                Ok(mut guard) => {
+                    guard.clear_ready();
+                    self.burst.end();
+                }
                 Err(error) => self.recover(&error).await,
             }
         }
@@ -206,6 +238,7 @@ impl Listener {
         let mut waited = false;
         while open.is_full() {
             if !has_waiting(self.socket.get_ref()) {
+                self.burst.expect_no_more();
                 return;
             }
             if !std::mem::replace(&mut waited, true) {
@@ -215,8 +248,14 @@ impl Listener {
             open.make_room(|| !open.is_full()).await;
         }
         match accept(self.socket.get_ref()) {
-            Ok((fd, client)) => begin(fd, client, &self.local, &self.context),
-            Err(error) => self.recover(&error).await,
+            Ok((fd, client)) => {
+                self.burst.note_accepted();
+                begin(fd, client, &self.local, &self.context);
+            }
+            Err(error) => {
+                self.burst.expect_no_more();
+                self.recover(&error).await;
+            }
         }
     }
 
@@ -275,7 +314,8 @@ fn begin(fd: Socket, client: Option<SocketAddr>, local: &Local, context: &Arc<Li
     let (local, context) = (local_of(&fd, local), Arc::clone(context));
     crate::spawn_local(async move {
         let _place = place;
-        h1::serve(Io::new(fd), Peer::new(client, local, Scheme::Http), context).await;
+        // In a box: the runtime copies a task's future several times, and this is one of kilobytes.
+        Box::pin(h1::serve(Io::new(fd), Peer::new(client, local, Scheme::Http), context)).await;
     });
 }
 

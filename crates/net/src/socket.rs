@@ -16,6 +16,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::Endpoint;
 use crate::client::Idleness;
+pub(crate) use crate::kernel::queued;
 pub use crate::kernel::watch;
 
 /// A non-blocking stream socket, connected or listening.

@@ -108,6 +108,11 @@ impl Transport {
         }
     }
 
+    /// Bytes that have left, and that the peer has not got as far as the kernel tells.
+    pub(crate) fn queued(&self) -> usize {
+        self.io().queued()
+    }
+
     /// Drops them.
     pub(crate) fn forget_unsent(&mut self) {
         if let Kind::Tls(session) = &mut self.kind {

@@ -29,6 +29,8 @@ pub(super) enum Ending {
 const GOODBYE: Duration = Duration::from_secs(5);
 /// The very last is for the shutdown of workers whose clients were cut.
 const WORKERS: Duration = Duration::from_secs(1);
+/// Of that, for what a worker does on SIGTERM.
+const TERMINATION: Duration = Duration::from_millis(500);
 /// How often idle connections are looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -88,9 +90,11 @@ impl Server {
         if tokio::time::timeout_at(clients_end, all).await.is_err() {
             tracing::info!(connections = open.count(), "the grace is over; what is left is cut");
         }
-        self.supervisor
-            .stop(end.saturating_duration_since(Instant::now()).max(Duration::from_millis(500)))
-            .await;
+        let left = end.saturating_duration_since(Instant::now());
+        let workers = self.supervisor.stop(left.saturating_sub(TERMINATION.min(left / 2)));
+        if tokio::time::timeout_at(end, workers).await.is_err() {
+            tracing::info!("the grace is over; workers that are left are killed");
+        }
         self.listeners.doors_draining.store(true, Ordering::Relaxed);
         self.listeners.end_doors();
         let doors = Arc::clone(&self.listeners.doors_open);
@@ -121,7 +125,8 @@ impl Server {
 /// Waits until no connection is left, with idle ones kept for so long: a request that is on its way meets no closing socket. `None`: until none has a request.
 /// Those of a thread that hangs are not waited for.
 async fn quiet(open: &OpenConnections, idle: Option<Duration>, threads: &[Remote]) {
-    let Some(idle) = idle else { return open.none_busy().await };
+    let is_stuck = |thread: usize| threads.get(thread).is_some_and(Remote::is_stuck);
+    let Some(idle) = idle else { return open.none_busy(is_stuck).await };
     let close_idle = async {
         tokio::time::sleep(idle).await;
         loop {
@@ -130,7 +135,7 @@ async fn quiet(open: &OpenConnections, idle: Option<Duration>, threads: &[Remote
         }
     };
     tokio::select! {
-        () = open.none_that_can_end(|thread| threads.get(thread).is_some_and(Remote::is_stuck)) => {}
+        () = open.none_that_can_end(is_stuck) => {}
         () = close_idle => {}
     }
 }

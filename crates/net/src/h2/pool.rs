@@ -240,7 +240,7 @@ impl Http2Pool {
         shelf.dial = number;
         shelf.failure = None;
         inner.dials = number;
-        crate::spawn_local(dial::dial(Arc::clone(self), endpoint.clone(), thread_index(), place));
+        crate::spawn_local(dial::dial(Arc::clone(self), endpoint.clone(), number, place));
     }
 
     /// Gives no further calls to an endpoint's connections. They end when their calls have.
@@ -354,9 +354,19 @@ impl Http2Pool {
         }
     }
 
-    fn handle_dialled(&self, endpoint: &Endpoint, thread: usize, dialled: Result<Kept, AcquireError>) {
+    /// A dial has ended. Of an endpoint that was forgotten meanwhile, its connection is not kept; who waits there now waits for another dial.
+    fn handle_dialled(
+        &self,
+        endpoint: &Endpoint,
+        thread: usize,
+        dial: u64,
+        dialled: Result<Kept, AcquireError>,
+    ) {
         let mut inner = self.lock();
-        let shelf = inner.shelf(endpoint, thread);
+        let shelf = inner.shelves.get_mut(endpoint).and_then(|shelves| shelves.get_mut(thread));
+        let Some(shelf) = shelf.filter(|shelf| shelf.dial == dial) else {
+            return drop(dialled.map(|kept| kept.link.retire()));
+        };
         shelf.dialling = false;
         match dialled {
             Ok(kept) => shelf.kept.push(kept),
@@ -390,6 +400,19 @@ impl Http2Pool {
     /// A panic in the middle of a change.
     pub(super) fn break_lock(&self) {
         crate::pool::tests::break_lock(&self.inner);
+    }
+
+    pub(super) fn has_shelves(&self, endpoint: &Endpoint) -> bool {
+        self.lock().shelves.contains_key(endpoint)
+    }
+
+    pub(super) fn dials(&self) -> u64 {
+        self.lock().dials
+    }
+
+    /// As if this dial of the thread had failed now.
+    pub(super) fn fail_dial(&self, endpoint: &Endpoint, dial: u64) {
+        self.handle_dialled(endpoint, thread_index(), dial, Err(AcquireError::NotHttp2));
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::frames::{Frames, PREFACE, Passed};
 use crate::ReadBuffer;
@@ -18,8 +18,10 @@ use crate::transport::{Transport, Written};
 /// Read at a time; while much comes, more.
 const READ: usize = 16 * 1024;
 const READ_LARGE: usize = 64 * 1024;
-/// How long a client may take to end its side behind ours.
+/// How long a client may take to end its side behind ours, or to get more of what was written to it.
 const LINGER: Duration = Duration::from_secs(2);
+/// The same in all: who reads slowly holds a connection no longer than this.
+const LINGER_MOST: Duration = Duration::from_secs(30);
 
 /// Who wants to know what passes.
 pub(super) trait Watch {
@@ -56,9 +58,38 @@ pub(super) struct Wire<W> {
     /// As the watch knows it.
     in_head: bool,
     /// Our side has ended; the client's may, until then.
-    lingers: Option<Pin<Box<Sleep>>>,
+    lingers: Option<Linger>,
     is_server: bool,
     watch: Arc<W>,
+}
+
+/// The wait for the client's end.
+#[derive(Debug)]
+struct Linger {
+    look: Pin<Box<Sleep>>,
+    over: Instant,
+    /// What the client had not got at the last look.
+    queued: usize,
+}
+
+impl Linger {
+    fn new(transport: &Transport) -> Self {
+        let (look, over) = (Box::pin(sleep(LINGER)), Instant::now() + LINGER_MOST);
+        Self { look, over, queued: transport.queued() }
+    }
+
+    /// Whether the client has had its time. One that still gets what was written has more: it also sends, if only WINDOW_UPDATE, and to a closed socket that is
+    /// answered with a reset, which takes with it what has not arrived.
+    fn poll_over(&mut self, cx: &mut Context<'_>, transport: &Transport) -> Poll<()> {
+        loop {
+            ready!(self.look.as_mut().poll(cx));
+            let (before, now) = (std::mem::replace(&mut self.queued, transport.queued()), Instant::now());
+            if self.queued == 0 || self.queued >= before || now >= self.over {
+                return Poll::Ready(());
+            }
+            self.look.as_mut().reset(self.over.min(now + LINGER));
+        }
+    }
 }
 
 impl<W: Watch> Wire<W> {
@@ -110,8 +141,8 @@ impl<W: Watch> Wire<W> {
 
     /// Waits for the client's end, and takes what it still sends: a close over unread bytes is a reset, and takes with it what the client has not read.
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let linger = self.lingers.get_or_insert_with(|| Box::pin(sleep(LINGER)));
-        if linger.as_mut().poll(cx).is_ready() {
+        let linger = self.lingers.get_or_insert_with(|| Linger::new(&self.transport));
+        if linger.poll_over(cx, &self.transport).is_ready() {
             return Poll::Ready(());
         }
         loop {
@@ -200,7 +231,7 @@ impl<W: Watch> AsyncWrite for Wire<W> {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::io::Write;
+    use std::io::{Read, Write};
 
     use super::*;
     use crate::Io;
@@ -221,6 +252,30 @@ mod tests {
         fn holds_back(&self) -> bool {
             false
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_still_gets_what_was_written_has_time_to_end() {
+        let (ours, mut client) = std::os::unix::net::UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut wire = Wire::server(Io::new(ours.into()).into(), ReadBuffer::default(), Arc::new(Nobody));
+        // Linux counts what a write gave to a Unix socket until all of it is read.
+        for _ in 0..16 {
+            let write = poll_fn(|cx| Pin::new(&mut wire).poll_write(cx, &[0; 1024]));
+            assert_eq!(write.await.unwrap(), 1024);
+        }
+        let mut is_over =
+            async || poll_fn(|cx| Poll::Ready(Pin::new(&mut wire).poll_shutdown(cx).is_ready())).await;
+        for kilobyte in 0..8 {
+            assert!(!is_over().await, "{kilobyte}");
+            client.read_exact(&mut [0; 1024]).unwrap();
+            // As it frees room.
+            client.write_all(&[0; 13]).unwrap();
+            tokio::time::advance(LINGER - Duration::from_millis(100)).await;
+        }
+        assert!(!is_over().await);
+        tokio::time::advance(LINGER + Duration::from_millis(100)).await;
+        assert!(is_over().await, "it has got nothing for two seconds");
     }
 
     #[tokio::test]

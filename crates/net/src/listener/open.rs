@@ -28,8 +28,8 @@ pub struct OpenConnections {
     count: AtomicUsize,
     /// The same, of each data-plane thread.
     by_thread: PerThread<AtomicUsize>,
-    /// Those that are reading or answering a request.
-    busy: AtomicUsize,
+    /// Those of each thread that are reading or answering a request.
+    busy: PerThread<AtomicUsize>,
     limit: AtomicUsize,
     closed: Notify,
     by_client: Mutex<HashMap<IpAddr, usize>>,
@@ -48,7 +48,7 @@ impl OpenConnections {
         Self {
             count: AtomicUsize::new(0),
             by_thread: PerThread::new(),
-            busy: AtomicUsize::new(0),
+            busy: PerThread::new(),
             limit: AtomicUsize::new(limit),
             closed: Notify::new(),
             by_client: Mutex::default(),
@@ -71,17 +71,21 @@ impl OpenConnections {
 
     /// Waits until there is none but those of threads that do not turn any more, which nobody can end.
     pub async fn none_that_can_end(&self, is_stuck: impl Fn(usize) -> bool) {
+        self.none_of_others(&self.by_thread, is_stuck).await;
+    }
+
+    /// Waits, while the process drains, until none has a request but those of threads that do not turn any more.
+    pub async fn none_busy(&self, is_stuck: impl Fn(usize) -> bool) {
+        self.none_of_others(&self.busy, is_stuck).await;
+    }
+
+    async fn none_of_others(&self, counts: &PerThread<AtomicUsize>, is_stuck: impl Fn(usize) -> bool) {
         let of_others = || {
-            let threads = self.by_thread.iter().enumerate().filter(|(thread, _)| !is_stuck(*thread));
-            threads.map(|(_, count)| count.load(Ordering::Relaxed)).sum::<usize>()
+            let others = counts.iter().enumerate().filter(|(thread, _)| !is_stuck(*thread));
+            others.map(|(_, count)| count.load(Ordering::Relaxed)).sum::<usize>()
         };
         // A thread may be found stuck meanwhile, which no connection tells.
         while tokio::time::timeout(STUCK_LOOK, self.until(|| of_others() == 0)).await.is_err() {}
-    }
-
-    /// Waits, while the process drains, until none has a request.
-    pub async fn none_busy(&self) {
-        self.until(|| self.busy.load(Ordering::Relaxed) == 0).await;
     }
 
     pub(super) async fn until(&self, reached: impl Fn() -> bool) {
@@ -159,11 +163,11 @@ impl OpenConnections {
     }
 
     pub(crate) fn begin_request(&self) {
-        self.busy.fetch_add(1, Ordering::Relaxed);
+        self.busy.of(thread_index()).fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn end_request(&self, draining: bool) {
-        self.busy.fetch_sub(1, Ordering::Relaxed);
+        self.busy.of(thread_index()).fetch_sub(1, Ordering::Relaxed);
         if draining {
             self.closed.notify_waiters();
         }

@@ -123,7 +123,7 @@ async fn a_panic_costs_an_http_1_connection_and_no_other() {
         let mut first = [0; 12];
         other.read_exact(&mut first).await.unwrap();
         assert_eq!(&first, b"HTTP/1.1 200");
-        listening.open.none_busy().await;
+        listening.open.none_busy(|_| false).await;
         listening.open.until(|| listening.open.count() == 1).await;
         let finished = listening.app.finished.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let panicked = (500, Fate::Complete, Some("panicked"));
@@ -161,7 +161,7 @@ async fn a_panic_costs_an_http_2_stream_and_not_its_connection() {
             assert_eq!(reset, cut.then_some(h2::Reason::INTERNAL_ERROR), "{path}: {}", bytes.escape_ascii());
         }
         assert_eq!(listening.open.count(), 1, "its connection is the same");
-        listening.open.none_busy().await;
+        listening.open.none_busy(|_| false).await;
     })
     .await;
 }

@@ -352,6 +352,14 @@ pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     })
 }
 
+/// Bytes that were written and that the peer has not read.
+pub(crate) fn queued(socket: &Socket) -> usize {
+    with(|kernel| {
+        let peer = kernel.stream(socket.file).map(|stream| stream.peer);
+        peer.and_then(|peer| kernel.stream(peer)).map_or(0, |peer| peer.wire.len() + peer.incoming.len())
+    })
+}
+
 /// Sends FIN.
 pub(crate) fn shutdown_write(socket: &Socket) {
     with(|kernel| {

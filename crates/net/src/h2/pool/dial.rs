@@ -14,10 +14,11 @@ use crate::h2::link::Link;
 use crate::h2::wire::Wire;
 use crate::h2::{driver, settings};
 use crate::pool::{Place, count_dial, count_failed_dial};
-use crate::{AcquireError, Dial, Endpoint, PoolSettings};
+use crate::{AcquireError, Dial, Endpoint, PoolSettings, thread_index};
 
 /// Makes a connection, and tells the pool.
-pub(super) async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize, place: Place) {
+pub(super) async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, place: Place) {
+    let thread = thread_index();
     let dialled = {
         let connecting = pin!(connect(&pool, &endpoint, thread, place));
         caught(connecting).await
@@ -36,7 +37,7 @@ pub(super) async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, thread: usize
         crate::spawn_local(driver::run(connection, Arc::clone(&link), Arc::downgrade(&pool)));
         Kept { sender, link }
     });
-    pool.handle_dialled(&endpoint, thread, dialled);
+    pool.handle_dialled(&endpoint, thread, number, dialled);
 }
 
 type Begun = (SendRequest<Bytes>, Connection<Wire<Link>, Bytes>, Arc<Link>);

@@ -146,7 +146,8 @@ impl Serving {
         let open = Open::new(&self.open);
         crate::spawn_local(async move {
             let _open = open;
-            answer(stream, refusal).await;
+            // In a box, for what the runtime copies of a task.
+            Box::pin(answer(stream, refusal)).await;
         });
     }
 

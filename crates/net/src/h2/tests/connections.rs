@@ -1,6 +1,7 @@
 //! Which connection a call gets, and when connections end.
 
 use std::cell::Cell;
+use std::pin::Pin;
 
 use h2::server::Builder;
 
@@ -36,7 +37,7 @@ fn serve_gated(
     (gate, connections)
 }
 
-type Gated = std::pin::Pin<Box<dyn Future<Output = ()>>>;
+type Gated = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Asks that many at once.
 async fn ask_all(
@@ -306,6 +307,51 @@ async fn what_is_forgotten_finishes_its_calls() {
         drop(call);
         ask(&pool, &endpoint).await.unwrap();
         assert_eq!(connections.get(), 2);
+    })
+    .await;
+}
+
+/// Whether it has no end yet, after one look.
+async fn is_pending<F: Future>(mut future: Pin<&mut F>) -> bool {
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
+}
+
+#[tokio::test]
+async fn a_dial_that_ends_after_its_endpoint_was_forgotten_leaves_nothing() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool();
+        {
+            let mut call = std::pin::pin!(pool.acquire(&endpoint, Need::Any));
+            assert!(is_pending(call.as_mut()).await);
+        }
+        assert_eq!(pool.state(None).dialling, 1);
+        pool.forget(&endpoint);
+        // The dial goes on: its connection is made, says goodbye, and is gone.
+        let mut peer = Peer::accept(&listener, &[]).await;
+        while peer.read().await.is_some() {}
+        until(|| !pool.has_shelves(&endpoint)).await;
+        assert_eq!(pool.count(&endpoint), (0, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_forgotten_dial_is_not_that_of_the_next() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool();
+        let mut call = std::pin::pin!(pool.acquire(&endpoint, Need::Any));
+        assert!(is_pending(call.as_mut()).await);
+        let first = pool.dials();
+        pool.forget(&endpoint);
+        assert!(is_pending(call.as_mut()).await);
+        assert_eq!(pool.dials(), first + 1);
+        pool.fail_dial(&endpoint, first);
+        let state = pool.state(None);
+        assert_eq!((state.dialling, state.waiting), (1, 1));
+        serve(listener, Builder::new(), hello);
+        call.await.unwrap();
     })
     .await;
 }
