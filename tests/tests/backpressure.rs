@@ -107,7 +107,7 @@ fn empty_messages_that_no_worker_takes_are_left_in_the_clients_socket() {
     let server = server("");
     let mut client = opened(&server);
     let worker = server.workers()[0];
-    keepwarm_tests::process::signal(worker, Signal::STOP);
+    keepwarm_tests::process::stop(worker);
     rustix::net::sockopt::set_socket_send_buffer_size(client.stream(), 16_384).expect("SO_SNDBUF");
     client.stream().set_write_timeout(Some(Duration::from_secs(2))).expect("a time-out");
     let some = frame(0x82, b"").repeat(1000);

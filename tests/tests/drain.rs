@@ -183,7 +183,7 @@ fn the_grace_covers_the_whole_stop() {
 fn a_worker_that_does_not_hear_sigterm_is_killed_within_the_grace() {
     let server = Server::start(&config("shutdown_grace = \"3s\"", "")).warm("/");
     let worker = server.workers()[0];
-    keepwarm_tests::process::signal(worker, Signal::STOP);
+    keepwarm_tests::process::stop(worker);
     let begun = Instant::now();
     server.signal(Signal::TERM);
     assert!(server.wait_for_exit(LONG).success());

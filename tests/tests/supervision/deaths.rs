@@ -204,7 +204,7 @@ fn a_request_whose_client_has_left_is_not_given_to_another_worker() {
     let mut client = server.client();
     client.send(get("/count?id=left&ms=60000"));
     wait_until("the worker has it", LONG, || counts(&server).contains_key("left"));
-    process::signal(server.pid(), Signal::STOP);
+    process::stop(server.pid());
     process::signal(worker, Signal::KILL);
     wait_until("it is dead", LONG, || process::zombies(server.pid()).contains(&worker));
     client.reset();
