@@ -9,15 +9,57 @@ use h2::client::{Builder, Connection, SendRequest};
 use keepwarm_http1::Limits;
 use keepwarm_telemetry::panics::caught;
 
-use super::{Http2Pool, Kept};
+use super::Http2Pool;
+use super::shelf::Kept;
 use crate::h2::link::Link;
 use crate::h2::wire::Wire;
 use crate::h2::{driver, settings};
 use crate::pool::{Place, count_dial, count_failed_dial};
-use crate::{AcquireError, Dial, Endpoint, PoolSettings, thread_index};
+use crate::{AcquireError, Dial, Endpoint, Need, PoolSettings, thread_index};
+
+impl Http2Pool {
+    /// Makes a connection for this thread, if it is still wanted.
+    pub(super) fn dial(self: &Arc<Self>, endpoint: &Endpoint, need: Need, place: Place) {
+        let mut inner = self.lock();
+        let max = inner.settings.max;
+        let everywhere = inner.connections(endpoint);
+        let number = inner.dials + 1;
+        let shelf = inner.shelf(endpoint, thread_index());
+        if !shelf.is_short(need, everywhere, max) {
+            drop(inner);
+            return drop(place);
+        }
+        shelf.dialling = true;
+        shelf.dial = number;
+        shelf.failure = None;
+        inner.dials = number;
+        crate::spawn_local(dial(Arc::clone(self), endpoint.clone(), number, place));
+    }
+
+    /// A dial has ended. Of an endpoint that was forgotten meanwhile, its connection is not kept; who waits there now waits for another dial.
+    pub(super) fn handle_dialled(
+        &self,
+        endpoint: &Endpoint,
+        thread: usize,
+        dial: u64,
+        dialled: Result<Kept, AcquireError>,
+    ) {
+        let mut inner = self.lock();
+        let shelf = inner.shelves.get_mut(endpoint).and_then(|shelves| shelves.get_mut(thread));
+        let Some(shelf) = shelf.filter(|shelf| shelf.dial == dial) else {
+            return drop(dialled.map(|kept| kept.link.retire()));
+        };
+        shelf.dialling = false;
+        match dialled {
+            Ok(kept) => shelf.kept.push(kept),
+            Err(failure) => shelf.failure = Some(failure),
+        }
+        shelf.wake();
+    }
+}
 
 /// Makes a connection, and tells the pool.
-pub(super) async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, place: Place) {
+async fn dial(pool: Arc<Http2Pool>, endpoint: Endpoint, number: u64, place: Place) {
     let thread = thread_index();
     let dialled = {
         let connecting = pin!(connect(&pool, &endpoint, thread, place));

@@ -2,7 +2,8 @@
 
 use std::task::Waker;
 
-use super::{Http2Pool, Inner, Shelf};
+use super::shelf::Shelf;
+use super::{Http2Pool, Inner};
 use crate::{Endpoint, thread_index};
 
 /// A caller that waits for a connection of its thread. Dropped, it waits no more: a caller that gave up is not counted, and holds up no decision

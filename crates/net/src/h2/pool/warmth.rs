@@ -6,8 +6,9 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::time::Instant;
 
+use super::shelf::Shelf;
 use super::waiter::Waiter;
-use super::{Http2Pool, Inner, Shelf};
+use super::{Http2Pool, Inner};
 use crate::h2::link::Link;
 use crate::pool::Giver;
 use crate::{AcquireError, Endpoint, Need, thread_index};

@@ -1,0 +1,124 @@
+//! A place for a call: on a connection that is there, or on one that is made for it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::time::Instant;
+
+use super::shelf::Kept;
+use super::waiter::Waiter;
+use super::{Http2Pool, Inner};
+use crate::h2::stream::Http2Call;
+use crate::pool::{Seeks, Waits};
+use crate::{AcquireError, Endpoint, Need, thread_index};
+
+/// Why there is no place on a connection.
+enum NoPlace {
+    /// A connection is to be made.
+    Short,
+    /// One would be, were there not as many as there may be.
+    Full,
+    /// It comes to something soon.
+    Later,
+}
+
+impl Http2Pool {
+    /// A place for one call on a connection: one that is there, or a new one. To be called on a data-plane thread.
+    ///
+    /// [`PoolSettings::max`] bounds connections that are opened beside others: each thread has one in any case. [`PoolSettings::max_in_all`] bounds all.
+    ///
+    /// # Errors
+    /// No connection could be made; [`AcquireError::NotHttp2`]: one could, and its server chose HTTP/1.1.
+    pub async fn acquire(
+        self: &Arc<Self>,
+        endpoint: &Endpoint,
+        need: Need,
+    ) -> Result<Http2Call, AcquireError> {
+        let (mut waiter, mut ticket, mut waits) = (Waiter::new(self, endpoint), None, Waits::default());
+        poll_fn(|cx| {
+            loop {
+                match self.poll_acquire(need, &mut waiter, cx) {
+                    Ok(call) => return Poll::Ready(call),
+                    Err(NoPlace::Short) => {}
+                    Err(NoPlace::Full) => {
+                        ticket = None;
+                        return waits.poll(self.places.queue(), cx).map(Err);
+                    }
+                    Err(NoPlace::Later) => {
+                        ticket = None;
+                        waits.stop();
+                        return Poll::Pending;
+                    }
+                }
+                let seeks = || Seeks { endpoint: endpoint.clone(), thread: Some(thread_index()) };
+                match ticket.get_or_insert_with(|| self.places.ticket(seeks())).poll(cx) {
+                    Poll::Ready(place) => self.dial(endpoint, need, place),
+                    Poll::Pending => return waits.poll(self.places.queue(), cx).map(Err),
+                }
+            }
+        })
+        .await
+    }
+
+    /// The same without waiting: a place on a connection that is there, if one will do.
+    pub fn take(self: &Arc<Self>, endpoint: &Endpoint, need: Need) -> Option<Http2Call> {
+        let now = Instant::now();
+        let mut inner = self.lock();
+        let Inner { settings, shelves, keep_alive, .. } = &mut *inner;
+        let shelf = shelves.get_mut(endpoint)?.get_mut(thread_index())?;
+        let learnt = keep_alive.get(endpoint).copied().unwrap_or_default();
+        shelf.drop_worn(settings, now);
+        let usable = |kept: &&mut Kept| {
+            let link = &kept.link;
+            let may_use = |repeatable| learnt.may_use(link.idled(now), repeatable, now.into_std());
+            let fits = link.begun() == 0 || (need != Need::New && may_use(need == Need::Any));
+            fits && kept.has_room() && link.is_quiet()
+        };
+        // The fullest, so that those which are needed no more become idle; of idle ones, the newest.
+        let place = |kept: &&mut Kept| (kept.link.open(), kept.link.idle_since());
+        let kept = shelf.kept.iter_mut().filter(usable).max_by_key(place)?;
+        let idle = kept.link.begin_call(now);
+        if let Some(idle) = idle {
+            self.metering.counts(kept.link.meter).reuse(kept.link.certificate_bytes);
+            if let Some(learnt) = keep_alive.get_mut(endpoint) {
+                learnt.handle_use(idle, now.into_std());
+            }
+        }
+        Some(Http2Call::new(kept.sender.clone(), Arc::clone(&kept.link), Arc::clone(self), idle))
+    }
+
+    /// A place, or why there is none.
+    fn poll_acquire(
+        self: &Arc<Self>,
+        need: Need,
+        waiter: &mut Waiter<'_>,
+        cx: &mut Context<'_>,
+    ) -> Result<Result<Http2Call, AcquireError>, NoPlace> {
+        let endpoint = waiter.endpoint;
+        if let Some(call) = self.take(endpoint, need) {
+            return Ok(Ok(call));
+        }
+        let mut inner = self.lock();
+        let max = inner.settings.max;
+        let everywhere = inner.connections(endpoint);
+        if let Some(failure) = inner.shelf(endpoint, waiter.thread).failure_of(waiter.dial) {
+            return Ok(Err(failure));
+        }
+        let shelf = waiter.wait(&mut inner, cx.waker());
+        if shelf.is_short(need, everywhere, max) {
+            return Err(NoPlace::Short);
+        }
+        if shelf.dialling {
+            waiter.dial.get_or_insert(shelf.dial);
+        }
+        if !shelf.says_nothing(need) {
+            // Its task is about to read what it says: that it closes, or nothing of importance.
+            cx.waker().wake_by_ref();
+        }
+        Err(match shelf.is_short(need, 0, usize::MAX) {
+            true => NoPlace::Full,
+            false => NoPlace::Later,
+        })
+    }
+}

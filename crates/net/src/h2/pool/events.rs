@@ -1,0 +1,71 @@
+//! What happens to a connection, as its driver and its calls tell it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Http2Pool;
+use crate::Endpoint;
+use crate::h2::link::Link;
+use crate::pool::Seeks;
+
+impl Http2Pool {
+    /// A call on a connection that had been idle was answered, or lost without a word.
+    pub(in crate::h2) fn handle_proof(&self, endpoint: &Endpoint, idle: Duration, answered: bool) {
+        let now = Instant::now().into_std();
+        let mut inner = self.lock();
+        match answered {
+            // Where nothing was ever lost or closed there is nothing to take back.
+            true => drop(inner.keep_alive.get_mut(endpoint).map(|it| it.handle_success(idle, now))),
+            false => inner.learnt(endpoint).handle_lost(idle, now),
+        }
+    }
+
+    /// A call is over.
+    pub(in crate::h2) fn handle_call_end(&self, link: &Link) {
+        link.end_call();
+        let mut inner = self.lock();
+        let seeks = || Seeks { endpoint: link.endpoint.clone(), thread: Some(link.thread) };
+        // Those who have been told that there is room on it wait no more, but for a place of their own.
+        let wanted = link.open() > 0 || inner.is_wanted(link) || self.places.waiting_for(seeks) > 0;
+        let claimed = !link.is_retired() && self.places.claims(seeks, wanted, Instant::now());
+        inner.wake(link);
+        // In one step: another thread must not give up the same one for somebody else.
+        if claimed {
+            inner.retire(link);
+        }
+    }
+
+    /// The server's settings have come.
+    pub(in crate::h2) fn handle_settled(&self, link: &Link) {
+        self.lock().wake(link);
+    }
+
+    /// The server takes no further streams.
+    pub(in crate::h2) fn handle_goaway(&self, link: &Link) {
+        self.learn(link);
+        self.retire(link);
+    }
+
+    /// No further calls on it.
+    pub(in crate::h2) fn retire(&self, link: &Link) {
+        self.lock().retire(link);
+    }
+
+    /// The connection is closed.
+    pub(in crate::h2) fn handle_end(&self, link: &Link) {
+        if !link.is_retired() {
+            self.learn(link);
+        }
+        self.retire(link);
+    }
+
+    /// The server has ended a connection: if that was idle, it shows how long it keeps them.
+    fn learn(&self, link: &Link) {
+        let now = Instant::now();
+        if link.open() == 0 && link.begun() > 0 {
+            self.metering.counts(link.meter).closed_idle();
+            self.lock().learnt(&link.endpoint).handle_close(link.idled(now), now.into_std());
+        }
+    }
+}

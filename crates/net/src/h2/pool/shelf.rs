@@ -1,0 +1,88 @@
+//! The connections of one thread to one endpoint.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use tokio::time::Instant;
+
+use super::warmth::Warmer;
+use crate::h2::link::Link;
+use crate::h2::settings;
+use crate::{AcquireError, Need, PoolSettings};
+
+/// The connections of one thread to one endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    pub(super) kept: Vec<Kept>,
+    pub(super) dialling: bool,
+    /// Which dial is under way, or was last.
+    pub(super) dial: u64,
+    /// The last dial failed.
+    pub(super) failure: Option<AcquireError>,
+    /// By number: the oldest first.
+    pub(super) waiting: BTreeMap<u64, Waker>,
+    /// Who keeps a connection there, whether there are calls or not.
+    pub(super) warmer: Option<Warmer>,
+}
+
+/// A connection that may be given calls.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) sender: SendRequest<Bytes>,
+    pub(super) link: Arc<Link>,
+}
+
+impl Shelf {
+    /// Takes those off that are too old, or have carried enough.
+    pub(super) fn drop_worn(&mut self, settings: &PoolSettings, now: Instant) {
+        self.kept.retain(|Kept { link, .. }| {
+            let keep = !link.goes_away()
+                && link.begun() < settings.max_requests
+                && now.saturating_duration_since(link.opened) < settings.max_age;
+            if !keep {
+                link.retire();
+            }
+            keep
+        });
+    }
+
+    /// Whether one is to be made.
+    pub(super) fn is_short(&self, need: Need, everywhere: usize, max: usize) -> bool {
+        let full = everywhere >= max && !self.kept.is_empty();
+        !self.dialling && !full && self.says_nothing(need) && (need == Need::New || self.is_settled())
+    }
+
+    /// Whether it is known of every connection how many calls it takes.
+    fn is_settled(&self) -> bool {
+        self.kept.iter().all(|kept| kept.link.is_settled())
+    }
+
+    /// Whether no idle connection has something to say that may yet make it one to use.
+    pub(super) fn says_nothing(&self, need: Need) -> bool {
+        need == Need::New || self.kept.iter().all(|kept| kept.link.is_quiet())
+    }
+
+    /// Why the dial that somebody waits for has failed.
+    pub(super) fn failure_of(&self, waits_for: Option<u64>) -> Option<AcquireError> {
+        let failure = self.failure.as_ref().filter(|_| waits_for.is_some_and(|dial| dial <= self.dial))?;
+        Some(failure.told_again())
+    }
+
+    /// Each looks again, and those who find nothing wait once more.
+    pub(super) fn wake(&mut self) {
+        std::mem::take(&mut self.waiting).into_values().for_each(Waker::wake);
+    }
+}
+
+impl Kept {
+    pub(super) fn has_room(&self) -> bool {
+        let most = match self.link.is_settled() {
+            true => self.sender.current_max_send_streams().min(settings::STREAMS),
+            false => 1,
+        };
+        self.link.open() < most
+    }
+}
