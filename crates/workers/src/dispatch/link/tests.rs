@@ -4,17 +4,23 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake};
+use std::time::Duration;
 
 use http::Method;
 use keepwarm_net::DataPlane;
 use keepwarm_telemetry::RequestId;
-use keepwarm_wire::encode::{ResponseWriter, encode_credit, encode_hello, encode_inform};
-use keepwarm_wire::frame::{FromWorker, Hello, Strings};
+use keepwarm_wire::encode::{ResponseWriter, encode_credit, encode_data, encode_hello, encode_inform};
+use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello, Strings};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
+use super::super::activity::About;
 use super::super::app::{AppPolicy, Places, Traits};
+use super::super::call::Item;
+use super::super::queue::Job;
+use super::ping::LISTEN;
 use super::*;
+use crate::supervisor::{Verdict, WorkerLink};
 
 struct Bench {
     link: Arc<Link>,

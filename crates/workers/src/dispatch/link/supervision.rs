@@ -1,0 +1,88 @@
+//! What the supervisor has a worker do.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Link;
+use crate::dispatch::call::{Call, Item};
+use crate::supervisor::{LinkEvent, Requests, Verdict, WorkerLink};
+
+impl WorkerLink for Link {
+    fn retire(&self) {
+        let has_none = self.app.upgrade().is_none_or(|app| app.retire(self));
+        // One that is not ready yet has nothing to finish: it is told so when it is.
+        if has_none && self.is_ready() {
+            self.drain();
+        }
+    }
+
+    fn ping(&self) {
+        // One that works is watched by the time of its requests.
+        let idle = self.lock().session.open_streams() == 0;
+        if idle && Self::ping(self) {
+            self.listened.store(false, Ordering::Relaxed);
+            let listened = Arc::clone(&self.listened);
+            self.once_listened(move || listened.store(true, Ordering::Relaxed));
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        let inner = self.lock();
+        let unanswered = inner.session.open_streams() == 0 && inner.session.is_ping_pending();
+        // The answer may lie in the socket of a thread that does not turn: nothing of that is the worker's fault.
+        unanswered && self.listened.load(Ordering::Relaxed)
+    }
+
+    fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
+    fn condemn(&self, verdict: Verdict) {
+        self.condemn_for(verdict, None);
+    }
+
+    fn say_goodbye(&self) {
+        self.say_goodbye();
+    }
+}
+
+impl Link {
+    /// Sends DRAIN: the worker finishes and exits. A server is ended by the supervisor.
+    pub(in crate::dispatch) fn drain(&self) {
+        if let Some(server) = &self.server {
+            let app = self.app.upgrade();
+            server.forget(app.as_ref());
+            if let Some(app) = app.filter(|_| server.is_standing()) {
+                // No process ends with it.
+                app.remove_condemned(self);
+            }
+            return self.report(LinkEvent::Drained { worker: self.key.clone() });
+        }
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        inner.session.drain(&mut frame);
+        inner.write(&self.socket, &frame);
+    }
+
+    /// Whether it has said HELLO, or answered for the first time.
+    fn is_ready(&self) -> bool {
+        match &self.server {
+            Some(server) => server.endpoint().is_some(),
+            None => self.lock().session.is_ready(),
+        }
+    }
+
+    /// Tells the requests that this worker holds that their time is over.
+    pub(in crate::dispatch) fn say_goodbye(&self) {
+        let mut inner = self.lock();
+        inner.said_goodbye = true;
+        let calls: Vec<Arc<Call>> = inner.calls.values().cloned().collect();
+        drop(inner);
+        calls.iter().for_each(|call| call.put(Item::Goodbye));
+    }
+
+    /// Has the worker put the stack of what it is doing into the log.
+    pub(in crate::dispatch) fn show_stack(&self) {
+        self.report(LinkEvent::Slow { worker: self.key.clone() });
+    }
+}

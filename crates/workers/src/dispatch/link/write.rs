@@ -1,0 +1,87 @@
+//! Writing to a worker's socket, from any thread, and what waits for it to take more.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::task::Waker;
+
+use keepwarm_net::{Socket, send};
+
+use super::{Link, LinkInner};
+use crate::dispatch::call::Call;
+
+/// What is left to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::dispatch) enum Left {
+    Nothing,
+    /// The socket is full.
+    ForRoom,
+    /// The kernel has no memory for it now, and does not tell when it has.
+    ForLater,
+}
+
+impl Link {
+    /// Writes frames that the driver has made.
+    pub(in crate::dispatch) fn write(&self, frames: &[u8]) {
+        self.lock().write(&self.socket, frames);
+    }
+
+    /// Writes what was left. From now on, and not a moment later, `driver` is woken when something is left again.
+    pub(in crate::dispatch) fn flush(&self, driver: &Waker) -> Left {
+        let mut inner = self.lock();
+        let rest = std::mem::take(&mut inner.unsent);
+        inner.driver = None;
+        inner.write(&self.socket, &rest);
+        inner.driver = Some(driver.clone());
+        let left = match (inner.unsent.is_empty(), inner.short_of_memory) {
+            (true, _) => Left::Nothing,
+            (false, false) => Left::ForRoom,
+            (false, true) => Left::ForLater,
+        };
+        if rest.len() > UNSENT_ENOUGH && inner.unsent.len() <= UNSENT_ENOUGH {
+            // They had no credit while there was so much (see [`Self::send_credit`]), and no frame of the worker says that they have some now.
+            let calls: Vec<Arc<Call>> = inner.calls.values().cloned().collect();
+            drop(inner);
+            calls.iter().for_each(|call| call.wake());
+        }
+        left
+    }
+}
+
+impl LinkInner {
+    /// One write; what the socket does not take waits for the driver.
+    pub(super) fn write(&mut self, socket: &Option<Socket>, bytes: &[u8]) {
+        let Some(socket) = socket.as_ref().filter(|_| !bytes.is_empty() && !self.dead) else { return };
+        self.last_written = None;
+        if !self.unsent.is_empty() {
+            self.unsent.extend_from_slice(bytes);
+            return;
+        }
+        self.short_of_memory = false;
+        let sent = match send(socket, &[IoSlice::new(bytes)]) {
+            Ok(sent) => sent,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+            // The socket lives, and the worker would wait for the rest of a frame.
+            Err(error) if is_shortage(&error) => {
+                self.short_of_memory = true;
+                0
+            }
+            // The driver learns it from its read, with all requests that are lost by it.
+            Err(_) => return,
+        };
+        let rest = bytes.get(sent..).unwrap_or_default();
+        if !rest.is_empty() {
+            self.unsent.extend_from_slice(rest);
+            if let Some(driver) = self.driver.take() {
+                driver.wake();
+            }
+        }
+    }
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    let short = [rustix::io::Errno::NOBUFS, rustix::io::Errno::NOMEM];
+    short.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Bytes that may wait for a worker's socket before no more are added.
+pub(super) const UNSENT_ENOUGH: usize = 256 * 1024;
