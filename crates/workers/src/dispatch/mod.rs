@@ -23,6 +23,8 @@ mod quarantine;
 mod queue;
 mod relay;
 mod request;
+#[cfg(test)]
+mod tests;
 
 pub use activity::{About, InHand, WorkerActivity};
 pub use app::{App, AppHandler, AppPolicy};

@@ -4,13 +4,14 @@ use std::task::{Context, Poll, Waker};
 
 use keepwarm_net::DataPlane;
 use keepwarm_telemetry::RequestId;
-use keepwarm_wire::encode::{ResponseWriter, encode_drain, encode_hello};
-use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello, Strings, flags};
+use keepwarm_wire::encode::{ResponseWriter, encode_drain};
+use keepwarm_wire::frame::{FromWorker, HEADER_LEN, flags};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use super::*;
 use crate::dispatch::driver::hear;
+use crate::dispatch::tests::hello;
 use crate::supervisor::{LinkEvent, WorkerKey, WorkerLink};
 
 mod random;
@@ -59,18 +60,7 @@ impl Bench {
 
     /// So many requests may wait there behind the one it works on.
     fn hello_with(&self, link: &Arc<Link>, streams: u32, kind: &str, ahead: &str) {
-        let said = Hello {
-            version: 1,
-            streams,
-            stream_credit: 65_536,
-            connection_credit: 65_536,
-            about: Strings::default(),
-        };
-        let mut bytes = Vec::new();
-        let about =
-            [("kind", kind), ("ahead", ahead)].map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        encode_hello(&mut bytes, &said, about).unwrap();
-        hear(link, &self.app, &bytes);
+        hear(link, &self.app, &hello(streams, &[("kind", kind), ("ahead", ahead)]));
     }
 
     /// A worker that is ready.
@@ -210,7 +200,7 @@ fn a_place_is_given_back_when_drain_comes_between_taking_it_and_the_request() {
     // The session knows of it, the queue does not yet.
     let mut bytes = Vec::new();
     encode_drain(&mut bytes);
-    let (frame, _) = keepwarm_wire::frame::FromWorker::decode(&bytes).unwrap().unwrap();
+    let (frame, _) = FromWorker::decode(&bytes).unwrap().unwrap();
     asks.lock().session.handle_frame(frame).unwrap();
     let refused = bench.request().unwrap();
     assert!(matches!(item(&refused), Some(Item::Lost { unprocessed: true, verdict: None })));

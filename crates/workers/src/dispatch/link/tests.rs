@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake};
 use std::time::Duration;
@@ -9,15 +10,19 @@ use std::time::Duration;
 use http::Method;
 use keepwarm_net::DataPlane;
 use keepwarm_telemetry::RequestId;
-use keepwarm_wire::encode::{ResponseWriter, encode_credit, encode_data, encode_hello, encode_inform};
-use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello, Strings};
+use keepwarm_wire::encode::{ResponseWriter, encode_credit, encode_data, encode_inform};
+use keepwarm_wire::frame::{FromWorker, HEADER_LEN};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use super::super::activity::About;
 use super::super::app::{AppPolicy, Places, Traits};
 use super::super::call::Item;
+use super::super::driver::drive;
 use super::super::queue::Job;
+use super::super::tests::hello;
 use super::ping::LISTEN;
 use super::*;
 use crate::supervisor::{Verdict, WorkerLink};
@@ -41,15 +46,7 @@ impl Bench {
         let key = WorkerKey { app: "shop".into(), number: 1, generation: 1, pid: 1 };
         let link =
             Arc::new(Link::new(key, &app, plane.remotes()[0].clone(), Some(ours.into()), None, sender));
-        let said = Hello {
-            version: 1,
-            streams,
-            stream_credit: 65_536,
-            connection_credit: 65_536,
-            about: Strings::default(),
-        };
-        let mut bytes = Vec::new();
-        encode_hello(&mut bytes, &said, std::iter::empty::<(&[u8], &[u8])>()).unwrap();
+        let bytes = hello(streams, &[]);
         let (hello, _) = FromWorker::decode(&bytes).unwrap().unwrap();
         let mut inner = link.lock();
         inner.session.handle_frame(hello).unwrap();
@@ -189,6 +186,40 @@ fn a_write_that_the_socket_does_not_take_whole_wakes_the_driver_at_once() {
     assert!(woken.0.swap(false, Ordering::Relaxed));
     assert_eq!(bench.link.flush(&Waker::from(Arc::clone(&woken))), Left::ForRoom);
     assert!(!woken.0.load(Ordering::Relaxed), "it knows");
+}
+
+/// The driver's registration for room wants a descriptor (`EMFILE`), and what it had not written lay there until the worker said something. In a process of its own,
+/// because the limit is the process's.
+#[test]
+fn the_rest_of_a_request_reaches_a_worker_where_no_descriptor_is_free() {
+    const ALONE: &str = "KEEPWARM_TEST_ALONE";
+    const NAME: &str = "the_rest_of_a_request_reaches_a_worker_where_no_descriptor_is_free";
+    const LENGTH: usize = 1 << 20;
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let run = alone.arg(NAME).env(ALONE, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&run.stdout);
+        assert!(run.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let mut bench = Bench::new(1);
+    let (link, socket) = (Arc::clone(&bench.link), bench.link.socket.as_ref().unwrap().try_clone().unwrap());
+    let remote = bench.plane.as_ref().unwrap().remotes()[0].clone();
+    remote.spawn(move || drive(link, socket));
+    assert_ne!(bench.worker.read(&mut [0; 4096]).unwrap(), 0, "WELCOME");
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(4), maximum }).unwrap();
+    let refused = bench.worker.try_clone().unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
+
+    let _call = bench.give(LENGTH);
+    // The driver has been woken before this, and waits for room.
+    let (turned, turn) = std::sync::mpsc::channel();
+    remote.spawn(move || async move { turned.send(()).unwrap() });
+    turn.recv().unwrap();
+    assert!(!bench.link.lock().unsent.is_empty());
+    bench.worker.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    bench.worker.read_exact(&mut vec![0; HEADER_LEN + LENGTH]).expect("all of the request");
 }
 
 #[test]
