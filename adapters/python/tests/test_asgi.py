@@ -195,6 +195,24 @@ class Answers(Shared):
         answer = self.get("/trailers", flags=END | driver.TRAILERS)
         self.assertEqual((answer.body, answer.trailers), (b"one two", [("x-a", "1"), ("x-b", "2")]))
 
+    def test_more_fields_than_fit_a_frame_are_the_applications_error(self):
+        for what, status in (("start", None), ("hint", None), ("trailers", 200)):
+            answer = self.get("/too-many-fields", query=what, flags=END | driver.TRAILERS | driver.EARLY_HINTS)
+            self.assertEqual((answer.status, answer.reset[0]), (status, 3), what)
+
+    def test_a_task_that_sends_behind_the_end_is_told_and_sends_nothing(self):
+        self.worker.auto_credit = False
+        answer = self.get("/sends-on")
+        self.assertEqual(answer.reset[0], 3)
+        self.worker.credit(0, 1_000_000)
+        self.worker.auto_credit = True
+        self.assertEqual(self.seen(), ["ClientDisconnected"])
+        self.assertEqual(len(answer.frames), len(self.worker.answers[answer.frames[0].stream].frames))
+
+    def test_pathsend_for_head_reads_nothing(self):
+        answer = self.get("/path-send", method="HEAD", query="200000")
+        self.assertEqual((answer.status, answer.body, answer.reset), (200, b"", None))
+
     def test_pathsend(self):
         for size in (0, 10, 65_536, 200_000):
             answer = self.get("/path-send", query=str(size))

@@ -219,8 +219,7 @@ class ClientsThatLeave(unittest.TestCase):
                 stream.lose()
 
         connection.send = heard_at_the_end
-        answer = Answer(stream)
-        answer.begin(1, False)
+        answer = Answer(stream, 1, head_only=False)
         answer.start_response("200 OK", [("content-length", "6")])
         answer.deliver(iter([b"abc", b"def"]))
         frames, kinds = theirs.recv(4096), []

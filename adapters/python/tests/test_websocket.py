@@ -167,6 +167,18 @@ class WebSockets(unittest.TestCase):
         self.assertEqual(sorted(messages), [b"a" * 100_000] * 3 + [b"b" * 100_000] * 3)
         self.assertEqual(struct.unpack(">H", self.frame(stream, seen).payload)[0], 1000)  # it returned: an ordinary close
 
+    def test_an_empty_message_does_not_break_into_another(self):
+        stream = self.open("/empty-beside-large")
+        answer = self.worker.take(stream, lambda answer: answer.names.count("TEXT") == 1)
+        self.worker.credit(stream, 65_536)
+        self.worker.take(stream, lambda answer: "CLOSE" in answer.names)
+        texts = [(len(frame.payload), frame.end) for frame in answer.frames if frame.name == "TEXT"]
+        self.assertEqual(texts, [(65_536, False), (34_464, True), (0, True)])
+
+    def test_more_fields_than_fit_a_frame_are_the_applications_error(self):
+        answer = self.worker.answer(self.ask("/too-many-fields"))
+        self.assertEqual((answer.status, answer.reset[0]), (None, 3))
+
     def test_a_client_that_leaves_while_a_message_waits_for_credit(self):
         def action():
             stream = self.open("/push")

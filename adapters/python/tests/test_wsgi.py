@@ -203,6 +203,16 @@ class Answers(Shared):
     def test_many_big_blocks(self):
         self.assertEqual(len(self.get("/big-blocks", query="7").body), 700_000)
 
+    def test_what_a_request_kept_is_of_no_use_for_another(self):
+        self.assertEqual(self.get("/keep").body, b"kept")
+        answer = self.get("/use-kept", flags=END | driver.EARLY_HINTS)
+        late = ["write() is called after the end of its response", "start_response() is called after the end of its response"]
+        self.assertEqual((answer.status, answer.fields, answer.informs), (200, [], []))
+        self.assertEqual(answer.body, b"own " + json.dumps(late * 2).encode())
+
+    def test_files_are_read_in_large_blocks_and_pipes_as_asked(self):
+        self.assertEqual(self.json("/file-blocks"), [[65_536, 65_536, 65_536, 3_392], [10] * 10])
+
     def test_files(self):
         with open(driver.APPS / "wsgi_app.py", "rb") as file:
             self.assertEqual(self.get("/file").body, file.read())
@@ -238,6 +248,10 @@ class Errors(Shared):
     def test_an_exception_after_start_response_and_before_a_body(self):
         answer = self.get("/fail-late-start")
         self.assertEqual((answer.names, answer.reset[0]), (["RESET"], 3))
+
+    def test_an_error_page_in_place_of_a_304_has_its_body(self):
+        answer = self.get("/error-page-behind-304")
+        self.assertEqual((answer.status, answer.body), (500, b"sorry"))
 
     def test_an_error_page_by_exc_info(self):
         answer = self.get("/error-page")
@@ -413,6 +427,16 @@ class Bodies(Shared):
         self.worker.data(stream, b"abc")
         self.worker.send(pack("TRAILERS", stream, driver.block(["x-sum", "1"])))
         self.assertEqual(json.loads(self.worker.answer(stream).body)[0], 3)
+
+
+class Alarms(unittest.TestCase):
+    def test_a_handler_that_raises_breaks_no_frame(self):
+        with Worker("wsgi_app", stream_credit=1 << 30, connection_credit=1 << 30) as worker:
+            stream = worker.request("/alarmed")
+            time.sleep(0.2)  # the time limit; meanwhile the worker stands in a write that nobody reads
+            self.assertEqual(worker.answer(stream).reset[0], 3)
+            self.assertIn("TimeoutError: over", worker.log())
+            self.assertEqual(worker.get("/").body, b"hello")
 
 
 class LostClients(Shared):

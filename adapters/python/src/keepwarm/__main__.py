@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-from keepwarm import __version__, hooks, log, process, reset, target
+from keepwarm import __version__, hooks, log, process, reset, signals, target
 from keepwarm.errors import Fault, LoadError, Lost
 
 
@@ -19,6 +19,7 @@ def main(arguments=None):
     sys.path[0] = os.getcwd()
     leaks = reset.Leaks()
     leaks.watch()
+    signals.gate.watch()
     application = _load(options.target)
     if application is None:
         return 1

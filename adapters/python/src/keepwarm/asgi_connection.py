@@ -176,8 +176,9 @@ class Connection(asyncio.BufferedProtocol):
             cost = len(payload) if kind == wire.DATA else wire.message_cost(len(payload))
             self.allowance.spend(cost)
             if stream is None:
-                self.pay(cost)
+                self._pay(cost)
             else:
+                stream.held += cost
                 stream.on_data(kind, payload, flags & wire.END)
         elif kind == wire.CREDIT:
             amount = wire.decode_credit(payload)
@@ -242,6 +243,8 @@ class Connection(asyncio.BufferedProtocol):
     def over(self, stream):
         """The stream has ended for Keepwarm."""
         self.streams.pop(stream.number, None)
+        if stream.held:
+            self.settle(stream)
 
     def returned(self, stream):
         """The application has let go of the stream."""
@@ -274,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
             self.write(wire.frame(kind, wire.END if start + MAX_CHUNK >= size else 0, stream.number, bytes(part)))
 
     async def send_data(self, stream, kind, body, end):
-        """Sends `body` under credit, a frame at a time, in turn with other streams; END on the last frame if `end`."""
+        """Sends `body` under credit, a frame at a time, in turn with other streams; END on the last frame if `end`. Stops where the stream ends."""
         start, size = 0, len(body)
         least = 1 if kind == wire.DATA else wire.MIN_MESSAGE_COST
         its_turn = not self._credit_waiters
@@ -283,7 +286,7 @@ class Connection(asyncio.BufferedProtocol):
             room = min(stream.credit, self.credit, MAX_CHUNK)
             if room < least or not its_turn or self._writable is not None:
                 await self._turn(stream, least)
-                if stream.gone:
+                if stream.gone or stream.over:
                     return
                 its_turn = True
                 continue
@@ -320,7 +323,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._wake_next()  # it was this one's turn, which it cannot take
             raise
-        if stream.gone:
+        if stream.gone or stream.over:
             self._wake_next()
 
     def _wake_next(self):
@@ -337,18 +340,26 @@ class Connection(asyncio.BufferedProtocol):
             if not waiter.done():
                 waiter.set_result(None)
 
-    def pay(self, size):
-        """`size` bytes of DATA or messages have left this process: gives the connection its credit back, in steps."""
+    def consumed(self, stream, size, more=True):
+        """What cost so much has left this process; `more`: Keepwarm will need the stream's credit. Nothing, once the stream is settled."""
+        if not stream.held:
+            return
+        stream.held -= size
+        self._pay(size)
+        back = stream.allowance.pay(size) if more else 0
+        if back:
+            self.write(wire.credit(stream.number, back))
+
+    def settle(self, stream):
+        """Nothing more comes on this stream: the connection gets back what it has not been given for it, read or not (§6)."""
+        held, stream.held = stream.held, 0
+        self._pay(held)
+
+    def _pay(self, size):
+        """Gives the connection its credit back, in steps."""
         back = self.allowance.pay(size)
         if back:
             self.write(wire.credit(0, back))
-
-    def consumed(self, stream, size):
-        """As `pay`, and the stream's too."""
-        self.pay(size)
-        back = stream.allowance.pay(size)
-        if back:
-            self.write(wire.credit(stream.number, back))
 
 
 def starter(loop):

@@ -1,6 +1,7 @@
 """A request of an ASGI application, and its answer on the way to the wire."""
 
 import asyncio
+import inspect
 import os
 
 from keepwarm import asgi_scope, fields, log, stacks, wire
@@ -11,7 +12,6 @@ from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
 # Where the answer is: nothing yet, its start is known (and held until the body begins), its body has begun, only
 # trailers are missing, the application has said all.
 WAITING, STARTED, BODY, TRAILERS, DONE = range(5)
-_MAX_TEXT = wire.MAX_PAYLOAD - MAX_CHUNK - 8  # bytes of fields that always fit a RESPONSE beside its first body bytes
 
 
 class HttpStream:
@@ -23,7 +23,7 @@ class HttpStream:
     __slots__ = (
         "connection", "number", "flags", "strings", "task", "stage", "gone", "over", "bodiless", "parts", "body_ended",
         "body_given", "body_lost", "wanted", "free", "allowance", "receiver", "credit", "senders", "code", "count", "text",
-        "length", "response_flags", "trailers", "trailer_fields", "sent", "__weakref__",
+        "length", "response_flags", "trailers", "trailer_fields", "sent", "held", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, connection, number, flags, strings, body):
@@ -37,6 +37,7 @@ class HttpStream:
         self.gone = self.over = self.body_given = self.body_lost = False
         self.wanted = not flags & wire.EXPECT
         self.bodiless = strings[0] == b"HEAD"
+        self.held = 0  # what the connection is to get back for frames of this stream
         self.free = len(body)  # bytes that came with the REQUEST, which are not under credit (§6)
         self.allowance = Allowance(connection.stream_credit) if not self.body_ended or flags & wire.WEBSOCKET else None
         self.receiver = self.task = None
@@ -120,7 +121,8 @@ class HttpStream:
     def on_reset(self, code):
         """Nobody waits for the answer any more."""
         self.gone = self.body_ended = True
-        self._drop_body()
+        self.parts = []
+        self.connection.settle(self)
         self._wake_receiver()
         self.wake_senders()
 
@@ -129,7 +131,11 @@ class HttpStream:
         if not self.task.done():
             strings = self.strings
             stacks.write(self.task, f"{strings[0].decode()} {strings[4].decode('latin-1')} timed out; it is cancelled here")
+            begun = inspect.getcoroutinestate(self.task.get_coro()) != inspect.CORO_CREATED
             self.task.cancel()
+            if not begun:  # it never will: `run` cannot see to the end
+                self._reset(wire.CANCELLED, "")
+                self.connection.returned(self)
 
     def on_close(self, code, reason):
         """Only a WebSocket is closed like this."""
@@ -148,15 +154,7 @@ class HttpStream:
         """`size` bytes of the body leave; `more`: Keepwarm will need the stream's credit."""
         counted, self.free = size - self.free, 0
         if counted > 0:
-            if more:
-                self.connection.consumed(self, counted)
-            else:
-                self.connection.pay(counted)
-
-    def _drop_body(self):
-        if self.parts:
-            self._let_go(sum(map(len, self.parts)), False)
-            self.parts = []
+            self.connection.consumed(self, counted, more)
 
     async def _wait(self):
         waiter = self.receiver
@@ -184,8 +182,6 @@ class HttpStream:
         if not isinstance(code, int) or not 200 <= code <= 999:
             raise ValueError(f"{code!r} is not the status of a final answer")
         self.count, text, self.length, close = fields.bytes_block(message.get("headers", ()))
-        if len(text) > _MAX_TEXT:
-            raise ValueError(f"the fields of the answer take {len(text)} bytes, more than {_MAX_TEXT}")
         self.code, self.text = int(code), text
         self.response_flags = wire.CLOSE_AFTER if close else 0
         self.trailers = bool(message.get("trailers", False))
@@ -235,8 +231,8 @@ class HttpStream:
         end = last and not short and not self.trailers
         if not self.over:
             await self._frames(view, end)
-            if self.gone:
-                raise ClientDisconnected("the client has gone")
+            if self.gone or self.over:
+                raise ClientDisconnected("the client has gone" if self.gone else "the response has ended")
         self.stage = BODY
         if not last:
             return
@@ -283,6 +279,9 @@ class HttpStream:
         file = await loop.run_in_executor(None, open, path, "rb")
         try:
             size = os.fstat(file.fileno()).st_size
+            if self.bodiless:
+                await self._send_body(memoryview(b""), False)
+                return
             while not self.gone:
                 part = await loop.run_in_executor(None, file.read, MAX_CHUNK)
                 size -= len(part)
@@ -308,9 +307,11 @@ class HttpStream:
             self.over = True
             self.connection.over(self)
         if self.parts:
-            self._drop_body()
+            self.parts = []
         if self.receiver is not None:
             self._wake_receiver()
+        if self.senders:
+            self.wake_senders()
 
     def _reset(self, code, reason):
         if not self.over:

@@ -33,13 +33,6 @@ class WebSocketStream(HttpStream):
     def scope(self):
         return asgi_scope.websocket(self.strings, self.flags, self.connection.state)
 
-    async def run(self):
-        await super().run()
-        unread = sum(cost for cost, _ in self.messages)
-        if unread:  # nobody will read them, and the other streams need the connection's credit
-            self.messages.clear()
-            self.connection.pay(unread)
-
     async def receive(self):
         """`websocket.connect`, then messages, then `websocket.disconnect` for ever."""
         if not self.connected:
@@ -54,7 +47,7 @@ class WebSocketStream(HttpStream):
         cost, event = self.messages.popleft()
         if not self.messages:
             cost, self.unpaid = cost + self.unpaid, 0
-        self._pay(cost)
+        self.connection.consumed(self, cost)
         return event
 
     async def send(self, message):
@@ -98,7 +91,7 @@ class WebSocketStream(HttpStream):
         elif self.messages:
             self.unpaid += cost
         else:  # the application waits for this message, which may be larger than the credit: let it come
-            self._pay(cost)
+            self.connection.consumed(self, cost)
 
     def on_close(self, code, reason):
         """The client says goodbye, or is lost (1006)."""
@@ -127,12 +120,6 @@ class WebSocketStream(HttpStream):
             event["bytes"] = body
         self.messages.append((cost, event))
         self._wake_receiver()
-
-    def _pay(self, cost):
-        if self.over:
-            self.connection.pay(cost)
-        else:
-            self.connection.consumed(self, cost)
 
     # -- to the client ------------------------------------------------------------------------------------------------
 
@@ -173,8 +160,8 @@ class WebSocketStream(HttpStream):
             raise ClientDisconnected("the client has gone")
         try:
             await self.connection.send_data(self, kind, memoryview(body), True)
-            if self.gone:
-                raise ClientDisconnected("the client has gone")
+            if self.gone or self.over:
+                raise ClientDisconnected("the client has gone" if self.gone else "the WebSocket has ended")
         except BaseException:  # cancelled with half a message sent, which nothing can follow but the end
             if self.open:
                 self._say_close(_INTERNAL_ERROR, "")
@@ -200,9 +187,3 @@ class WebSocketStream(HttpStream):
             self._say_close(_INTERNAL_ERROR, "")
         else:
             super()._reset(code, reason)
-
-    def _drop_body(self):
-        self.parts = []
-        if self.unpaid:
-            self.connection.pay(self.unpaid)
-            self.unpaid = 0

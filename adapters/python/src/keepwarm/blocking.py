@@ -10,6 +10,7 @@ from socket import MSG_DONTWAIT
 from keepwarm import log, wire
 from keepwarm.allowance import Allowance, added
 from keepwarm.errors import Fault, Lost
+from keepwarm.signals import gate
 from keepwarm.wire import HEAD, MAX_CHUNK
 
 RECEIVE_CREDIT = 262_144  # bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536 at least
@@ -105,14 +106,19 @@ class Connection:
 
     def send(self, data):
         """Sends whole frames."""
+        gate.closed = True
         try:
             self.sock.sendall(data)
         except OSError:
             self.lost = self.gone = True
+        finally:
+            gate.closed = False
+            if gate.waiting:
+                gate.open()
 
-    def send_data(self, body, end):
+    def send_data(self, stream, body, end):
         """Sends `body` (a memoryview) as DATA, under credit; END on the last frame if `end`. False: nobody waits."""
-        stream, start, size = self.stream, 0, len(body)
+        start, size = 0, len(body)
         while start < size:
             room = min(self.stream_credit, self.connection_credit)
             if not room:
@@ -149,12 +155,17 @@ class Connection:
             self.send(wire.frame(wire.DRAIN, 0, 0))
 
     def _send_pieces(self, pieces):
+        gate.closed = True
         try:
             sent = self.sock.sendmsg(pieces)
             if sent < sum(map(len, pieces)):  # a signal came in between
                 self.sock.sendall(b"".join(pieces)[sent:])
         except OSError:
             self.lost = self.gone = True
+        finally:
+            gate.closed = False
+            if gate.waiting:
+                gate.open()
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
 """The WSGI environment of a request (PEP 3333, RFC 3875 §4.1)."""
 
 import io
+import os
+import stat
 import sys
-from wsgiref.util import FileWrapper
+from wsgiref.util import FileWrapper as _FileWrapper
 
 from keepwarm import wire
 
@@ -38,6 +40,23 @@ class CgiNames(dict):
 
 
 _key_of = CgiNames().__getitem__
+
+
+class FileWrapper(_FileWrapper):
+    """`wsgi.file_wrapper`. What is here already is read in blocks as large as a frame, whatever size is suggested (PEP 3333): frameworks suggest 4 or 8 KiB."""
+
+    def __init__(self, filelike, blksize=wire.MAX_CHUNK):
+        super().__init__(filelike, max(blksize, wire.MAX_CHUNK) if _is_at_hand(filelike) else blksize)
+
+
+def _is_at_hand(filelike):
+    """Whether reading it waits for nobody: a file, or memory."""
+    if isinstance(filelike, io.BytesIO):
+        return True
+    try:
+        return stat.S_ISREG(os.fstat(filelike.fileno()).st_mode)
+    except (AttributeError, OSError, TypeError, ValueError):
+        return False
 
 
 def base(software, multithread, multiprocess):

@@ -6,8 +6,10 @@ strings, `BYTES_NAMES` for ASGI's bytes. Values are checked by looking through t
 
 from itertools import chain
 
-from keepwarm import log
+from keepwarm import log, wire
 
+# Bytes of fields that always fit a RESPONSE beside its first body bytes and a Content-Length that the adapter adds.
+MAX_TEXT = wire.MAX_PAYLOAD - wire.MAX_CHUNK - 64
 PLAIN, LENGTH, HOP_BY_HOP, CONNECTION = 0, 1, 2, 3
 
 # RFC 9110 §7.6.1, and RFC 9112 §6.1: these speak about a connection, which is Keepwarm's. `Trailer` travels.
@@ -68,6 +70,8 @@ def text_block(headers):
     count = 2 * len(headers)
     if "\n" in text or "\r" in text or text.count("\0") != count - 1:
         raise ValueError(f"CR, LF or NUL in a field's value: {_bad_field(headers, chr)!r}")
+    if len(text) > MAX_TEXT:
+        raise _too_much(text)
     return count, text.encode("latin-1"), length, close
 
 
@@ -94,7 +98,13 @@ def bytes_block(headers):
     count = 2 * len(headers)
     if b"\n" in text or b"\r" in text or text.count(b"\0") != count - 1:
         raise ValueError(f"CR, LF or NUL in a field's value: {_bad_field(headers, lambda code: bytes((code,)))!r}")
+    if len(text) > MAX_TEXT:
+        raise _too_much(text)
     return count, text, length, close
+
+
+def _too_much(text):
+    return ValueError(f"the fields take {len(text)} bytes, more than {MAX_TEXT}")
 
 
 def content_length(value):

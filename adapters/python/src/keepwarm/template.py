@@ -30,6 +30,8 @@ def serve(control):
             data = b""
         if not data:
             _leave()
+        for descriptor in received:
+            os.set_inheritable(descriptor, False)  # `recv_fds` takes no MSG_CMSG_CLOEXEC before Python 3.12
         descriptors += received
         buffer += data
         while b"\n" in buffer:

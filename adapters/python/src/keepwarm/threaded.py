@@ -37,7 +37,7 @@ class Connection:
         self.threads = threads
         self.changed = threading.Condition(threading.Lock())
         self.writing = threading.Lock()
-        self.requests = SimpleQueue()  # for the threads; None ends one
+        self.requests = SimpleQueue()  # for the threads
         self.streams = {}
         self.running = 0  # requests that a thread is at
         self.last_stream = 0
@@ -118,6 +118,8 @@ class Connection:
                     self.allowance.spend(len(payload))
                     if stream is None:
                         back = self.allowance.pay(len(payload))
+                    else:
+                        stream.held += len(payload)
                 if kind == wire.CREDIT and not number:
                     self.credit = added(self.credit, wire.decode_credit(payload))
                 elif stream is not None:
@@ -166,10 +168,11 @@ class Connection:
         self.sock.close()
 
     def forget(self, stream):
-        """A thread has done with a stream: what it has not read of its body is dropped."""
+        """A thread has done with a stream: the connection gets back what it has not been given for it, read or not (§6)."""
         with self.changed:
             self.streams.pop(stream.stream, None)
-            back = self.allowance.pay(sum(map(len, stream.body)))
+            held, stream.held = stream.held, 0
+            back = self.allowance.pay(held)
             last = self.leaving and not self.streams
             if self.lost:
                 self.changed.notify_all()
@@ -180,6 +183,9 @@ class Connection:
     def consumed(self, stream, size):
         """`size` bytes of DATA have left this process."""
         with self.changed:
+            if not stream.held:  # read by a thread of the application's behind the end
+                return
+            stream.held -= size
             ours = self.allowance.pay(size)
             its = stream.allowance.pay(size)
         self._give_back(0, ours)
@@ -220,7 +226,7 @@ class Stream:
     `gone`: nobody waits for its answer any more.
     """
 
-    __slots__ = ("connection", "stream", "gone", "body", "body_ended", "body_lost", "news", "stream_credit", "allowance")
+    __slots__ = ("connection", "stream", "gone", "body", "body_ended", "body_lost", "news", "stream_credit", "allowance", "held")
 
     def __init__(self, connection, number):
         self.connection = connection
@@ -230,6 +236,7 @@ class Stream:
         self.body_ended = True
         self.stream_credit = connection.first_credit
         self.allowance = Allowance(RECEIVE_CREDIT)
+        self.held = 0  # what the connection is to get back for DATA of this stream
 
     @property
     def forked(self):
@@ -276,7 +283,7 @@ class Stream:
         """Sends whole frames."""
         self.connection.send(data)
 
-    def send_data(self, body, end):
+    def send_data(self, stream, body, end):
         """Sends `body` (a memoryview) as DATA, under credit; END on the last frame if `end`. False: nobody waits."""
         start, size = 0, len(body)
         while start < size:
@@ -285,7 +292,7 @@ class Stream:
                 return False
             part = body[start : start + room]
             start += room
-            self.send(HEAD.pack(room, wire.DATA, wire.END if end and start == size else 0, self.stream) + bytes(part))
+            self.send(HEAD.pack(room, wire.DATA, wire.END if end and start == size else 0, stream) + bytes(part))
         return end or not self.gone  # behind END nothing may follow: not even that nobody waits, which the main thread has just heard
 
     def _take_credit(self, wanted):
@@ -368,7 +375,7 @@ class Thread(Worker):
             shared.forget(stream)
 
     def _one(self, stream, flags, strings, body):
-        self.connection = self.answer.connection = stream
+        self.connection = stream
         try:
             self._serve(flags, stream.stream, strings, body)
         except BaseException as error:  # of a child, or one that ends the process; what else the application raises is answered

@@ -4,10 +4,10 @@ from contextvars import copy_context
 from socket import MSG_DONTWAIT
 from time import monotonic
 
-from keepwarm import __version__, environ as environment, fields, log, wire, wsgi_input
+from keepwarm import __version__, environ as environment, log, wire, wsgi_input
 from keepwarm.blocking import RECV_SIZE, Connection
 from keepwarm.errors import ClientDisconnected, Fault, Lost
-from keepwarm.wire import END, EXPECT, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_HEAD
+from keepwarm.wire import EARLY_HINTS, END, EXPECT, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_HEAD
 from keepwarm.wsgi_answer import Answer
 
 
@@ -28,18 +28,17 @@ class Worker:
         self.leaks = leaks
         self.connection = connection
         self.application = application
-        self.answer = Answer(connection)
-        self.request_flags = 0
+        self.answer = None  # to the request in work
         self.base = environment.base(
             software=pairs.get("software", f"keepwarm/{__version__}"),
             multithread=multithread,
             multiprocess=pairs.get("workers", "1") != "1",
         )
-        self.base["keepwarm.early_hints"] = self.early_hints
-        self.base["keepwarm.send_continue"] = self.send_continue
+        self.base["keepwarm.early_hints"] = lambda headers: None
+        self.base["keepwarm.send_continue"] = lambda: None
         self.alone = not multithread
         self.quick_closes = 0  # in a row
-        self.body = None  # the request's body, when it did not come whole
+        self.body = None  # its body, when that did not come whole
         self.ending = None  # what an application's `sys.exit()` raised
 
     # -- the loop -----------------------------------------------------------------------------------------------------
@@ -126,22 +125,24 @@ class Worker:
     # -- a request ----------------------------------------------------------------------------------------------------
 
     def _serve(self, flags, stream, strings, body):
-        connection, answer = self.connection, self.answer
         self._open(stream, flags & END)
         environ = self.base.copy()
         environment.fill(environ, strings, flags)
+        self.answer = answer = Answer(self.connection, stream, strings[0] == "HEAD")
+        if flags & EARLY_HINTS:
+            environ["keepwarm.early_hints"] = answer.early_hints
         if flags & END:
             environment.whole_body(environ, body)
             self.body = None
         else:
-            self.body = wsgi_input.Body(connection, answer, body, flags & EXPECT)
+            self.body = wsgi_input.Body(self.connection, answer, body, flags & EXPECT)
             environ["wsgi.input"] = self.body.buffered()
-        self.request_flags = flags
-        answer.begin(stream, strings[0] == "HEAD")
+            environ["keepwarm.send_continue"] = self.body.send_continue
         try:
             copy_context().run(self._run, environ)  # what a request leaves in context variables goes with it
         except BaseException as error:
             self._failed(error)
+        answer.end()
         self._close()
 
     def _open(self, stream, whole):
@@ -157,7 +158,7 @@ class Worker:
     def _run(self, environ):
         answer = self.answer
         result = self.application(environ, answer.start_response)
-        if answer.code == 100 and answer.text is not None:
+        if answer.text is not None and answer.code == 100:
             result = self._run_again(environ, result)
         close = getattr(result, "close", None)
         if close is None:
@@ -194,7 +195,7 @@ class Worker:
         close = getattr(result, "close", None)
         if close is not None:
             close()
-        self.send_continue()
+        environ["keepwarm.send_continue"]()
         environ.pop("HTTP_EXPECT", None)
         answer.text = None
         result = self.application(environ, answer.start_response)
@@ -221,17 +222,3 @@ class Worker:
         """A request ends the process: behind those that are here already."""
         self.ending = self.ending or error
         self.connection.ask_to_drain()
-
-    # -- what the application may call --------------------------------------------------------------------------------
-
-    def early_hints(self, headers):
-        """`environ['keepwarm.early_hints'](headers)`: sends `103 Early Hints` if this client would understand it."""
-        answer = self.answer
-        if self.request_flags & wire.EARLY_HINTS and not answer.begun and not answer.over:
-            count, text, _, _ = fields.text_block(headers)
-            self.connection.send(wire.inform(answer.stream, 103, count, text))
-
-    def send_continue(self):
-        """`environ['keepwarm.send_continue']()`: asks for the body now, before anything reads it."""
-        if self.body is not None:
-            self.body.send_continue()

@@ -3,7 +3,6 @@
 from keepwarm import fields, log, wire
 from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
 
-_MAX_TEXT = wire.MAX_PAYLOAD - MAX_CHUNK - 8  # bytes of fields that always fit a RESPONSE beside its first body bytes
 _MAX_REMEMBERED = 256  # status lines
 
 
@@ -28,46 +27,43 @@ _code_of = _Statuses().__getitem__
 
 
 class Answer:
-    """One object for all requests of a worker, so that none has to be made for each.
+    """The answer to one request. What the application keeps of it is of no use for another request's: behind its end it raises.
 
-    `begin`, then the application calls `start_response` (and `write`), then `deliver`; `abort` instead when it fails.
-    `text` is None until `start_response`. `begun`: its fields have left. `over`: the stream has ended.
+    The application calls `start_response` (and `write`), then comes `deliver`, or `abort` when it fails, then `end`.
+    `text` is None until `start_response`, which sets what is known of the answer. `begun`: its fields have left. `over`: the stream has ended. `stream` is 0 behind `end`.
     """
 
     __slots__ = (
-        "connection", "stream", "bodiless", "code", "count", "text", "length", "flags", "begun", "over", "sent", "write",
+        "connection", "stream", "head_only", "bodiless", "code", "count", "text", "length", "flags", "begun", "over", "sent",
     )  # fmt: skip
 
-    def __init__(self, connection):
+    def __init__(self, connection, stream, head_only):
+        """`head_only`: its method is HEAD, so that no body goes out."""
         self.connection = connection
-        self.write = self._write  # bound once
-        self.stream = self.code = self.count = self.flags = self.sent = 0
-        self.bodiless = self.begun = False
-        self.over = True
-        self.text = self.length = None
-
-    def begin(self, stream, head_only):
-        """A new request. `head_only`: its method is HEAD, so that no body goes out."""
         self.stream = stream
-        self.bodiless = head_only
+        self.head_only = head_only
         self.text = None
         self.begun = self.over = False
 
+    def end(self):
+        """The request is over."""
+        self.stream = 0
+        self.over = True
+
     def start_response(self, status, headers, exc_info=None):
         """PEP 3333's `start_response`. What is wrong with its arguments is raised here, in the application."""
-        if self.text is not None:
+        if self.text is not None or not self.stream:
             self._check_restart(exc_info)
         self.code = code = _code_of(status)
         self.count, text, self.length, close = fields.text_block(headers)
-        if len(text) > _MAX_TEXT:
-            raise ValueError(f"the fields of the answer take {len(text)} bytes, more than {_MAX_TEXT}")
         self.text = text
         self.flags = wire.CLOSE_AFTER if close else 0
-        if code == 204 or code == 304:
-            self.bodiless = True
+        self.bodiless = self.head_only or code == 204 or code == 304
         return self.write
 
     def _check_restart(self, exc_info):
+        if not self.stream:
+            raise _late("start_response()")
         if not exc_info:
             raise AssertionError("start_response is called a second time without exc_info")
         try:
@@ -96,16 +92,26 @@ class Answer:
             self.over = True
             self.connection.send(wire.reset(self.stream, code, reason))
 
-    def _write(self, data):
+    def write(self, data):
         """PEP 3333's `write`."""
+        if not self.stream:
+            raise _late("write()")
         if data:
             self._put(data)
 
+    def early_hints(self, headers):
+        """`environ['keepwarm.early_hints'](headers)` of a client that would understand it: sends `103 Early Hints`."""
+        if not self.begun and not self.over:
+            count, text, _, _ = fields.text_block(headers)
+            self.connection.send(wire.inform(self.stream, 103, count, text))
+
     def _whole(self, body):
         """A body that is all here."""
+        if self.text is None:
+            raise _no_start()
         length = self.length
         if (length is None or length == len(body)) and not self.bodiless:
-            if length is None and len(body) > MAX_CHUNK and self.text is not None:
+            if length is None and len(body) > MAX_CHUNK:
                 # It takes several frames, so that nobody else can know its length when the fields leave.
                 self.text += b"%scontent-length\0%d" % (b"\0" if self.count else b"", len(body))
                 self.count += 2
@@ -120,6 +126,8 @@ class Answer:
         """Sends a block at once. False when no further one is wanted."""
         if self.begun:
             return self._next(block)
+        if self.text is None:
+            raise _no_start()
         if self.bodiless:
             self._first(b"", END)
             return False
@@ -138,8 +146,6 @@ class Answer:
     def _first(self, body, end):
         """The answer's fields, and the beginning of its body or all of it."""
         text = self.text
-        if text is None:
-            raise AssertionError("the application gave a body without calling start_response")
         size = len(body)
         if size <= MAX_CHUNK:
             try:
@@ -179,7 +185,7 @@ class Answer:
         return not self.over or end != 0
 
     def _data(self, view, end):
-        if self.connection.gone or not self.connection.send_data(view, end):
+        if self.connection.gone or not self.connection.send_data(self.stream, view, end):
             self.abort(wire.CANCELLED, "")
         elif end:
             self.over = True
@@ -189,7 +195,9 @@ class Answer:
         if self.connection.gone:
             self.abort(wire.CANCELLED, "")
         elif not self.begun:
-            if self.text is not None and self.length and not self.bodiless:
+            if self.text is None:
+                raise _no_start()
+            if self.length and not self.bodiless:
                 self._too_short(0)
             else:
                 self._first(b"", END)
@@ -206,6 +214,14 @@ class Answer:
 
     def _too_long(self):
         log.warn_once("too long", f"the application's answer is longer than its Content-Length of {self.length}; the rest is cut off")
+
+
+def _no_start():
+    return AssertionError("the application gave a body without calling start_response")
+
+
+def _late(what):
+    return ValueError(f"{what} is called after the end of its response")
 
 
 def _view(block):

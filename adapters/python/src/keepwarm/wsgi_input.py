@@ -26,8 +26,8 @@ class Body(io.RawIOBase):
         return True
 
     def send_continue(self):
-        """Asks for the body, once."""
-        if self.expects:
+        """`environ['keepwarm.send_continue']()`: asks for the body now, before anything reads it; once."""
+        if self.expects and not self.answer.over:
             self.expects = False
             self.connection.send(wire.frame(wire.WANT, 0, self.stream))
 

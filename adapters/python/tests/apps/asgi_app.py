@@ -291,6 +291,47 @@ async def path_send(scope, receive, send):
         await send({"type": "http.response.pathsend", "path": file.name})
 
 
+async def too_many_fields(scope, receive, send):
+    """More bytes than a frame has room for, of the kind that the query names."""
+    much = [(b"x-n%d" % number, b"v" * 1000) for number in range(140)]
+    what = scope["query_string"]
+    if what == b"hint":
+        await send({"type": "http.response.early_hint", "links": [b"</a>; " + b"v" * 140_000]})
+    await start(send, headers=much if what == b"start" else (), trailers=True)
+    await body(send, b"begun")
+    await send({"type": "http.response.trailers", "headers": much})
+
+
+async def ws_too_many_fields(scope, receive, send):
+    await receive()
+    await send({"type": "websocket.accept", "headers": [(b"x-n", b"v" * 140_000)]})
+
+
+async def ws_empty_beside_large(scope, receive, send):
+    """Two tasks send; the second's message is empty, and must not break into the first's."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    large = asyncio.ensure_future(send({"type": "websocket.send", "text": "a" * 100_000}))
+    await asyncio.sleep(0)
+    await send({"type": "websocket.send", "text": ""})
+    await large
+
+
+async def sends_on(scope, receive, send):
+    """A task of its own goes on sending when the application returns; what becomes of it is seen."""
+    await start(send)
+    await body(send, b"begun", True)
+
+    async def on():
+        try:
+            await body(send, b"x" * 1_000_000, True)
+        except Exception as error:
+            seen.append(type(error).__name__)
+
+    asyncio.ensure_future(on())
+    await asyncio.sleep(0)
+
+
 async def context(scope, receive, send):
     before = variable.get()
     variable.set("set by a request")
@@ -433,9 +474,9 @@ ROUTES = {
     "/start-twice": start_twice, "/after-the-end": after_the_end, "/never-ends": never_ends,
     "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off, "/hints": hints, "/trailers": trailers,
     "/path-send": path_send, "/context": context, "/state": state, "/background": background, "/prints": prints, "/fork": fork,
-    "/leave": leave, "/memory": memory, "/recursion": recursion,
+    "/leave": leave, "/memory": memory, "/recursion": recursion, "/too-many-fields": too_many_fields, "/sends-on": sends_on,
 }  # fmt: skip
 SOCKETS = {
     "/echo": echo, "/slow": ws_slow_reader, "/refuse": ws_refuse, "/deny": ws_deny, "/fail": ws_fail_first, "/push": ws_push,
-    "/push-empty": ws_push_empty, "/leaves": ws_leaves,
+    "/push-empty": ws_push_empty, "/leaves": ws_leaves, "/too-many-fields": ws_too_many_fields, "/empty-beside-large": ws_empty_beside_large,
 }  # fmt: skip

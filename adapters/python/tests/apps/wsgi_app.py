@@ -4,8 +4,10 @@ import hashlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 closed = []
@@ -175,6 +177,63 @@ def error_page_late(environ, start_response):
     return [b"never"]
 
 
+def error_page_behind_304(environ, start_response):
+    start_response("304 Not Modified", [])
+    try:
+        raise KeyError("lost")
+    except KeyError:
+        start_response("500 Sorry", [], sys.exc_info())
+    return [b"sorry"]
+
+
+kept = []
+
+
+def keep(environ, start_response):
+    kept[:] = [start_response("200 OK", []), start_response, environ["keepwarm.early_hints"]]
+    return [b"kept"]
+
+
+def use_kept(environ, start_response):
+    """What another request got says something, before this one's answer and within it."""
+    write, start, hints = kept
+    seen = []
+
+    def attempt(function, *arguments):
+        try:
+            function(*arguments)
+        except ValueError as error:
+            seen.append(str(error))
+
+    def use():
+        attempt(write, b"late")
+        attempt(start, "500 Late", [("X-Late", "1")])
+        attempt(hints, [("Link", "</late>")])
+
+    use()
+    start_response("200 OK", [])
+    yield b"own "
+    use()
+    yield json.dumps(seen).encode()
+
+
+def alarmed(environ, start_response):
+    """Under a time limit of the kind that raises, which is over while a large block is being sent."""
+
+    def over(number, frame):
+        raise TimeoutError("over")
+
+    before = signal.signal(signal.SIGALRM, over)
+    assert signal.getsignal(signal.SIGALRM) is over
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    start_response("200 OK", [])
+    try:
+        yield b"a" * 50_000_000
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def start_twice(environ, start_response):
     start_response("200 OK", [])
     start_response("200 OK", [])
@@ -271,6 +330,19 @@ def file(environ, start_response):
 def buffered_file(environ, start_response):
     start_response("200 OK", [])
     return environ["wsgi.file_wrapper"](io.BytesIO(b"x" * 20_000), 8_192)
+
+
+def file_blocks(environ, start_response):
+    with tempfile.TemporaryFile() as regular:
+        regular.write(b"x" * 200_000)
+        regular.seek(0)
+        reader, writer = os.pipe()
+        os.write(writer, b"y" * 100)
+        os.close(writer)
+        with open(reader, "rb") as pipe:
+            wrap = environ["wsgi.file_wrapper"]
+            sizes = [[len(block) for block in wrap(file, size)] for file, size in ((regular, 4_096), (pipe, 10))]
+    return as_json(start_response, sizes)
 
 
 def latin(environ, start_response):
@@ -410,5 +482,6 @@ ROUTES = {
     "/latin/\xe9": latin, "/hints": hints, "/continue": send_continue, "/unicorn": unicorn, "/forever-100": forever_100,
     "/prints": prints, "/fork": fork, "/grandchild": grandchild, "/leave": leave, "/leave-late": leave_late, "/die": die,
     "/memory": memory, "/recursion": recursion, "/interrupt": interrupt, "/leak": leak, "/place": place, "/context": context,
-    "/wait": wait_for_line, "/late": late,
+    "/wait": wait_for_line, "/late": late, "/error-page-behind-304": error_page_behind_304, "/keep": keep, "/use-kept": use_kept,
+    "/alarmed": alarmed, "/file-blocks": file_blocks,
 }  # fmt: skip
