@@ -11,8 +11,6 @@ namespace Keepwarm;
  */
 final class Answer
 {
-    private const MAX_TEXT = Wire::MAX_PAYLOAD - Wire::MAX_CHUNK - 8; // bytes of fields that always fit beside the first body bytes
-
     /** `head` was called. */
     public bool $headed = false;
     /** The head has left. */
@@ -23,6 +21,7 @@ final class Answer
     public bool $bodiless = false;
 
     private int $stream = 0;
+    private bool $headOnly = false;
     private bool $early = false;
     private int $status = 200;
     private int $count = 0;
@@ -39,7 +38,7 @@ final class Answer
     public function begin(int $stream, bool $headOnly, bool $early): void
     {
         $this->stream = $stream;
-        $this->bodiless = $headOnly;
+        $this->headOnly = $this->bodiless = $headOnly;
         $this->early = $early;
         $this->headed = $this->begun = $this->over = false;
         $this->sent = 0;
@@ -59,16 +58,11 @@ final class Answer
             throw new \ValueError("$status is not the status of a final answer");
         }
         [$this->count, $text, $this->length, $close] = Fields::block($flat);
-        if (\strlen($text) > self::MAX_TEXT) {
-            throw new \ValueError('the fields of the answer take ' . \strlen($text) . ' bytes, more than ' . self::MAX_TEXT);
-        }
         $this->status = $status;
         $this->text = $text;
         $this->flags = $close ? Wire::CLOSE_AFTER : 0;
         $this->headed = true;
-        if ($status === 204 || $status === 304) {
-            $this->bodiless = true;
-        }
+        $this->bodiless = $this->headOnly || $status === 204 || $status === 304;
     }
 
     /** A body that is all here; the answer ends with it. */

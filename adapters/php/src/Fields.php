@@ -32,6 +32,9 @@ final class Fields
     /** @var array<array-key, int> */
     private static array $kinds = [];
 
+    /** Bytes of fields that always fit a RESPONSE beside its first body bytes and a Content-Length that the adapter adds. */
+    private const MAX_TEXT = Wire::MAX_PAYLOAD - Wire::MAX_CHUNK - 64;
+
     /**
      * `[count, text, content length or null, whether to close the connection]`. Throws `\ValueError` for what cannot travel.
      *
@@ -68,6 +71,9 @@ final class Fields
         $text = implode("\0", $flat);
         if (strpbrk($text, "\r\n") !== false || ($count > 0 && substr_count($text, "\0") !== $count - 1)) {
             throw new \ValueError('CR, LF or NUL in the value of the field ' . self::badField($flat));
+        }
+        if (\strlen($text) > self::MAX_TEXT) {
+            throw new \ValueError('the fields take ' . \strlen($text) . ' bytes, more than ' . self::MAX_TEXT);
         }
         return [$count, $text, $length, $close];
     }

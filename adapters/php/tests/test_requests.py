@@ -227,6 +227,13 @@ class Answers(Shared):
         self.assertEqual(self.get("/hints-symfony", flags=END | EARLY_HINTS).informs, [(103, [("Link", "</a.css>; rel=preload")])])
         self.assertEqual(self.get("/hints").informs, [])
 
+    def test_more_fields_than_fit_a_frame_are_the_applications_error(self):
+        self.assertEqual(self.get("/hints-large", flags=END | EARLY_HINTS).reset[0], 3)
+        for size in (65_400, 65_472, 65_473, 70_000):
+            answer = self.get("/large-field", query=f"size={size}")
+            self.assertIn((answer.status, len(answer.body)), [(200, 100_000)] if size == 65_400 else [(200, 100_000), (None, 0), (500, 0)], size)
+            self.assertEqual(self.get("/hints").body, b"ok")
+
     def test_finishing_early(self):
         def action():
             answer = self.get("/finish")

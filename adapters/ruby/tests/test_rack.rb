@@ -303,6 +303,23 @@ class AnswersTest < SharedWorker
     end
   end
 
+  def test_a_block_that_a_body_kept_is_of_no_use_for_another_answer
+    assert_equal "kept", get("/keep-each").body
+    assert_equal "own IOError IOError the response has ended", get("/use-kept").body
+    closed
+  end
+
+  def test_early_hints_that_no_frame_can_hold_are_the_applications_error
+    assert_equal 3, get("/large-hints", flags: END_BODY | EARLY_HINTS).reset[0]
+  end
+
+  def test_a_computed_length_fits_beside_as_many_fields_as_there_may_be
+    [65_472, 65_473].each do |size|
+      answer = get("/large-field", query: size.to_s)
+      assert_equal size == 65_472 ? 100_000 : 0, answer.body.bytesize
+    end
+  end
+
   def test_early_hints
     answer = get("/hints", flags: END_BODY | EARLY_HINTS)
     assert_equal [[103, [["link", "</a.css>; rel=preload"], ["link", "</b.js>; rel=preload"]]]], answer.informs
@@ -492,6 +509,18 @@ class BodiesTest < SharedWorker
     worker.data(stream, "abc")
     worker.send(Driver.pack(:TRAILERS, stream, Driver.block(%w[x-sum 1])))
     assert_equal 3, worker.answer(stream).json[0]
+  end
+
+  def test_a_body_that_was_read_in_part_gives_its_credit_back
+    60.times do |number|
+      stream = worker.request("/read-some", method: "POST", query: [0, 1, 60_000, 90_000][number % 4].to_s, length: 100_000, flags: 0)
+      2.times { worker.data(stream, "d" * 50_000) }
+      worker.data(stream, last: true)
+      assert_equal "read", worker.answer(stream).body
+    end
+    get("/")
+    back = worker.held.sum { |frame| frame.name == :CREDIT ? frame.payload.unpack1("N") : 0 }
+    assert_operator back, :>, 60 * 100_000 - 3 * 262_144 / 4
   end
 
   def test_a_body_is_not_read_after_the_answer

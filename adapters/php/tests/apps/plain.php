@@ -154,6 +154,8 @@ $routes = [
         headers_send(103);
         return 'ok';
     },
+    '/hints-large' => function () { Keepwarm\early_hints(['<' . str_repeat('a', 140_000) . '>']); return 'never'; },
+    '/large-field' => fn () => [200, ['X-Large' => str_repeat('v', (int) $_GET['size'] - 10)], str_repeat('b', 100_000)],
     '/prints-on' => function () { try { while (true) { echo str_repeat('x', 10_000); flush(); } } finally { error_log('finally'); } },
     '/endless' => function () { ignore_user_abort(true); for ($i = 0; !Keepwarm\client_gone(); $i++) { echo str_repeat('x', 10_000); flush(); } error_log('saw that it was gone'); },
     '/finish' => function () { echo 'first'; fastcgi_finish_request(); echo 'unseen'; error_log('after the answer'); },

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "monitor"
+
 require "keepwarm/body_stream"
 require "keepwarm/fields"
 require "keepwarm/log"
@@ -11,7 +13,6 @@ module Keepwarm
   # `begin`, then `deliver`; `abort` instead when the application fails. `begun`: its fields have left. `over`: the stream has
   # ended.
   class Answer
-    MAX_TEXT = Wire::MAX_PAYLOAD - Wire::MAX_CHUNK - 8 # bytes of fields that always fit a RESPONSE beside its first body bytes
     FILE_PIECE = 4 * Wire::MAX_CHUNK
 
     # `detached`: somebody may still hold on to this object; the next request needs another.
@@ -43,10 +44,6 @@ module Keepwarm
       @status = status
       fields = @fields
       fields.take(headers, status)
-      if fields.text.bytesize > MAX_TEXT
-        raise ArgumentError, "the fields of the answer take #{fields.text.bytesize} bytes, more than #{MAX_TEXT}"
-      end
-
       @length = fields.length
       @bodiless = @head_only || status == 204 || status == 304
       if body.instance_of?(Array) && !fields.hijack
@@ -141,13 +138,30 @@ module Keepwarm
       elsif body.respond_to?(:to_ary) && (parts = body.to_ary)
         whole(parts)
       elsif body.respond_to?(:each)
-        body.each { |block| break unless put(block) }
-        finish
+        each(body)
       elsif body.respond_to?(:call)
         stream_to(body, input)
       else
         raise TypeError, "the body is #{body.class}, which has neither `each` nor `call`"
       end
+    end
+
+    # A body may keep the block that it is given, and call it from a thread of its own: behind the end of `each` it is of no use, least of all
+    # for the answer to another request, which may have the same object.
+    def each(body)
+      lock = Monitor.new
+      open = true
+      body.each do |block|
+        lock.synchronize do
+          raise IOError, "the response has ended" unless open
+
+          open = put(block)
+        end
+        break unless open
+      end
+      lock.synchronize { finish }
+    ensure
+      lock.synchronize { open = false }
     end
 
     # The file of a body that has a path; nil when it cannot be read here, so that the body itself is asked.

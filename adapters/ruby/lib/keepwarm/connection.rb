@@ -126,6 +126,9 @@ module Keepwarm
     # `size` bytes of DATA have left this process: gives their credit back, in steps.
     def consumed(stream, size)
       @lock.synchronize do
+        return if stream.held.zero? # read behind the end, when all has been given back
+
+        stream.held -= size
         back = stream.allowance.pay(size)
         send(Wire.credit(stream.id, back)) if back.positive? && !stream.body_ended
         pay_connection(size)
@@ -181,6 +184,7 @@ module Keepwarm
 
       body_goes_on(stream)
       stream.allowance.spend(payload.bytesize)
+      stream.held += payload.bytesize
       stream.parts << payload
       stream.body_ended = flags & Wire::END_BODY != 0
     end
@@ -225,9 +229,11 @@ module Keepwarm
       end
     end
 
-    # A stream is over: what Keepwarm sent for it and nobody read counts as consumed.
-    def give_back(unread)
-      pay_connection(unread) if unread.positive?
+    # A stream is over: the connection gets back what it has not been given for it, read or not (§6).
+    def settle(stream)
+      held = stream.held
+      stream.held = 0
+      pay_connection(held) if held.positive?
     end
 
     def pay_connection(size)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "keepwarm/log"
+require "keepwarm/wire"
 
 module Keepwarm
   # An answer's fields: from what an application gives to the text of a string block (spec/wire.md §2.1, §5).
@@ -17,6 +18,8 @@ module Keepwarm
       "status" => PRIVATE # of CGI; Rack forbids it
     }.freeze
     TOKEN = /\A[!#$%&'*+\-.^_`|~0-9A-Za-z]+\z/.freeze # RFC 9110 §5.6.2
+    # Bytes of fields that always fit a RESPONSE beside its first body bytes and a Content-Length that the adapter adds.
+    MAX_TEXT = Wire::MAX_PAYLOAD - Wire::MAX_CHUNK - 64
     MAX_REMEMBERED = 1_024 # names; an application that invents them without end must not fill the memory
     private_constant :KINDS, :TOKEN, :MAX_REMEMBERED
 
@@ -53,6 +56,8 @@ module Keepwarm
       end
       return take_lines(headers, status) if text.count("\0\r\n") != count # a NUL for each string, and nothing else of these
       return without_named(headers, status) if @named
+
+      raise ArgumentError, "the fields take #{text.bytesize} bytes, more than #{MAX_TEXT}" if text.bytesize > MAX_TEXT
 
       text.chop!
       @count = count

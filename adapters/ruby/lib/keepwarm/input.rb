@@ -160,7 +160,7 @@ module Keepwarm
     def paid(size)
       if @free.positive?
         @free -= size
-      else
+      elsif @stream.id == @id
         @connection.consumed(@stream, size)
       end
     end

@@ -48,8 +48,7 @@ module Keepwarm
     # The answer is over. What comes for it from now on is read and forgotten.
     def end_stream
       @stream.over
-      # Whatever Keepwarm sent has been read or is dropped here.
-      give_back(RECEIVE_CREDIT - @allowance.left - @allowance.owed) if @allowance.left < RECEIVE_CREDIT
+      settle(@stream)
     end
 
     # Waits for a frame and does what it says; for use within a request. At the wire's end the stream is `gone`.
@@ -100,6 +99,7 @@ module Keepwarm
         IO.select([@sock, ended])
         poll
       end
+      settle(@stream)
       @stream = Stream.new # that thread may hold on to this one
     ensure
       [ended, ending].each { |pipe| pipe&.close }

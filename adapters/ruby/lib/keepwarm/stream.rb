@@ -12,11 +12,12 @@ module Keepwarm
     RECEIVE_CREDIT = 262_144
 
     attr_reader :id, :parts, :allowance
-    attr_accessor :credit, :gone, :answered, :body_ended, :body_lost
+    # `held`: what the connection is to get back for DATA of this stream.
+    attr_accessor :credit, :held, :gone, :answered, :body_ended, :body_lost
 
     def initialize
       @id = 0
-      @credit = 0
+      @credit = @held = 0
       @gone = @answered = @body_lost = false
       @body_ended = true
       @parts = nil # payloads of DATA that the application has not read
@@ -27,6 +28,7 @@ module Keepwarm
     def open(id, credit)
       @id = id
       @credit = credit
+      @held = 0
       @gone = @answered = @body_lost = false
       @body_ended = true
     end

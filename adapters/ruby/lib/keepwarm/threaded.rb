@@ -44,9 +44,8 @@ module Keepwarm
     def end_stream(stream)
       synchronize do
         @streams.delete(stream.id)
-        unread = stream.parts ? stream.parts.sum(&:bytesize) : 0
         stream.over
-        give_back(unread)
+        settle(stream)
         @changed.broadcast
       end
     end

@@ -228,6 +228,27 @@ ROUTES = {
     env["rack.early_hints"].call("link" => "</a.css>; rel=preload\n</b.js>; rel=preload")
     [200, {}, Routes::Parts.new("hints", ["begun", -> { env["rack.early_hints"].call("link" => "</late>"); "" }])]
   end,
+  "/keep-each" => lambda do |_|
+    body = Object.new
+    body.define_singleton_method(:each) do |&block|
+      $kept = block
+      block.call("kept")
+    end
+    [200, {}, body]
+  end,
+  "/use-kept" => lambda do |_|
+    use = -> { Thread.new { $kept.call("late") rescue $!.class.name }.value }
+    [200, {}, Routes::Parts.new("kept", ["own ", use, " ", -> { $kept.call("late") rescue "#{$!.class} #{$!.message}" }])]
+  end,
+  "/large-hints" => lambda do |env|
+    env["rack.early_hints"].call("link" => "</#{"a" * 140_000}>")
+    Routes.text("never")
+  end,
+  "/large-field" => ->(env) { [200, { "x-large" => "v" * (env["QUERY_STRING"].to_i - "x-large\0\0".size) }, ["b" * 100_000]] },
+  "/read-some" => lambda do |env|
+    env["rack.input"].read(env["QUERY_STRING"].to_i)
+    Routes.text("read")
+  end,
   "/late" => lambda do |env|
     late = Routes::Parts.new("late", ["late"])
     late.define_singleton_method(:close) { sleep(env["QUERY_STRING"].to_i / 1000.0) }
