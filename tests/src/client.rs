@@ -48,6 +48,11 @@ pub fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: test.example\r\n\r\n")
 }
 
+/// The same for doors and admin, which serve no other host.
+pub fn get_local(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect_timeout(&address, BOUND)

@@ -5,6 +5,7 @@
 
 pub mod admin;
 mod binary;
+pub mod caller;
 pub mod classic;
 mod client;
 pub mod content;
@@ -16,10 +17,11 @@ pub mod origin;
 pub mod process;
 mod response;
 mod server;
+pub mod service;
 pub mod tools;
 pub mod websocket;
 
 pub use binary::{apps, examples, keepwarm, keepwarm_faulty, python, root};
-pub use client::{BOUND, Client, Failure, get};
+pub use client::{BOUND, Client, Failure, get, get_local};
 pub use response::{Framing, Response};
 pub use server::{ASGI, FASTCGI, PHP, RACK, Server, WSGI};

@@ -79,6 +79,8 @@ workers = 1
 
 /// How long a start may take: Python imports, on a machine that runs the other tests too.
 const START: Duration = Duration::from_secs(30);
+/// How long a reload may take: new workers start.
+const RELOAD: Duration = Duration::from_secs(60);
 
 /// A running `keepwarm`, stopped when dropped, and also when the test process itself dies.
 pub struct Server {
@@ -207,6 +209,21 @@ impl Server {
     pub fn configure(&self, config: &str) {
         fs::write(self.folder.join("keepwarm.toml"), fill_in(config, &self.folder))
             .expect("the configuration is written");
+    }
+
+    /// Reloads with another configuration, and waits until that is done.
+    #[track_caller]
+    pub fn reload_with(&self, config: &str) {
+        self.configure(config);
+        self.reload();
+    }
+
+    /// Reloads, and waits until that is done.
+    #[track_caller]
+    pub fn reload(&self) {
+        let mark = self.mark();
+        self.signal(Signal::HUP);
+        self.wait_for_log_after(mark, "reloaded in", RELOAD);
     }
 
     pub fn signal(&self, signal: Signal) {

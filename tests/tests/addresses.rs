@@ -8,7 +8,6 @@ use std::time::Duration;
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::free_port;
 use keepwarm_tests::{Client, Server, get};
-use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -19,10 +18,7 @@ fn config(binds: &str) -> String {
 }
 
 fn reload(server: &Server, binds: &str) {
-    let mark = server.mark();
-    server.configure(&config(binds));
-    server.signal(Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", LONG);
+    server.reload_with(&config(binds));
 }
 
 fn answers(address: SocketAddr) -> bool {

@@ -240,20 +240,12 @@ fn it_answers_before_the_first_worker_is_ready() {
 fn a_reload_takes_up_another_address_and_token() {
     let server = Server::start(&config("bind = \"127.0.0.1:0\"", "")).warm("/pong");
     let old = admin::address(&server);
-    let reload = |admin: &str| {
-        let mark = server.mark();
-        server.configure(&config(admin, ""));
-        server.signal(Signal::HUP);
-        server.wait_for_log_after(mark, "reloaded in", LONG);
-    };
+    let reload = |admin: &str| server.reload_with(&config(admin, ""));
     reload("bind = \"unix:@DIR@/admin.sock\"");
     let socket = server.folder().join("admin.sock");
     assert_eq!(admin::ask_unix(&socket, "GET", "/readyz").0, 200);
     wait_until("the old address is closed", LONG, || std::net::TcpStream::connect(old).is_err());
-    server.configure(&config("", "").replace("[admin]\n", ""));
-    let mark = server.mark();
-    server.signal(Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", LONG);
+    server.reload_with(&config("", "").replace("[admin]\n", ""));
     wait_until("the socket is gone", LONG, || !socket.exists());
     assert_eq!(server.ask(get("/pong")).status, 200);
 }

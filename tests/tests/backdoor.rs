@@ -5,7 +5,7 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok, read_head};
-use keepwarm_tests::{Client, Server};
+use keepwarm_tests::{Client, Server, get_local as get};
 use rustix::process::Signal;
 
 /// A door to this origin; the configuration may go on in the section.
@@ -14,10 +14,6 @@ fn door(origin: &Origin, more: &str) -> Server {
         "[server]\nthreads = 1\n[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n{more}",
         origin.address()
     ))
-}
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
 #[test]

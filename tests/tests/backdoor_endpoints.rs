@@ -7,14 +7,10 @@ use std::time::{Duration, Instant};
 
 use keepwarm_tests::name_server::NameServer;
 use keepwarm_tests::origin::{After, Origin, ok};
-use keepwarm_tests::{Client, Server};
-use rustix::process::Signal;
+use keepwarm_tests::{Client, Server, get_local as get};
 
 const BOUND: Duration = Duration::from_secs(30);
 
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-}
 const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 const TWO: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
@@ -166,9 +162,7 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
     let mark = server.mark();
     status.store(500, Ordering::SeqCst);
     server.wait_for_log_after(mark, "the endpoint fails its health checks", BOUND);
-    server.configure(&config(""));
-    server.signal(Signal::HUP);
-    server.wait_for_log("reloaded in", BOUND);
+    server.reload_with(&config(""));
     call_until(&mut client, "ill");
 }
 

@@ -10,14 +10,9 @@ use std::time::{Duration, Instant};
 
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::{Response, Server, admin, tools};
-use rustix::process::Signal;
+use keepwarm_tests::{Response, Server, admin, get_local as get, tools};
 
 const BOUND: Duration = Duration::from_secs(30);
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-}
 
 fn statuses(server: &Server, path: &str, count: usize) -> Vec<u16> {
     (0..count).map(|_| server.ask(get(path)).status).collect()
@@ -42,9 +37,7 @@ fn a_door_is_held_to_its_limit_and_a_reload_gives_nothing_back() {
     assert_eq!(refused.field("ratelimit-policy"), Some("\"calls\";q=2;w=7200"));
     assert!(refused.field("ratelimit").unwrap().starts_with("\"calls\";r=0;t="));
     assert_eq!(origin.requests().len(), 2);
-    server.configure(&config(3));
-    server.signal(Signal::HUP);
-    server.wait_for_log("reloaded in", BOUND);
+    server.reload_with(&config(3));
     assert_eq!(statuses(&server, "/", 2), [200, 429], "one more than before");
 }
 

@@ -5,26 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use keepwarm_tests::origin::{After, Origin, ok};
-use keepwarm_tests::{Client, Server};
+use keepwarm_tests::{Client, Server, caller, get_local as get};
 use rustix::process::Signal;
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-}
 
 fn config(origin: &Origin, search: &str, more: &str) -> String {
     format!(
         "[server]\nthreads = 2\n[upstream.search]\nurl = \"http://{}\"\nbind = \"127.0.0.1:0\"\n{search}\n{more}",
         origin.address()
     )
-}
-
-/// Reloads, and waits for it.
-fn reload(server: &Server, config: &str) {
-    let mark = server.mark();
-    server.configure(config);
-    server.signal(Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", Duration::from_secs(20));
 }
 
 #[test]
@@ -62,7 +50,7 @@ fn reloads_under_load_fail_no_call_and_drop_no_connection() {
             _ => String::new(),
         };
         let before = calls.load(Ordering::SeqCst);
-        reload(&server, &config(&origin, search, &more));
+        server.reload_with(&config(&origin, search, &more));
         origin.wait_until("calls go on", |_| calls.load(Ordering::SeqCst) > before + 20);
     }
     stop.store(true, Ordering::SeqCst);
@@ -86,7 +74,7 @@ fn a_changed_url_leads_elsewhere_and_what_is_under_way_ends_where_it_began() {
     let mut slow = server.client();
     slow.send(get("/slow"));
     first.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
-    reload(&server, &config(&second, "", ""));
+    server.reload_with(&config(&second, "", ""));
     assert_eq!(server.ask(get("/")).text(), "second");
     assert_eq!(slow.response("GET").text(), "first");
     first.wait_until("the old connection is closed", |origin| origin.open() == 0);
@@ -108,53 +96,44 @@ fn a_door_that_is_removed_is_closed_and_a_failed_reload_changes_nothing() {
     assert_eq!(Client::connect(door).ask(get("/")).text(), "other");
     assert_eq!(server.ask(get("/")).text(), "hello");
     assert_eq!(origin.connections(), 1);
-    reload(&server, &config(&origin, "", ""));
+    server.reload_with(&config(&origin, "", ""));
     origin.wait_until("the door is closed", |_| std::net::TcpStream::connect(door).is_err());
     assert_eq!(server.ask(get("/")).text(), "hello");
     assert_eq!(origin.connections(), 1, "the pool is kept");
 }
 
-/// An app that calls the door once it is told to, while it answers a request.
+/// An app that calls a door at this address.
 fn calling(origin: &Origin, door: &str) -> String {
     format!(
         "[upstream.search]\nurl = \"http://{}\"\nbind = \"{door}\"\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
-         [[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"caller:application\"\ninterpreter = \"@PYTHON@\"\nworkers = 1\n",
-        origin.address()
+         [[listen.main.route]]\napp = \"app\"\n{}",
+        origin.address(),
+        caller::APP
     )
 }
 
-fn caller(origin: &Origin) -> Server {
+/// A server with a request that has come to the app.
+fn called(origin: &Origin) -> (Server, Client) {
     let server = Server::spawn(&calling(origin, "127.0.0.2:0"), |command| {
-        let folder = command.get_current_dir().expect("a folder").to_owned();
-        std::fs::write(folder.join("caller.py"), CALLER).expect("written");
+        caller::write(command.get_current_dir().expect("a folder"));
     });
-    server.listening()
+    let server = server.listening();
+    let mut client = server.client().patient(Duration::from_secs(30));
+    client.send(get("/"));
+    server.wait_for_log(caller::BEGUN, Duration::from_secs(20));
+    (server, client)
 }
-
-const CALLER: &str = "import os, time, urllib.request
-door = os.environ['KEEPWARM_UPSTREAM_SEARCH']
-def application(environ, start_response):
-    print('begun', flush=True)
-    while not os.path.exists('ending'):
-        time.sleep(0.02)
-    body = urllib.request.urlopen(door + '/call', timeout=10).read()
-    start_response('200 OK', [('Content-Type', 'text/plain')])
-    return [body]
-";
 
 #[test]
 fn a_door_that_moves_stays_until_the_workers_that_knew_it_have_ended() {
     let origin = Origin::fixed("from the service");
-    let server = caller(&origin);
+    let (server, mut client) = called(&origin);
     let line = server.wait_for_log("upstream search on http://127.0.0.2:", Duration::from_secs(10));
     let door: std::net::SocketAddr = line.rsplit("http://").next().unwrap().trim().parse().unwrap();
-    let mut client = server.client().patient(Duration::from_secs(30));
-    client.send(get("/"));
-    server.wait_for_log("begun", Duration::from_secs(20));
-    reload(&server, &calling(&origin, "127.0.0.3:0"));
+    server.reload_with(&calling(&origin, "127.0.0.3:0"));
     // Whether its generation is over is looked at whenever something happens.
-    reload(&server, &calling(&origin, "127.0.0.3:0"));
-    std::fs::write(server.folder().join("ending"), "").unwrap();
+    server.reload_with(&calling(&origin, "127.0.0.3:0"));
+    caller::let_call(server.folder());
     assert_eq!(client.response("GET").text(), "from the service");
     origin.wait_until("the door is closed", |_| std::net::TcpStream::connect(door).is_err());
     assert_eq!(server.ask(get("/")).text(), "from the service");
@@ -166,15 +145,12 @@ fn what_workers_have_still_to_do_at_the_end_may_call_doors() {
         ok(stream, b"from the service");
         After::Keep
     });
-    let server = caller(&origin);
-    let mut client = server.client().patient(Duration::from_secs(30));
-    client.send(get("/"));
-    server.wait_for_log("begun", Duration::from_secs(20));
+    let (server, mut client) = called(&origin);
     server.signal(Signal::TERM);
     server.wait_for_log("stopping", Duration::from_secs(20));
     // Listening has ended for clients by then.
     origin.wait_until("nobody is let in", |_| std::net::TcpStream::connect(server.address()).is_err());
-    std::fs::write(server.folder().join("ending"), "").unwrap();
+    caller::let_call(server.folder());
     assert_eq!(client.response("GET").text(), "from the service");
     assert!(server.wait_for_exit(Duration::from_secs(30)).success());
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::nobody;
-use keepwarm_tests::{Server, admin, keepwarm, tools};
+use keepwarm_tests::{Server, admin, get_local as get, keepwarm, tools};
 use serde_json::Value;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -22,10 +22,6 @@ fn door(address: SocketAddr, more: &str) -> Server {
         "[server]\nthreads = 1\n[admin]\nbind = \"127.0.0.1:0\"\n[upstream.search]\nurl = \"http://{address}\"\n\
          bind = \"127.0.0.1:0\"\naccess_log = {{ format = \"json\", file = \"@DIR@/calls\" }}\n{more}"
     ))
-}
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
 /// So many lines of the access log, in order.
@@ -454,14 +450,9 @@ fn the_access_log_of_an_upstream_can_be_text_and_changes_with_a_reload() {
             && line.contains(" new 1 \"-\" - "),
         "{line}"
     );
-    server.configure(&config("\"off\""));
-    server.signal(rustix::process::Signal::HUP);
-    server.wait_for_log("reloaded in", LONG);
+    server.reload_with(&config("\"off\""));
     assert_eq!(client.ask(get("/unrecorded")).status, 200);
-    server.configure(&config("{ format = \"text\", file = \"@DIR@/calls\" }"));
-    let mark = server.mark();
-    server.signal(rustix::process::Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", LONG);
+    server.reload_with(&config("{ format = \"text\", file = \"@DIR@/calls\" }"));
     client.ask(get("/last"));
     let all = lines(&server, 2);
     assert!(all[1].contains("GET /last") && all[1].contains(" reused/"), "{all:?}");

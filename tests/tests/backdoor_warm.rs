@@ -2,11 +2,9 @@
 
 use std::io::{Read, Write};
 use std::sync::{Mutex, mpsc};
-use std::time::Duration;
 
 use keepwarm_tests::Server;
 use keepwarm_tests::origin::Origin;
-use rustix::process::Signal;
 
 fn config(origin: &Origin, pool: &str) -> String {
     format!(
@@ -27,10 +25,7 @@ fn min_idle_are_there_before_the_first_call_and_follow_a_reload() {
     }
     // One in use leaves one idle, beside which a third is made; no call had to make any.
     assert!(origin.connections() <= 3, "{}", origin.connections());
-    let mark = server.mark();
-    server.configure(&config(&origin, "{ min_idle = 5, max = 6 }"));
-    server.signal(Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", Duration::from_secs(20));
+    server.reload_with(&config(&origin, "{ min_idle = 5, max = 6 }"));
     origin.wait_until("five connections", |origin| origin.open() == 5);
 }
 

@@ -179,9 +179,7 @@ fn a_php_fpm_that_runs_already_is_given_the_requests() {
         }
     });
     // A reload neither starts nor ends anything there.
-    let mark = server.mark();
-    server.signal(Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", LONG);
+    server.reload();
     assert_eq!(server.client().patient(LONG).ask(get("/?do=pong")).text(), "pong");
     drop(fpm);
     let _ = fs::remove_dir_all(folder);
@@ -255,10 +253,7 @@ fn a_reload_changes_between_a_php_fpm_that_runs_already_and_one_of_ours_without_
         for (config, own) in [(&theirs, false), (&ours, true), (&theirs, false)] {
             let goal = served.load(Ordering::Relaxed) + 50;
             wait_until("requests are answered", LONG, || served.load(Ordering::Relaxed) >= goal);
-            let mark = server.mark();
-            server.configure(config);
-            server.signal(Signal::HUP);
-            server.wait_for_log_after(mark, "reloaded in", LONG);
+            server.reload_with(config);
             wait_until("the other one serves", LONG, || has_own() == own);
         }
         let goal = served.load(Ordering::Relaxed) + 50;

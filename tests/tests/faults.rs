@@ -1,11 +1,11 @@
 //! When Keepwarm itself fails: a panic costs the request it happens in, and a thread that hangs is left behind. The binary is the one of the other tests with
 //! the feature `fault-injection`: the field `Keepwarm-Fault` says what is to go wrong.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use keepwarm_tests::process::{self, alive, wait_until};
-use keepwarm_tests::{Client, Server, admin, get, keepwarm_faulty};
+use keepwarm_tests::service::Service;
+use keepwarm_tests::{Client, admin, get, keepwarm_faulty};
 use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -29,26 +29,8 @@ interpreter = "@PYTHON@"
 workers = 2
 "#;
 
-/// The process that follows in serving is ended by the test.
-struct Service(Server);
-
-impl Service {
-    fn start() -> Self {
-        Self(Server::start_as(CONFIG, |_| PathBuf::from(keepwarm_faulty())))
-    }
-
-    fn pid(&self) -> Option<u32> {
-        std::fs::read_to_string(self.0.folder().join("pid")).ok()?.trim().parse().ok()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        if let Some(pid) = self.pid().filter(|&pid| pid != self.0.pid()) {
-            // No child of the test: nobody else ends it.
-            process::signal(pid, Signal::KILL);
-        }
-    }
+fn start() -> Service {
+    Service::start(keepwarm_faulty(), CONFIG)
 }
 
 fn with_fault(fault: &str) -> String {
@@ -57,8 +39,8 @@ fn with_fault(fault: &str) -> String {
 
 #[test]
 fn a_panic_costs_its_request_and_the_log_has_the_stack_and_the_request_id() {
-    let service = Service::start();
-    let server = &service.0;
+    let service = start();
+    let server = &service.server;
     let mut other = server.client();
     assert_eq!(other.ask(get("/pong")).status, 200);
     let answer = server.client().ask(with_fault("panic"));
@@ -81,8 +63,8 @@ fn a_panic_costs_its_request_and_the_log_has_the_stack_and_the_request_id() {
 
 #[test]
 fn a_thread_that_hangs_is_left_behind_and_a_fresh_process_takes_over() {
-    let service = Service::start();
-    let server = &service.0;
+    let service = start();
+    let server = &service.server;
     let old = server.pid();
     let mut stuck = server.client();
     stuck.send(with_fault("hang"));
@@ -100,7 +82,7 @@ fn a_thread_that_hangs_is_left_behind_and_a_fresh_process_takes_over() {
     assert!(ready.status == 200 && ready.text().contains("degraded: data-"), "{}", ready.text());
     let mut kept = server.client().patient(LONG);
     kept.send(get("/sleep?ms=9000"));
-    wait_until("a fresh process is the service", LONG, || service.pid().is_some_and(|pid| pid != old));
+    let new = service.wait_for_successor(old);
     // It waits for what the other thread has, and for nothing else, least of all for all of its grace.
     assert_eq!(kept.response("GET").status, 200);
     wait_until("the old process is gone", LONG, || !alive(old));
@@ -108,7 +90,6 @@ fn a_thread_that_hangs_is_left_behind_and_a_fresh_process_takes_over() {
     assert_eq!(client.ask(get("/pong")).status, 200);
     stuck.expect_end();
     drop(client);
-    let new = service.pid().expect("the fresh process");
     process::signal(new, Signal::TERM);
     wait_until("it ends as any other", LONG, || !alive(new));
 }

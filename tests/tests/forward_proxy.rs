@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use keepwarm_tests::origin::{After, Origin, ok};
 use keepwarm_tests::{Response, Server, tools};
-use rustix::process::Signal;
 
 /// A proxy that may call this; more of the configuration follows.
 fn proxy(allow: &str, more: &str) -> Server {
@@ -204,9 +203,7 @@ fn a_call_to_a_host_that_is_no_upstream_has_a_record_and_its_connection_outlives
     let server = Server::start(&config(""));
     let target = format!("http://{}/a", origin.address());
     assert_eq!(server.ask(get(&target)).text(), "hello");
-    server.configure(&config("shutdown_grace = \"7s\"\n"));
-    server.signal(Signal::HUP);
-    server.wait_for_log("reloaded in", Duration::from_secs(30));
+    server.reload_with(&config("shutdown_grace = \"7s\"\n"));
     assert_eq!(server.ask(get(&target)).text(), "hello");
     assert_eq!(origin.connections(), 1, "the reload has left it open");
     server.wait_for_log("\"reused\":true", Duration::from_secs(30));

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use keepwarm_tests::{Server, apps, process, python, tools};
+use keepwarm_tests::{Server, apps, get_local as get, process, python, tools};
 
 const LONG: Duration = Duration::from_secs(90);
 
@@ -46,10 +46,6 @@ fn door(peer: &Peer, more: &str) -> Server {
         "[server]\nthreads = 1\n[upstream.grpc]\nurl = \"http://{}\"\nprotocol = \"http2\"\nbind = \"127.0.0.1:0\"\n{more}",
         peer.address
     ))
-}
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
 /// Unary, both streams, metadata, statuses, deadlines, cancelling.

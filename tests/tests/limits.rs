@@ -525,10 +525,7 @@ fn a_reload_changes_the_limit_of_connections() {
     let mut third = server.client().patient(BOUND);
     third.send(get("/"));
     server.wait_for_log("connection limit reached", BOUND);
-    server.configure(&full(1, 3));
-    let mark = server.mark();
-    server.signal(rustix::process::Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", BOUND);
+    server.reload_with(&full(1, 3));
     assert_eq!(third.response("GET").status, 200);
 }
 

@@ -278,9 +278,7 @@ fn a_reload_keeps_the_counts() {
     let name = r#"keepwarm_requests_total{app="app",route="/*",code="2xx"}"#;
     server.ask(get("/pong"));
     let before = admin::wait_for_metric(&server, name, 2.0);
-    let mark = server.mark();
-    server.signal(Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", LONG);
+    server.reload();
     server.ask(get("/pong"));
     admin::wait_for_metric(&server, name, before + 1.0);
 }

@@ -6,15 +6,10 @@ use std::time::Duration;
 use keepwarm_tests::origin::Origin;
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::free_port;
-use keepwarm_tests::{Client, Server};
+use keepwarm_tests::{Client, Server, get_local as get};
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 const LONG: Duration = Duration::from_secs(60);
-
-/// As doors and admin want it.
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
-}
 
 /// Two configurations that differ in everything a reload changes.
 struct Bench {

@@ -1,12 +1,12 @@
 //! SIGUSR2: another binary takes over the listening sockets, and nobody who connects notices; what cannot take over leaves the old one as it was.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keepwarm_tests::load::{self, Load, all_answered_once};
 use keepwarm_tests::process::{self, alive, wait_until};
+use keepwarm_tests::service::Service;
 use keepwarm_tests::tools::{self, script};
-use keepwarm_tests::{Client, Server, admin, get};
+use keepwarm_tests::{Client, Server, admin, caller, get, keepwarm};
 use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -20,106 +20,26 @@ fn config(more: &str) -> String {
     )
 }
 
-/// A service: a binary in a folder of its own, which a test can replace, and the processes that follow one another in serving.
-struct Service {
-    server: Server,
-    binary: PathBuf,
+#[track_caller]
+fn start(more: &str) -> Service {
+    Service::start(keepwarm(), &config(more))
 }
 
-impl Service {
-    #[track_caller]
-    fn start(more: &str) -> Self {
-        Self::start_with(&config(more))
+/// Ends the service and waits until nothing of it is left.
+#[track_caller]
+fn end(service: &Service) {
+    if let Some(pid) = service.pid() {
+        process::signal(pid, Signal::TERM);
     }
-
-    #[track_caller]
-    fn start_with(config: &str) -> Self {
-        let mut binary = PathBuf::new();
-        let server = Server::start_as(config, |folder| {
-            binary = folder.join("keepwarm");
-            copy_binary(&binary);
-            binary.clone()
-        });
-        let service = Self { server, binary };
-        wait_until("the pid file", LONG, || service.pid() == Some(service.server.pid()));
-        service
-    }
-
-    /// The process that is the service now.
-    fn pid(&self) -> Option<u32> {
-        std::fs::read_to_string(self.server.folder().join("pid")).ok()?.trim().parse().ok()
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.server.folder().join("log")).unwrap_or_default()
-    }
-
-    #[track_caller]
-    fn wait_for_log(&self, part: &str) {
-        wait_until(part, LONG, || self.log().contains(part));
-    }
-
-    /// Upgrades, and waits until the other process is the service and has taken the control socket.
-    #[track_caller]
-    fn upgrade(&self) -> u32 {
-        let old = self.pid().expect("a process");
-        process::signal(old, Signal::USR2);
-        wait_until("another process is the service", LONG, || self.pid().is_some_and(|pid| pid != old));
-        let new = self.pid().expect("another");
-        // The old one has let go when it says so.
-        self.wait_for_log(&format!("pid={new}"));
-        new
-    }
-
-    fn counts(&self) -> std::collections::BTreeMap<String, u32> {
-        load::counts(&self.server.folder().join("count"))
-    }
-
-    /// Ends the service and waits until nothing of it is left.
-    #[track_caller]
-    fn end(&self) {
-        let last = self.pid();
-        let of = self.server.folder().to_path_buf();
-        if let Some(pid) = last {
-            process::signal(pid, Signal::TERM);
-        }
-        wait_until("nothing is left", LONG, || processes(&self.binary).is_empty());
-        assert!(!of.join("pid").exists(), "the pid file");
-        assert!(!of.join("socket").exists(), "the socket");
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        for pid in processes(&self.binary) {
-            process::signal(pid, Signal::KILL);
-        }
-        if std::thread::panicking() {
-            eprintln!("---- log of the service\n{}", self.log());
-        }
-    }
-}
-
-/// Every process that runs this binary, whatever its file is now.
-fn processes(binary: &Path) -> Vec<u32> {
-    let name = binary.to_string_lossy().into_owned();
-    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|&pid| {
-            let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-            exe.to_string_lossy().starts_with(&name) && alive(pid)
-        })
-        .collect()
-}
-
-fn copy_binary(to: &Path) {
-    tools::copy_executable(keepwarm_tests::keepwarm(), to);
+    wait_until("nothing is left", LONG, || service.processes().is_empty());
+    let folder = service.server.folder();
+    assert!(!folder.join("pid").exists(), "the pid file");
+    assert!(!folder.join("socket").exists(), "the socket");
 }
 
 #[test]
 fn the_admin_address_is_that_of_the_process_that_serves() {
-    let service = Service::start("[admin]\nbind = [\"127.0.0.1:0\", \"unix:@DIR@/admin.sock\"]");
+    let service = start("[admin]\nbind = [\"127.0.0.1:0\", \"unix:@DIR@/admin.sock\"]");
     let address = admin::address(&service.server);
     let socket = service.server.folder().join("admin.sock");
     for _ in 0..2 {
@@ -135,13 +55,13 @@ fn the_admin_address_is_that_of_the_process_that_serves() {
             (ready.status, ready.text().as_str()) == (200, "ok\n")
         });
     }
-    service.end();
+    end(&service);
     assert!(!socket.exists(), "the admin socket");
 }
 
 #[test]
 fn three_upgrades_in_a_row_under_load_lose_and_repeat_nothing() {
-    let service = Service::start("shutdown_grace = \"20s\"");
+    let service = start("shutdown_grace = \"20s\"");
     let first = service.server.pid();
     let load = Load::new(service.server.address(), "POST");
     let mut seen = vec![first];
@@ -149,23 +69,23 @@ fn three_upgrades_in_a_row_under_load_lose_and_repeat_nothing() {
         for _ in 0..3 {
             load.wait_for(60);
             // As a package does it: another file in the same place.
-            copy_binary(&service.binary);
+            tools::copy_executable(keepwarm(), &service.binary);
             seen.push(service.upgrade());
             load.wait_for(60);
         }
     });
-    all_answered_once(&service.counts(), &outcomes);
+    all_answered_once(&load::counts(&service.server.folder().join("count")), &outcomes);
     assert_eq!(load.refused(), 0, "connections that nobody took");
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), 4, "four processes, one after the other: {seen:?}");
     assert!(service.server.wait_for_exit(LONG).success(), "the first has ended in peace");
-    service.end();
+    end(&service);
 }
 
 #[test]
 fn kept_connections_are_answered_by_the_old_process_and_told_to_go() {
-    let service = Service::start("");
+    let service = start("");
     let mut kept = service.server.client().patient(LONG);
     let old = kept.ask(get("/who")).json()["pid"].as_u64();
     service.upgrade();
@@ -176,13 +96,13 @@ fn kept_connections_are_answered_by_the_old_process_and_told_to_go() {
     assert_ne!(new.ask(get("/who")).json()["pid"].as_u64(), old);
     drop((kept, new));
     assert!(service.server.wait_for_exit(LONG).success());
-    service.end();
+    end(&service);
 }
 
 #[test]
 fn the_unix_socket_goes_over_too() {
     use std::io::{Read, Write};
-    let service = Service::start("");
+    let service = start("");
     let path = service.server.folder().join("socket");
     service.upgrade();
     assert!(service.server.wait_for_exit(LONG).success());
@@ -191,19 +111,19 @@ fn the_unix_socket_goes_over_too() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
     assert!(answer.ends_with("pong"), "{answer}");
-    service.end();
+    end(&service);
 }
 
 #[test]
 fn the_new_process_reloads_and_is_found_by_the_reload_command() {
-    let service = Service::start("");
+    let service = start("");
     let new = service.upgrade();
     assert!(service.server.wait_for_exit(LONG).success());
-    let mut command = std::process::Command::new(keepwarm_tests::keepwarm());
+    let mut command = std::process::Command::new(keepwarm());
     command.args(["reload", "--pid-file"]).arg(service.server.folder().join("pid"));
     tools::run_ok(&mut command, LONG);
     assert_eq!(service.pid(), Some(new));
-    service.end();
+    end(&service);
 }
 
 /// What must hold after an upgrade that failed: the same process serves with the same workers.
@@ -213,7 +133,8 @@ fn goes_on(service: &Service, workers: &[u32]) {
     assert_eq!(service.server.workers(), workers);
     assert_eq!(service.server.client().patient(LONG).ask(get("/pong")).text(), "pong");
     wait_until("no other process", LONG, || {
-        processes(&service.binary)
+        service
+            .processes()
             .iter()
             .all(|&pid| pid == service.server.pid() || process::children(service.server.pid()).contains(&pid))
     });
@@ -221,7 +142,7 @@ fn goes_on(service: &Service, workers: &[u32]) {
 
 #[test]
 fn what_cannot_take_over_leaves_the_old_process_as_it_was() {
-    let service = Service::start("");
+    let service = start("");
     let workers = service.server.workers();
     for (text, told) in [
         ("#!/bin/sh\nexit 3\n", "the new process ended before it served: exit status: 3"),
@@ -235,15 +156,15 @@ fn what_cannot_take_over_leaves_the_old_process_as_it_was() {
         std::fs::write(service.server.folder().join("log"), "").expect("emptied");
     }
     // And a good one is taken then.
-    copy_binary(&service.binary);
+    tools::copy_executable(keepwarm(), &service.binary);
     service.upgrade();
     assert!(service.server.wait_for_exit(LONG).success());
-    service.end();
+    end(&service);
 }
 
 #[test]
 fn a_new_process_with_a_broken_configuration_or_app_leaves_the_old_one_as_it_was() {
-    let service = Service::start("");
+    let service = start("");
     let workers = service.server.workers();
     for (from, to, told) in [
         ("workers = 2", "wrokers = 2", "wrokers"),
@@ -256,13 +177,14 @@ fn a_new_process_with_a_broken_configuration_or_app_leaves_the_old_one_as_it_was
         goes_on(&service, &workers);
     }
     service.server.configure(&config(""));
-    service.end();
+    end(&service);
 }
 
 #[test]
 fn a_new_process_that_never_serves_is_ended() {
     // Without an app the wait is the ten seconds that a process itself has.
-    let service = Service::start_with(
+    let service = Service::start(
+        keepwarm(),
         "[server]\npid_file = \"@DIR@/pid\"\nlog = { file = \"@DIR@/log\" }\n[listen.main]\nbind = \"127.0.0.1:0\"\n\
          [[listen.main.route]]\nrespond = { status = 200, body = \"pong\" }\n",
     );
@@ -270,12 +192,12 @@ fn a_new_process_that_never_serves_is_ended() {
     service.server.signal(Signal::USR2);
     service.wait_for_log("did not serve within 10s, and was ended");
     goes_on(&service, &[]);
-    service.end();
+    end(&service);
 }
 
 #[test]
 fn an_end_during_an_upgrade_ends_both() {
-    let service = Service::start("");
+    let service = start("");
     script(&service.binary, "#!/bin/sh\necho $$ > \"$0.pid\"\nexec sleep 1000\n");
     service.server.signal(Signal::USR2);
     let file = service.binary.with_extension("pid");
@@ -291,7 +213,7 @@ fn an_end_during_an_upgrade_ends_both() {
 
 #[test]
 fn a_new_process_that_does_not_end_holds_up_no_signal() {
-    let service = Service::start("");
+    let service = start("");
     script(&service.binary, "#!/bin/sh\ntrap '' TERM\necho $$ > \"$0.pid\"\nwhile :; do sleep 1; done\n");
     service.server.signal(Signal::USR2);
     let file = service.binary.with_extension("pid");
@@ -307,7 +229,7 @@ fn a_new_process_that_does_not_end_holds_up_no_signal() {
 
 #[test]
 fn a_reload_that_is_asked_for_during_an_upgrade_is_done_by_the_new_process() {
-    let service = Service::start("");
+    let service = start("");
     let old = service.server.pid();
     // A request that is not whole keeps the old process until it has had the signal, however late that comes.
     let mut held = service.server.client();
@@ -315,24 +237,24 @@ fn a_reload_that_is_asked_for_during_an_upgrade_is_done_by_the_new_process() {
     process::signal(old, Signal::USR2);
     service.wait_for_log("another process is started to take over");
     process::signal(old, Signal::HUP);
-    wait_until("another process is the service", LONG, || service.pid().is_some_and(|pid| pid != old));
+    service.wait_for_successor(old);
     service.wait_for_log("reloaded in");
     drop(held);
     assert!(service.server.wait_for_exit(LONG).success());
-    service.end();
+    end(&service);
 }
 
 #[test]
 fn an_app_has_as_many_workers_after_an_upgrade_as_its_load_had_come_to_need() {
     let config = config("").replace("workers = 2", "workers = { min = 1, max = 4, idle = \"10m\" }");
-    let service = Service::start_with(&config);
+    let service = Service::start(keepwarm(), &config);
     service.server.signal(Signal::TTIN);
     wait_until("two workers", LONG, || service.server.workers().len() == 2);
     let new = service.upgrade();
     let workers =
         || process::descendants(new).into_iter().filter(|&pid| process::command(pid).contains("-m keepwarm"));
     assert_eq!(workers().count(), 2);
-    service.end();
+    end(&service);
 }
 
 #[test]
@@ -345,38 +267,18 @@ fn a_door_that_moves_with_an_upgrade_stays_for_the_workers_of_before() {
             .replace("workers = 2", "workers = 1")
             + &format!("[upstream.search]\nurl = \"http://{}\"\nbind = \"{door}\"\n", origin.address())
     };
-    let mut binary = PathBuf::new();
-    let server = Server::start_as(&config("127.0.0.2:0"), |folder| {
-        std::fs::write(folder.join("caller.py"), CALLER).expect("written");
-        binary = folder.join("keepwarm");
-        copy_binary(&binary);
-        binary.clone()
-    });
-    let service = Service { server, binary };
-    wait_until("the pid file", LONG, || service.pid() == Some(service.server.pid()));
+    let service = Service::start_with(keepwarm(), &config("127.0.0.2:0"), caller::write);
     let mut client = service.server.client().patient(LONG);
     client.send(get("/"));
-    service.wait_for_log("begun");
+    service.wait_for_log(caller::BEGUN);
     service.server.configure(&config("127.0.0.3:0"));
     service.upgrade();
-    std::fs::write(service.server.folder().join("ending"), "").expect("written");
+    caller::let_call(service.server.folder());
     assert_eq!(client.response("GET").text(), "from the service");
     drop(client);
     assert!(service.server.wait_for_exit(LONG).success());
-    service.end();
+    end(&service);
 }
-
-/// Calls the door once it is told to, while it answers a request.
-const CALLER: &str = "import os, time, urllib.request
-door = os.environ['KEEPWARM_UPSTREAM_SEARCH']
-def application(environ, start_response):
-    print('begun', flush=True)
-    while not os.path.exists('ending'):
-        time.sleep(0.02)
-    body = urllib.request.urlopen(door + '/call', timeout=10).read()
-    start_response('200 OK', [('Content-Type', 'text/plain')])
-    return [body]
-";
 
 #[test]
 fn a_second_keepwarm_on_the_same_address_is_told_who_is_there() {

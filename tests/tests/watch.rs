@@ -146,16 +146,11 @@ fn a_new_folder_and_what_came_with_it_count() {
 #[test]
 fn a_reload_keeps_watching() {
     let server = start();
-    let mark = server.mark();
-    server.signal(rustix::process::Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", LONG);
+    server.reload();
     std::fs::write(file(&server), code("2", "")).expect("changed");
     wait_for_version(&server, "2");
     // The other app is watched from a reload on.
-    server.configure(&format!("{CONFIG}watch = [\"*.py\"]\n"));
-    let mark = server.mark();
-    server.signal(rustix::process::Signal::HUP);
-    server.wait_for_log_after(mark, "reloaded in", LONG);
+    server.reload_with(&format!("{CONFIG}watch = [\"*.py\"]\n"));
     std::fs::write(server.folder().join("b/code.py"), code("5", "")).expect("changed");
     wait_until("the other app's version", LONG, || about(&server, "/b/")["version"] == "5");
 }
