@@ -10,6 +10,7 @@ mod http2_client;
 mod memory;
 mod operation;
 mod origin;
+mod outbox;
 mod pattern;
 mod pipe;
 mod plan;

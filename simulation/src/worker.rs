@@ -13,6 +13,7 @@ use keepwarm_wire::encode::{
 use keepwarm_wire::frame::{Hello, ResetCode, ToWorker, flags};
 use tokio::sync::Notify;
 
+use crate::outbox::Outbox;
 use crate::pattern;
 
 /// What a worker says of itself.
@@ -113,8 +114,7 @@ pub(crate) async fn run(
     let worker = Rc::new(Worker {
         peer,
         plan,
-        out: RefCell::default(),
-        more: Notify::new(),
+        out: Outbox::default(),
         credit: Cell::new(0),
         stream_credit: Cell::new(0),
         credited: Notify::new(),
@@ -133,7 +133,6 @@ pub(crate) async fn run(
         () = Rc::clone(&worker).read_all(responses, seen) => {}
     }
     worker.dead.set(true);
-    worker.more.notify_waiters();
     worker.credited.notify_waiters();
     writer.abort();
     let streams: Vec<_> = worker.streams.borrow_mut().drain().collect();
@@ -148,8 +147,7 @@ pub(crate) async fn run(
 struct Worker {
     peer: Rc<Peer>,
     plan: WorkerPlan,
-    out: RefCell<Vec<u8>>,
-    more: Notify,
+    out: Outbox,
     /// Of the connection, and the one that streams begin with.
     credit: Cell<i64>,
     stream_credit: Cell<i64>,
@@ -182,23 +180,13 @@ struct Stream {
 
 impl Worker {
     fn say(&self, encode: impl FnOnce(&mut Vec<u8>)) {
-        encode(&mut self.out.borrow_mut());
-        self.more.notify_one();
+        self.out.say(encode);
     }
 
     async fn write_all(self: Rc<Self>) {
-        loop {
-            let bytes = self.out.take();
-            if bytes.is_empty() {
-                if self.draining.get() && self.streams.borrow().is_empty() {
-                    return self.die();
-                }
-                self.more.notified().await;
-                continue;
-            }
-            if self.peer.write(&bytes).await.is_err() {
-                return;
-            }
+        let was_all = || self.draining.get() && self.streams.borrow().is_empty();
+        if self.out.write_all(&self.peer, was_all).await {
+            self.die();
         }
     }
 
@@ -280,7 +268,7 @@ impl Worker {
             ToWorker::Ping { payload } => self.say(|out| encode_pong(out, payload)),
             ToWorker::Drain => {
                 self.draining.set(true);
-                self.more.notify_one();
+                self.out.look_again();
             }
             _ => {}
         }
@@ -343,7 +331,7 @@ impl Worker {
         stream.over.set(true);
         self.streams.borrow_mut().remove(&number);
         drop(turn);
-        self.more.notify_one();
+        self.out.look_again();
     }
 
     async fn answer(

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::frames;
 use super::plan::{AppPlan, Closer, Fault, MessagePlan, Talk};
+use crate::outbox::Outbox;
 
 /// What a worker says of itself.
 #[derive(Debug, Clone)]
@@ -55,8 +56,7 @@ pub(super) async fn run(peer: Rc<Peer>, plan: WorkerPlan, talks: Talks, seen: Al
         plan,
         talks,
         seen,
-        out: RefCell::default(),
-        more: Notify::new(),
+        out: Outbox::default(),
         credit: Cell::new(0),
         stream_credit: Cell::new(0),
         sockets: RefCell::default(),
@@ -81,8 +81,7 @@ struct Worker {
     plan: WorkerPlan,
     talks: Talks,
     seen: AllSeen,
-    out: RefCell<Vec<u8>>,
-    more: Notify,
+    out: Outbox,
     /// What this worker may send: on the connection, and what streams begin with.
     credit: Cell<i64>,
     stream_credit: Cell<i64>,
@@ -123,19 +122,11 @@ impl Socket {
 
 impl Worker {
     fn say(&self, encode: impl FnOnce(&mut Vec<u8>)) {
-        encode(&mut self.out.borrow_mut());
-        self.more.notify_one();
+        self.out.say(encode);
     }
 
     async fn write_all(self: Rc<Self>) {
-        loop {
-            let bytes = self.out.take();
-            if bytes.is_empty() {
-                self.more.notified().await;
-            } else if self.peer.write(&bytes).await.is_err() {
-                return;
-            }
-        }
+        self.out.write_all(&self.peer, || false).await;
     }
 
     async fn read_all(self: Rc<Self>) {
