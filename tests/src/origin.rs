@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what it expects here.
@@ -53,6 +53,25 @@ impl Request {
             let (found, value) = line.split_once(':')?;
             found.eq_ignore_ascii_case(name).then(|| value.trim())
         })
+    }
+}
+
+/// Holds answers back until a test lets them go.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub fn open(&self) {
+        *self.0.0.lock().expect("no panic while locked") = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until it is open.
+    pub fn wait(&self) {
+        let open = self.0.0.lock().expect("no panic while locked");
+        let waited =
+            self.0.1.wait_timeout_while(open, BOUND, |open| !*open).expect("no panic while locked").1;
+        assert!(!waited.timed_out(), "the gate stays closed for {BOUND:?}");
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::origin::{After, Origin, ok, read_head, reset};
+use keepwarm_tests::origin::{After, Gate, Origin, ok, read_head, reset};
 use keepwarm_tests::process::wait_until;
 use keepwarm_tests::tools::nobody;
 use keepwarm_tests::{Client, Failure, Response, Server};
@@ -159,11 +159,7 @@ fn nobody_there_is_told_and_then_not_asked_for_a_while() {
             }
         }
     });
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while server.ask(get("/")).status != 200 {
-        assert!(Instant::now() < deadline, "it never closes\n{}", server.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the breaker closes", Duration::from_secs(20), || server.ask(get("/")).status == 200);
 }
 
 #[test]
@@ -237,9 +233,11 @@ fn socket_that_accepts_nothing() -> TcpListener {
 
 #[test]
 fn calls_above_the_limit_wait_and_then_are_told() {
-    let origin = Origin::start(|request, stream| {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let origin = Origin::start(move |request, stream| {
         if request.target() == "/slow" {
-            std::thread::sleep(Duration::from_millis(1500));
+            held.wait();
         }
         ok(stream, b"done");
         After::Keep
@@ -269,6 +267,7 @@ fn calls_above_the_limit_wait_and_then_are_told() {
         answers.iter().any(|(status, reason)| *status == 503 && reason.starts_with("queue_")),
         "{answers:?}"
     );
+    gate.open();
     assert_eq!(slow.response("GET").status, 200);
     assert_eq!(server.ask(get("/after")).status, 200);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use keepwarm_tests::origin::{After, Origin, ok};
+use keepwarm_tests::origin::{After, Gate, Origin, ok};
 use keepwarm_tests::{Client, Server, caller, get_local as get};
 use rustix::process::Signal;
 
@@ -62,9 +62,11 @@ fn reloads_under_load_fail_no_call_and_drop_no_connection() {
 
 #[test]
 fn a_changed_url_leads_elsewhere_and_what_is_under_way_ends_where_it_began() {
-    let first = Origin::start(|request, stream| {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let first = Origin::start(move |request, stream| {
         if request.target() == "/slow" {
-            std::thread::sleep(Duration::from_millis(800));
+            held.wait();
         }
         ok(stream, b"first");
         After::Keep
@@ -76,6 +78,7 @@ fn a_changed_url_leads_elsewhere_and_what_is_under_way_ends_where_it_began() {
     first.wait_until("the slow call is there", |origin| origin.requests().len() == 1);
     server.reload_with(&config(&second, "", ""));
     assert_eq!(server.ask(get("/")).text(), "second");
+    gate.open();
     assert_eq!(slow.response("GET").text(), "first");
     first.wait_until("the old connection is closed", |origin| origin.open() == 0);
 }

@@ -267,9 +267,8 @@ fn lost_client(server: &Server) {
     let count = |id: &str| format!("/?do=slow-count&file={}&id={id}", file.display());
     let mut lost = server.client();
     lost.send(get(&count("first")));
-    // It has begun once a second one has to wait for it.
     let mut second = server.client().patient(LONG);
-    std::thread::sleep(Duration::from_millis(50));
+    wait_until("it has begun", LONG, || file.with_extension("begun").exists());
     lost.reset();
     second.send(get(&count("second")));
     assert_eq!(second.response("GET").text(), "second");

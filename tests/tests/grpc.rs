@@ -96,8 +96,10 @@ fn clients_of_either_version_reach_an_upstream_of_either() {
 /// Nothing that a client of HTTP/2 leaves undone stays behind.
 #[test]
 fn a_stop_waits_for_the_calls_under_way() {
-    let origin = keepwarm_tests::origin::Origin::start(|_, stream| {
-        std::thread::sleep(Duration::from_millis(500));
+    let gate = keepwarm_tests::origin::Gate::default();
+    let held = gate.clone();
+    let origin = keepwarm_tests::origin::Origin::start(move |_, stream| {
+        held.wait();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").expect("taken");
         keepwarm_tests::origin::After::Keep
     });
@@ -113,6 +115,8 @@ fn a_stop_waits_for_the_calls_under_way() {
     });
     origin.wait_until("it was asked", |origin| !origin.requests().is_empty());
     server.signal(rustix::process::Signal::TERM);
+    server.wait_for_log("stopping", LONG);
+    gate.open();
     assert_eq!(asking.join().expect("an answer"), "done");
 }
 

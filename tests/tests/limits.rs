@@ -286,8 +286,8 @@ fn a_client_that_takes_nothing_is_reset() {
             rustix::net::sockopt::set_socket_recv_buffer_size(client.stream(), 65_536).expect("SO_RCVBUF");
             client.send(get("/big?bytes=30000000"));
             client.head("GET");
-            // What it is not sent any more it notices at last by a reset; until then the application is not held.
-            std::thread::sleep(Duration::from_millis(3000));
+            // What it is not sent any more it notices at last by a reset.
+            server.wait_for_log("/big", BOUND);
             let mut client = client.patient(Duration::from_secs(20));
             let (bytes, orderly) = client.read_to_end();
             assert!(
@@ -461,11 +461,13 @@ fn connections_that_are_never_idle_take_turns_at_the_limit() {
 #[test]
 fn connections_wait_while_none_can_end() {
     let server = Server::start(&full(2, 2).replace("workers = 1", "workers = 2")).warm("/slow/pong");
+    let accepted = r#"keepwarm_connections_total{listener="main"}"#;
+    let before = admin::metrics(&server)[accepted];
     let mut busy: Vec<Client> = (0..2).map(|_| server.client()).collect();
     for client in &mut busy {
         client.send(get("/slow/sleep?ms=1500"));
     }
-    std::thread::sleep(Duration::from_millis(100)); // Both are accepted before the third comes.
+    admin::wait_for_metric(&server, accepted, before + 2.0);
     let mut third = server.client().patient(BOUND);
     third.send(get("/"));
     for client in &mut busy {

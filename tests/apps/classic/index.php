@@ -138,6 +138,7 @@ switch ($do) {
     case 'slow-count':
         // Goes on when its client has gone, as a payment would.
         ignore_user_abort(true);
+        touch($_GET['file'] . '.begun');
         usleep(300000);
         file_put_contents($_GET['file'], $_GET['id'] . "\n", FILE_APPEND | LOCK_EX);
         echo $_GET['id'];

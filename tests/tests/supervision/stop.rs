@@ -64,7 +64,7 @@ fn two_sigterms_at_once_are_one() {
     busy.send(get("/count?id=slow&ms=1500"));
     wait_until("it is in work", LONG, || counts(&server).contains_key("slow"));
     server.signal(Signal::TERM);
-    std::thread::sleep(Duration::from_millis(20)); // Sooner the kernel would make one of them.
+    server.wait_for_log("stopping", LONG); // Sooner the kernel would make one of them.
     server.signal(Signal::TERM);
     let response = busy.response("GET");
     assert!(response.status == 200 && response.says_close(), "{busy}");

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use keepwarm_tests::get;
 use keepwarm_tests::process::wait_until;
+use keepwarm_tests::{admin, get};
 
 use crate::{LONG, config, counts, start, wsgi};
 
@@ -50,14 +50,13 @@ fn a_long_wait_in_the_queue_is_503_with_retry_after() {
 
 #[test]
 fn a_client_that_leaves_the_queue_is_not_served() {
-    let server = wsgi(1, "");
+    let server = wsgi(1, "[admin]\nbind = \"127.0.0.1:0\"");
     let mut busy = server.client().patient(Duration::from_secs(20));
     busy.send(get("/count?id=busy&ms=1500"));
     wait_until("it is in work", LONG, || counts(&server).contains_key("busy"));
     let mut waiting = server.client();
     waiting.send("POST /count?id=gone HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-    // Until it waits: nothing tells of that from outside.
-    std::thread::sleep(Duration::from_millis(50));
+    admin::wait_for_metric(&server, r#"keepwarm_queue_length{app="app"}"#, 1.0);
     waiting.reset();
     assert_eq!(busy.response("GET").status, 200);
     assert_eq!(server.ask(get("/pong")).text(), "pong");
