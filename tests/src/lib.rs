@@ -18,6 +18,7 @@ pub mod process;
 mod response;
 mod server;
 pub mod service;
+pub mod shared;
 pub mod tools;
 pub mod websocket;
 

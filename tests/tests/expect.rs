@@ -1,36 +1,12 @@
 //! `http-rules` §2 over a real socket, for every kind of app of ours: the application decides, and the client never waits for nothing.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use keepwarm_tests::shared::{asgi, fastcgi, php, rack, wsgi};
 use keepwarm_tests::{ASGI, Client, FASTCGI, Failure, PHP, RACK, Server, WSGI};
 
 const LIMITED: &str = "max_body = 1000\n";
-
-fn wsgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(WSGI).warm("/pong"))
-}
-
-fn rack() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(RACK).warm("/pong"))
-}
-
-fn asgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
-}
-
-fn php() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(PHP).warm("/pong"))
-}
-
-fn fastcgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(FASTCGI).warm("/pong"))
-}
 
 /// One test at a time: of two expecting clients on a server with one blocking worker, the edge answers one itself, and rightly so
 /// (`http-rules` §2: at most half of the workers wait for a body).

@@ -3,7 +3,8 @@
 
 use std::sync::OnceLock;
 
-use keepwarm_tests::{ASGI, Client, FASTCGI, Failure, PHP, RACK, Server, WSGI};
+use keepwarm_tests::shared::{asgi, fastcgi, php, rack, wsgi};
+use keepwarm_tests::{ASGI, Client, FASTCGI, Failure, Server, WSGI};
 
 const CANARY: &str = "GET /canary HTTP/1.1\r\nHost: test.example\r\n\r\n";
 
@@ -20,31 +21,6 @@ respond = { status = 200, body = "pong" }
 fn fixed() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(FIXED))
-}
-
-fn wsgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(WSGI).warm("/pong"))
-}
-
-fn rack() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(RACK).warm("/pong"))
-}
-
-fn asgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
-}
-
-fn php() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(PHP).warm("/pong"))
-}
-
-fn fastcgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(FASTCGI).warm("/pong"))
 }
 
 fn apps() -> [(&'static str, &'static Server); 5] {

@@ -2,17 +2,8 @@
 
 use std::sync::OnceLock;
 
-use keepwarm_tests::{ASGI, Server, WSGI, get};
-
-fn asgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
-}
-
-fn wsgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(WSGI).warm("/pong"))
-}
+use keepwarm_tests::shared::{asgi, wsgi};
+use keepwarm_tests::{Server, get};
 
 /// What is asked for, the normalised path that is forwarded, and that path decoded (RFC 3986 §6.2.2).
 const NORMALISED: &[(&str, &str, &str)] = &[

@@ -5,7 +5,8 @@
 
 use std::sync::OnceLock;
 
-use keepwarm_tests::{ASGI, Client, FASTCGI, Framing, PHP, RACK, Response, Server, WSGI, get};
+use keepwarm_tests::shared::{asgi, fastcgi, php, rack, wsgi};
+use keepwarm_tests::{Client, Framing, Response, Server, get};
 
 /// One way to say `Connection`: its field lines, and what they mean together (RFC 9112 §9.3).
 struct Say {
@@ -152,31 +153,6 @@ const METHODS: &[&str] = &["GET", "HEAD", "POST", "OPTIONS"];
 fn fixed() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(FIXED))
-}
-
-fn wsgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(WSGI).warm("/pong"))
-}
-
-fn rack() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(RACK).warm("/pong"))
-}
-
-fn asgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
-}
-
-fn php() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(PHP).warm("/pong"))
-}
-
-fn fastcgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(FASTCGI).warm("/pong"))
 }
 
 #[test]

@@ -1,19 +1,9 @@
 //! Where one message ends and the next begins: pipelines, bodies that look like requests, and what an application is tricked into saying.
 
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use keepwarm_tests::{ASGI, Client, Failure, Server, WSGI};
-
-fn wsgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(WSGI).warm("/pong"))
-}
-
-fn asgi() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::start(ASGI).warm("/pong"))
-}
+use keepwarm_tests::shared::{asgi, wsgi};
+use keepwarm_tests::{Client, Failure, Server};
 
 fn both() -> [(&'static str, &'static Server); 2] {
     [("wsgi", wsgi()), ("asgi", asgi())]
