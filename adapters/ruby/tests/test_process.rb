@@ -2,8 +2,40 @@
 
 require "driver"
 
+# What holds however many requests a worker takes at once: `with` gives it to a block.
+module AnyWorkerTests
+  def test_the_end_of_the_wire_within_a_request
+    with do |worker|
+      stream = worker.request("/endless")
+      worker.take(stream) { |answer| answer.frames.size > 1 }
+      worker.mine.close
+      assert_equal 0, worker.wait
+      assert_equal "", worker.log
+    end
+  end
+
+  def test_a_forked_child_never_writes_to_the_wire
+    with do |worker|
+      assert_equal "by the parent", worker.get("/fork").body
+      assert_equal "hello", worker.get("/").body
+      assert_equal "", worker.log
+    end
+  end
+
+  def test_sigterm_asks_to_drain
+    with do |worker|
+      worker.get("/")
+      worker.signal("TERM")
+      assert_equal :DRAIN, worker.read.name
+      assert_equal 200, worker.get("/").status
+      assert_equal 0, worker.drain
+    end
+  end
+end
+
 # A worker's process, seen from the wire: how it begins, what it survives, how it ends.
 class ProcessTest < Minitest::Test
+  include AnyWorkerTests
   include Driver
 
   def with(entry = "app.rb", *options, **more, &block)
@@ -81,16 +113,6 @@ class ProcessTest < Minitest::Test
     end
   end
 
-  def test_the_end_of_the_wire_within_a_request
-    with do |worker|
-      stream = worker.request("/endless")
-      worker.take(stream) { |answer| answer.frames.size > 1 }
-      worker.mine.close
-      assert_equal 0, worker.wait
-      assert_equal "", worker.log
-    end
-  end
-
   def test_at_exit_runs_at_the_end
     with do |worker|
       worker.get("/at-exit")
@@ -146,14 +168,6 @@ class ProcessTest < Minitest::Test
   def test_prints_are_log_lines
     with do |worker|
       assert_equal "printed to stdout\nprinted to stderr\nwritten to rack.errors\n", worker.log_of { worker.get("/prints") }
-    end
-  end
-
-  def test_a_forked_child_never_writes_to_the_wire
-    with do |worker|
-      assert_equal "by the parent", worker.get("/fork").body
-      assert_equal "hello", worker.get("/").body
-      assert_equal "", worker.log
     end
   end
 
@@ -221,16 +235,6 @@ class ProcessTest < Minitest::Test
       assert_equal 3, worker.get("/memory").reset[0]
       assert_equal :DRAIN, worker.read.name
       assert_equal 200, worker.get("/").status # one that crossed
-      assert_equal 0, worker.drain
-    end
-  end
-
-  def test_sigterm_asks_to_drain
-    with do |worker|
-      worker.get("/")
-      worker.signal("TERM")
-      assert_equal :DRAIN, worker.read.name
-      assert_equal 200, worker.get("/").status
       assert_equal 0, worker.drain
     end
   end

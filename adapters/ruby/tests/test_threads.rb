@@ -3,6 +3,7 @@
 require "driver"
 require "keepwarm/answer"
 require "keepwarm/threaded"
+require "test_process"
 require "test_rack"
 
 # Everything that holds for one request at a time holds for several, too.
@@ -20,6 +21,7 @@ require "test_rack"
 end
 
 class ThreadsTest < Minitest::Test
+  include AnyWorkerTests
   include Driver
 
   def with(threads = 3, **more, &block)
@@ -101,34 +103,6 @@ class ThreadsTest < Minitest::Test
       5.times { assert_equal 3, worker.get("/kill-thread").reset[0] }
       assert_equal "hello", worker.get("/").body
       assert_equal 0, worker.drain
-    end
-  end
-
-  def test_sigterm_asks_to_drain
-    with do |worker|
-      worker.get("/")
-      worker.signal("TERM")
-      assert_equal :DRAIN, worker.read.name
-      assert_equal 200, worker.get("/").status
-      assert_equal 0, worker.drain
-    end
-  end
-
-  def test_the_end_of_the_wire_ends_it
-    with do |worker|
-      stream = worker.request("/endless")
-      worker.take(stream) { |answer| answer.frames.size > 1 }
-      worker.mine.close
-      assert_equal 0, worker.wait
-      assert_equal "", worker.log
-    end
-  end
-
-  def test_a_forked_child_never_writes_to_the_wire
-    with do |worker|
-      assert_equal "by the parent", worker.get("/fork").body
-      assert_equal "hello", worker.get("/").body
-      assert_equal "", worker.log
     end
   end
 end
