@@ -5,6 +5,7 @@ mod errors;
 mod idle;
 pub(crate) mod kit;
 mod peers;
+pub(crate) mod programs;
 
 use std::future::poll_fn;
 use std::io::{Read, Write};

@@ -1,72 +1,17 @@
 //! Which version is spoken: by ALPN, by prior knowledge; to nginx, and to servers that have HTTP/1.1 alone.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::*;
 use crate::tls::tests::kit::{Authority, Identity, V13, answering, server, start};
+use crate::tls::tests::programs::{self, Program};
 use crate::{AcquireError, Call, Calls, Protocol};
 
 const HELLO: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const LARGE: usize = 8 << 20;
 
-/// An nginx, and its folder; both end with it. Its answers say which version was spoken, and the how manieth request of the connection it was.
-struct Nginx {
-    process: Child,
-    folder: PathBuf,
-}
-
-impl Nginx {
-    /// It listens on a Unix socket.
-    async fn start(identity: Option<&Identity>, http2: &str) -> (Self, Endpoint) {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let name = format!("keepwarm-h2-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("large"), vec![b'x'; LARGE]).unwrap();
-        let tls = match identity {
-            Some(identity) => {
-                std::fs::write(folder.join("cert.pem"), &identity.cert).unwrap();
-                std::fs::write(folder.join("key.pem"), &identity.key).unwrap();
-                "ssl_certificate cert.pem; ssl_certificate_key key.pem;"
-            }
-            None => "",
-        };
-        let listen = format!("{}{http2}", if identity.is_some() { "ssl " } else { "" });
-        let config = format!(
-            "daemon off; master_process off; pid nginx.pid; error_log stderr crit;
-             events {{ worker_connections 64; }}
-             http {{
-               access_log off; root .; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
-               server {{
-                 listen unix:{folder}/socket {listen}; {tls}
-                 location /x {{ return 200 \"$server_protocol $connection_requests\"; }}
-                 location /large {{ }}
-               }}
-             }}",
-            folder = folder.display(),
-        );
-        std::fs::write(folder.join("nginx.conf"), config).unwrap();
-        let process = Command::new("nginx")
-            .args(["-p", &format!("{}/", folder.display()), "-c", "nginx.conf", "-e", "stderr"])
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let endpoint = Endpoint::Unix(folder.join("socket"));
-        while endpoint.connect().await.is_err() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        (Self { process, folder }, endpoint)
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+/// Its answers say which version was spoken, and the how manieth request of the connection it was.
+async fn nginx(identity: Option<&Identity>, http2: &str) -> (Program, Endpoint) {
+    let directives = "location /x { return 200 \"$server_protocol $connection_requests\"; }";
+    programs::nginx(identity, http2, directives, LARGE).await
 }
 
 /// Asks over whatever is spoken.
@@ -99,7 +44,7 @@ async fn text(calls: &Arc<Calls>, endpoint: &Endpoint) -> String {
 async fn alpn_chooses_http_2_where_the_server_has_it() {
     run(async {
         let authority = Authority::new();
-        let (_nginx, endpoint) = Nginx::start(Some(&authority.identity("a.test")), "http2").await;
+        let (_nginx, endpoint) = nginx(Some(&authority.identity("a.test")), "http2").await;
         for protocol in [Protocol::Auto, Protocol::Http2] {
             let calls = Calls::new(PoolSettings::default(), protocol);
             calls.set_tls(Some(authority.client("a.test")));
@@ -122,7 +67,7 @@ async fn alpn_chooses_http_2_where_the_server_has_it() {
 async fn many_calls_at_once_go_over_one_connection_of_nginx() {
     run(async {
         let authority = Authority::new();
-        let (_nginx, endpoint) = Nginx::start(Some(&authority.identity("a.test")), "http2").await;
+        let (_nginx, endpoint) = nginx(Some(&authority.identity("a.test")), "http2").await;
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
         calls.set_tls(Some(authority.client("a.test")));
         let asks: Vec<_> = (0..60)
@@ -143,7 +88,7 @@ async fn many_calls_at_once_go_over_one_connection_of_nginx() {
 #[tokio::test]
 async fn prior_knowledge_is_http_2_in_clear() {
     run(async {
-        let (_nginx, endpoint) = Nginx::start(None, "http2").await;
+        let (_nginx, endpoint) = nginx(None, "http2").await;
         let calls = Calls::new(PoolSettings::default(), Protocol::Http2);
         for number in 1..=3 {
             assert_eq!(text(&calls, &endpoint).await, format!("HTTP/2.0 {number}"));
@@ -157,7 +102,7 @@ async fn prior_knowledge_is_http_2_in_clear() {
 #[tokio::test]
 async fn auto_is_http_1_in_clear() {
     run(async {
-        let (_nginx, endpoint) = Nginx::start(None, "").await;
+        let (_nginx, endpoint) = nginx(None, "").await;
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
         assert_eq!(text(&calls, &endpoint).await, "HTTP/1.1 1");
         assert_eq!(text(&calls, &endpoint).await, "HTTP/1.1 2");
@@ -205,7 +150,7 @@ async fn a_server_without_http_2_is_refused_where_that_is_to_be_spoken() {
 async fn a_request_that_offers_to_switch_takes_http_1() {
     run(async {
         let authority = Authority::new();
-        let (_nginx, endpoint) = Nginx::start(Some(&authority.identity("a.test")), "http2").await;
+        let (_nginx, endpoint) = nginx(Some(&authority.identity("a.test")), "http2").await;
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
         calls.set_tls(Some(authority.client("a.test")));
         assert_eq!(text(&calls, &endpoint).await, "HTTP/2.0 1");
@@ -219,7 +164,7 @@ async fn a_request_that_offers_to_switch_takes_http_1() {
 async fn a_wrong_certificate_is_told_to_everybody_who_waits() {
     run(async {
         let authority = Authority::new();
-        let (_nginx, endpoint) = Nginx::start(Some(&authority.identity("b.test")), "http2").await;
+        let (_nginx, endpoint) = nginx(Some(&authority.identity("b.test")), "http2").await;
         let calls = Calls::new(PoolSettings::default(), Protocol::Auto);
         calls.set_tls(Some(authority.client("a.test")));
         let asks: Vec<_> = (0..3)
