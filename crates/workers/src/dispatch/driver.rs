@@ -107,7 +107,7 @@ impl Driver {
                 Left::Nothing => self.io.forget_writable(),
                 Left::ForRoom => match self.io.poll_writable(cx) {
                     Poll::Ready(Ok(())) => continue,
-                    // No descriptor is free for the watch (EMFILE): one may be later.
+                    // The reactor takes no watch, not even in the place of the one that there is: it may later.
                     Poll::Ready(Err(_)) => self.write_later(cx),
                     Poll::Pending => {}
                 },
