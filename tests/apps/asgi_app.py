@@ -236,6 +236,13 @@ async def waits_for_disconnect(scope, receive, send):
     append(message["type"] + "\n")
 
 
+async def waits_and_answers(scope, receive, send):
+    """Answers with the message by which it learns that its client has closed."""
+    await body_of(receive)
+    append("waiting\n")
+    await answer_with(send, 200, [TEXT], [(await receive())["type"].encode()])
+
+
 async def raises(scope, receive, send):
     raise ValueError("before the answer")
 
@@ -314,6 +321,7 @@ ANSWERS = {
     "/trailers": trailers,
     "/in-two": in_two,
     "/waits": waits_for_disconnect,
+    "/waits-and-answers": waits_and_answers,
     "/fifteen": fixed(200, FIFTEEN, [b"pong"]),
     "/cookies": fixed(200, [(b"set-cookie", b"a=1; Path=/"), (b"set-cookie", b"b=2; Expires=Wed, 09 Jun 2031 10:18:14 GMT")], [b""]),
     "/raise": raises,

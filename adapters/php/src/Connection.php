@@ -381,6 +381,9 @@ final class Connection
             case Wire::DRAIN:
                 $this->leaving = true;
                 break;
+            case Wire::HALF_CLOSE:
+                $this->isCurrent($stream); // a fault, if it was never opened; PHP has no word for it
+                break;
             case Wire::TEXT:
             case Wire::BINARY:
             case Wire::CLOSE:

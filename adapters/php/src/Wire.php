@@ -22,6 +22,7 @@ final class Wire
     public const WANT = 0x15;
     public const CREDIT = 0x16;
     public const RESET = 0x17;
+    public const HALF_CLOSE = 0x18;
     public const TEXT = 0x20;
     public const BINARY = 0x21;
     public const CLOSE = 0x22;
@@ -66,6 +67,7 @@ final class Wire
         self::TRAILERS => [0, true, 6, self::MAX_PAYLOAD],
         self::CREDIT => [0, null, 4, 4],
         self::RESET => [0, true, 2, 2 + self::MAX_REASON],
+        self::HALF_CLOSE => [0, true, 0, 0],
         self::TEXT => [self::END, true, 0, self::MAX_CHUNK],
         self::BINARY => [self::END, true, 0, self::MAX_CHUNK],
         self::CLOSE => [0, true, 2, 2 + self::MAX_CLOSE_REASON],

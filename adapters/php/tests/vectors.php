@@ -59,7 +59,7 @@ function expected(array $frame): array
 function described(int $kind, int $flags, int $stream, string $payload): array
 {
     $name = array_flip(array_intersect_key((new ReflectionClass(Wire::class))->getConstants(), array_flip(
-        ['WELCOME', 'REQUEST', 'DATA', 'TRAILERS', 'CREDIT', 'RESET', 'TEXT', 'BINARY', 'CLOSE', 'PING', 'DRAIN']
+        ['WELCOME', 'REQUEST', 'DATA', 'TRAILERS', 'CREDIT', 'RESET', 'HALF_CLOSE', 'TEXT', 'BINARY', 'CLOSE', 'PING', 'DRAIN']
     )))[$kind];
     $frame = ['type' => $name, 'stream' => $stream];
     switch ($kind) {

@@ -195,6 +195,18 @@ class Answers(Shared):
         answer = self.get("/trailers", flags=END | driver.TRAILERS)
         self.assertEqual((answer.body, answer.trailers), (b"one two", [("x-a", "1"), ("x-b", "2")]))
 
+    def test_a_client_that_closes_its_writing_side_is_a_disconnect_and_gets_its_answer(self):
+        for late in (False, True):
+            stream = self.worker.request("/answers-a-client-that-closed", method="POST", length=3, flags=0)
+            if late:
+                self.worker.data(stream, b"abc", end=True)
+                self.get("/")
+            else:  # all in one read
+                self.worker.data(stream, b"abc", end=True)
+            self.worker.send(pack("HALF_CLOSE", stream))
+            self.assertEqual(self.worker.answer(stream).body, b"all the same")
+            self.assertEqual(self.seen(), ["http.disconnect"])
+
     def test_more_fields_than_fit_a_frame_are_the_applications_error(self):
         for what, status in (("start", None), ("hint", None), ("trailers", 200)):
             answer = self.get("/too-many-fields", query=what, flags=END | driver.TRAILERS | driver.EARLY_HINTS)

@@ -68,7 +68,7 @@ def described(kind, flags, stream, payload):
     return frame
 
 
-TYPE_NAMES = {"WELCOME", "REQUEST", "DATA", "TRAILERS", "CREDIT", "RESET", "TEXT", "BINARY", "CLOSE", "PING", "DRAIN"}
+TYPE_NAMES = {"WELCOME", "REQUEST", "DATA", "TRAILERS", "CREDIT", "RESET", "HALF_CLOSE", "TEXT", "BINARY", "CLOSE", "PING", "DRAIN"}
 
 
 def expected(frame):

@@ -12,7 +12,7 @@ class VectorsTest < Minitest::Test
     method protocol scheme path raw_path query script_name server_name server_port client_address client_port
   ].freeze
   W = Keepwarm::Wire
-  TYPES = %i[WELCOME REQUEST DATA TRAILERS CREDIT RESET TEXT BINARY CLOSE PING DRAIN].to_h { |name| [W.const_get(name), name.to_s] }.freeze
+  TYPES = %i[WELCOME REQUEST DATA TRAILERS CREDIT RESET HALF_CLOSE TEXT BINARY CLOSE PING DRAIN].to_h { |name| [W.const_get(name), name.to_s] }.freeze
 
   def load(name)
     JSON.parse(File.read(File.join(VECTORS, name)))

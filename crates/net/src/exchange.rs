@@ -154,6 +154,15 @@ impl Exchange<'_> {
         on!(mut self, stream => stream.poll_gone(cx))
     }
 
+    /// Whether the client has closed its writing side behind the request, as far as [`Self::poll_gone`] has seen: it may have gone, and it may still read.
+    pub fn is_half_closed(&self) -> bool {
+        match &self.carrier {
+            Carrier::Http1(stream) => stream.is_half_closed(),
+            // Every request of HTTP/2 ends its side of the stream; a client that goes resets it.
+            Carrier::Http2(_) => false,
+        }
+    }
+
     /// Aborts if the client has gone, by what is known now: for who is about to begin anew on its behalf. Registers nobody; who then waits polls
     /// [`Self::poll_gone`].
     pub fn abort_if_gone(&mut self) -> bool {

@@ -116,6 +116,16 @@ pub fn encode_reset(
     encode_reason(out, FrameType::Reset, stream, code.0, cut(reason, MAX_RESET_REASON))
 }
 
+/// HALF_CLOSE: the client has closed its writing side.
+///
+/// # Errors
+///
+/// Stream 0.
+pub fn encode_half_close(out: &mut Vec<u8>, stream: u32) -> Result<(), EncodeError> {
+    put(out, FrameType::HalfClose, 0, nonzero(stream)?, &[]);
+    Ok(())
+}
+
 /// TRAILERS: names and values; they end the body.
 ///
 /// # Errors

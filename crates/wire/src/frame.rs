@@ -97,6 +97,8 @@ pub enum FrameType {
     Credit = 0x16,
     /// The stream ends, incomplete (§5).
     Reset = 0x17,
+    /// The client has closed its writing side (§5).
+    HalfClose = 0x18,
     /// Part of a text message (§7).
     Text = 0x20,
     /// Part of a binary message (§7).
@@ -126,6 +128,7 @@ impl FrameType {
         Self::Want,
         Self::Credit,
         Self::Reset,
+        Self::HalfClose,
         Self::Text,
         Self::Binary,
         Self::Close,
@@ -148,6 +151,7 @@ impl FrameType {
             0x15 => Self::Want,
             0x16 => Self::Credit,
             0x17 => Self::Reset,
+            0x18 => Self::HalfClose,
             0x20 => Self::Text,
             0x21 => Self::Binary,
             0x22 => Self::Close,
@@ -172,6 +176,7 @@ impl FrameType {
             Self::Want => "WANT",
             Self::Credit => "CREDIT",
             Self::Reset => "RESET",
+            Self::HalfClose => "HALF_CLOSE",
             Self::Text => "TEXT",
             Self::Binary => "BINARY",
             Self::Close => "CLOSE",
@@ -198,6 +203,7 @@ impl FrameType {
             Self::Want => row(Some(Worker), Names::Stream, 0, 0, 0),
             Self::Credit => row(None, Names::Either, 0, 4, 4),
             Self::Reset => row(None, Names::Stream, 0, 2, 2 + MAX_RESET_REASON),
+            Self::HalfClose => row(Some(Keepwarm), Names::Stream, 0, 0, 0),
             Self::Text | Self::Binary => row(None, Names::Stream, flags::END, 0, MAX_BODY),
             Self::Close => row(None, Names::Stream, 0, 2, 2 + MAX_CLOSE_REASON),
             Self::Ping => row(Some(Keepwarm), Names::Connection, 0, 8, 8),

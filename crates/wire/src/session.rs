@@ -12,7 +12,9 @@ mod window;
 
 pub use event::SessionEvent;
 
-use crate::encode::{EncodeError, encode_credit, encode_drain, encode_ping, encode_reset, encode_welcome};
+use crate::encode::{
+    EncodeError, encode_credit, encode_drain, encode_half_close, encode_ping, encode_reset, encode_welcome,
+};
 use crate::frame::{
     FromWorker, Hello, MAX_CREDIT, MIN_INITIAL_CREDIT, MIN_MESSAGE_COST, ResetCode, Strings, Welcome,
 };
@@ -271,6 +273,14 @@ impl Session {
         }
         open.set_reset();
         encode_reset(out, stream, code, reason).is_ok()
+    }
+
+    /// Writes HALF_CLOSE: the client has closed its writing side. Nothing is written when the stream is not open or was reset.
+    pub fn half_close(&mut self, stream: u32, out: &mut Vec<u8>) {
+        if self.streams.get(&stream).is_some_and(|open| !open.was_reset()) {
+            // The id of an open stream is none that an encoder refuses.
+            let _ = encode_half_close(out, stream);
+        }
     }
 
     /// Writes PING. False, and nothing is written, before HELLO or while another waits for its PONG.

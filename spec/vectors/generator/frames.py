@@ -27,6 +27,7 @@ def frames():
     yield good("hello with nothing about it", W, hello(about=[]))
     yield good("hello with the most of everything", W, hello(65535, 2**31 - 1, 2**31 - 1, version=65535))
 
+    yield good("half close", K, half_close(9))
     yield good("request, GET", K, request())
     yield good("request, with every string", K, request(
         stream=7, scheme="https", protocol="HTTP/2", path="/a b/c", raw_path="/app/a%20b/c", query="x=1&y=",

@@ -52,6 +52,7 @@ def good_sessions():
     yield session("100 Continue", k(request(flags=["EXPECT"], content_length=1, method="POST")), w(want()),
                   k(data(1, "x", True)), w(response()))
     yield session("WANT twice, and without need, is harmless", k(request()), w(want()), w(want()), w(response()))
+    yield session("a client that closes its writing side still gets its answer", k(request()), k(half_close()), w(response()))
     yield session("early hints, twice", k(request(flags=["END", "EARLY_HINTS"])), w(inform()),
                   w(inform(status=102, fields=[])), w(response()))
     yield session("streams take turns", k(request(1)), k(request(2)), k(request(3)), w(response(2, flags=[])),

@@ -110,6 +110,33 @@ fn the_request_timeout_counts_the_apps_time_not_the_clients() {
 }
 
 #[test]
+fn an_app_learns_that_its_client_has_closed_and_what_it_still_sends_is_written() {
+    let server = start(&config("asgi_app:application", 1, ""), 1);
+    let mut client = server.client();
+    client.send(get("/waits-and-answers"));
+    wait_until("the app waits", LONG, || counts(&server).contains_key("waiting"));
+    client.half_close();
+    assert_eq!(client.response("GET").text(), "http.disconnect");
+}
+
+/// By then it waits in the queue.
+#[test]
+fn an_app_learns_of_a_client_that_closed_before_a_worker_had_its_request() {
+    let server = start(&config("asgi_app:application", 1, "concurrency = 1\n[admin]\nbind = \"127.0.0.1:0\""), 1);
+    let mut first = server.client();
+    first.send(get("/waits-and-answers"));
+    wait_until("the app waits", LONG, || counts(&server).contains_key("waiting"));
+    let mut second = server.client();
+    second.send(get("/waits-and-answers"));
+    second.half_close();
+    admin::wait_for_metric(&server, r#"keepwarm_queue_length{app="app"}"#, 1.0);
+    first.half_close();
+    for mut client in [first, second] {
+        assert_eq!(client.response("GET").text(), "http.disconnect");
+    }
+}
+
+#[test]
 fn an_app_learns_that_its_client_has_gone() {
     let server = start(&config("asgi_app:application", 1, ""), 1);
     let mut client = server.client();

@@ -195,6 +195,9 @@ class Connection(asyncio.BufferedProtocol):
             wire.decode_trailers(payload)  # ASGI has no message for them
             if stream is not None:
                 stream.on_data(wire.DATA, b"", True)
+        elif kind == wire.HALF_CLOSE:
+            if stream is not None:
+                stream.on_half_close()
         else:
             code, reason = wire.decode_reason(payload)
             if stream is not None:

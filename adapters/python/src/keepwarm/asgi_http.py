@@ -22,8 +22,8 @@ class HttpStream:
 
     __slots__ = (
         "connection", "number", "flags", "strings", "task", "stage", "gone", "over", "bodiless", "parts", "body_ended",
-        "body_given", "body_lost", "wanted", "free", "allowance", "receiver", "credit", "senders", "code", "count", "text",
-        "length", "response_flags", "trailers", "trailer_fields", "sent", "held", "__weakref__",
+        "body_given", "wanted", "free", "allowance", "receiver", "credit", "senders", "code", "count", "text",
+        "length", "response_flags", "trailers", "trailer_fields", "sent", "held", "half_closed", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, connection, number, flags, strings, body):
@@ -34,7 +34,7 @@ class HttpStream:
         self.parts = [body] if body else []
         self.body_ended = flags & END
         self.stage = WAITING
-        self.gone = self.over = self.body_given = self.body_lost = False
+        self.gone = self.over = self.body_given = self.half_closed = False
         self.wanted = not flags & wire.EXPECT
         self.bodiless = strings[0] == b"HEAD"
         self.held = 0  # what the connection is to get back for frames of this stream
@@ -64,12 +64,14 @@ class HttpStream:
         return asgi_scope.http(self.strings, self.flags, self.connection.state)
 
     async def receive(self):
-        """The next part of the body, then, once there is nothing to answer any more, `http.disconnect`."""
+        """The next part of the body, then `http.disconnect` once the client has closed or there is nothing to answer any more."""
         while True:
             if self.gone or self.stage == DONE:
                 return {"type": "http.disconnect"}
             if self.parts or (self.body_ended and not self.body_given):
                 return self._next_part()
+            if self.half_closed and self.body_given:
+                return {"type": "http.disconnect"}
             if not self.wanted:
                 self.wanted = True
                 self.connection.write(wire.frame(wire.WANT, 0, self.number))
@@ -125,6 +127,11 @@ class HttpStream:
         self.connection.settle(self)
         self._wake_receiver()
         self.wake_senders()
+
+    def on_half_close(self):
+        """The client sends no more: whoever waits for its end is told, and what is still sent may reach it (§5)."""
+        self.half_closed = True
+        self._wake_receiver()
 
     def give_up(self):
         """The request's time is over: shows where the application stands, and cancels it. The others of this worker go on."""

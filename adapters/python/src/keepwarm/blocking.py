@@ -238,6 +238,8 @@ class Connection:
                 self.body_ended = True
         elif kind == wire.DRAIN:
             self.leaving = True
+        elif kind == wire.HALF_CLOSE:
+            self._is_current(stream)  # a fault, if it was never opened; WSGI has no word for it
         elif kind in (wire.TEXT, wire.BINARY, wire.CLOSE):
             if self._is_current(stream):
                 raise Fault("not_websocket", "a message on a stream that is no WebSocket")

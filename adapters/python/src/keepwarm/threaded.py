@@ -262,6 +262,8 @@ class Stream:
             wire.decode_trailers(payload)  # WSGI has no place for them
             self._body_goes_on()
             self.body_ended = True
+        elif kind == wire.HALF_CLOSE:
+            pass  # WSGI has no word for it
         else:
             raise Fault("not_websocket", "a message on a stream that is no WebSocket")
 

@@ -259,6 +259,13 @@ async def waits_for_the_end(scope, receive, send):
         seen.append(type(error).__name__)
 
 
+async def answers_a_client_that_closed(scope, receive, send):
+    """It waits for its client's end, and answers all the same."""
+    await read(receive)
+    seen.append((await receive())["type"])
+    await answer(send, b"all the same")
+
+
 async def breaks_off(scope, receive, send):
     while True:
         message = await receive()
@@ -472,7 +479,8 @@ ROUTES = {
     "/fail-late": fail_late, "/no-start": no_start, "/no-bytes": no_bytes, "/no-end": no_end, "/too-short": too_short, "/too-long": too_long,
     "/too-long-at-once": too_long_at_once, "/hop-by-hop": hop_by_hop, "/bad-field": bad_field, "/wrong-order": wrong_order,
     "/start-twice": start_twice, "/after-the-end": after_the_end, "/never-ends": never_ends,
-    "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off, "/hints": hints, "/trailers": trailers,
+    "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off,
+    "/answers-a-client-that-closed": answers_a_client_that_closed, "/hints": hints, "/trailers": trailers,
     "/path-send": path_send, "/context": context, "/state": state, "/background": background, "/prints": prints, "/fork": fork,
     "/leave": leave, "/memory": memory, "/recursion": recursion, "/too-many-fields": too_many_fields, "/sends-on": sends_on,
 }  # fmt: skip

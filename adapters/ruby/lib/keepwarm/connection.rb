@@ -116,6 +116,7 @@ module Keepwarm
       when Wire::RESET then reset(id, payload)
       when Wire::TRAILERS then trailers(id, payload)
       when Wire::DRAIN then @leaving = true
+      when Wire::HALF_CLOSE then stream(id) # a fault, if it was never opened; Rack has no word for it
       when Wire::TEXT, Wire::BINARY, Wire::CLOSE
         raise Fault.new("not_websocket", "a message on a stream that is no WebSocket") if stream(id)
       when Wire::WELCOME then raise Fault.new("second_welcome", "a second WELCOME")

@@ -10,7 +10,7 @@ module Keepwarm
     # Frame types (§2).
     HELLO, WELCOME = 0x01, 0x02
     REQUEST, DATA, TRAILERS, RESPONSE = 0x10, 0x11, 0x12, 0x13
-    INFORM, WANT, CREDIT, RESET = 0x14, 0x15, 0x16, 0x17
+    INFORM, WANT, CREDIT, RESET, HALF_CLOSE = 0x14, 0x15, 0x16, 0x17, 0x18
     TEXT, BINARY, CLOSE = 0x20, 0x21, 0x22
     PING, PONG, DRAIN, BUSY = 0x30, 0x31, 0x32, 0x33
 
@@ -48,6 +48,7 @@ module Keepwarm
       TRAILERS => [0, true, 6, MAX_PAYLOAD],
       CREDIT => [0, nil, 4, 4],
       RESET => [0, true, 2, 2 + MAX_REASON],
+      HALF_CLOSE => [0, true, 0, 0],
       TEXT => [END_BODY, true, 0, MAX_CHUNK],
       BINARY => [END_BODY, true, 0, MAX_CHUNK],
       CLOSE => [0, true, 2, 2 + MAX_CLOSE_REASON],

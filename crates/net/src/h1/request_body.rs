@@ -191,6 +191,10 @@ impl Stream {
             Poll::Pending => Poll::Pending,
         }
     }
+
+    pub(crate) fn is_half_closed(&self) -> bool {
+        self.read_closed && self.state.body_done
+    }
 }
 
 enum Step {

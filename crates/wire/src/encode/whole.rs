@@ -2,8 +2,8 @@
 
 use super::{
     EncodeError, RequestWriter, ResponseWriter, encode_binary, encode_busy, encode_close, encode_credit,
-    encode_data, encode_drain, encode_hello, encode_inform, encode_ping, encode_pong, encode_reset,
-    encode_text, encode_trailers, encode_want, encode_welcome,
+    encode_data, encode_drain, encode_half_close, encode_hello, encode_inform, encode_ping, encode_pong,
+    encode_reset, encode_text, encode_trailers, encode_want, encode_welcome,
 };
 use crate::frame::{FromWorker, Request, Response, ToWorker, flags};
 
@@ -56,6 +56,7 @@ impl ToWorker<'_> {
             Self::Trailers { stream, fields } => encode_trailers(out, stream, fields.pairs()),
             Self::Credit { stream, amount } => encode_credit(out, stream, amount),
             Self::Reset { stream, code, reason } => encode_reset(out, stream, code, reason),
+            Self::HalfClose { stream } => encode_half_close(out, stream),
             Self::Text { stream, bytes, end } => encode_text(out, stream, bytes, end),
             Self::Binary { stream, bytes, end } => encode_binary(out, stream, bytes, end),
             Self::Close { stream, code, reason } => encode_close(out, stream, code, reason),

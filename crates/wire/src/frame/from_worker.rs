@@ -224,7 +224,7 @@ impl<'a> FromWorker<'a> {
             FrameType::Pong => Self::Pong { payload: reader.take()? },
             FrameType::Drain => Self::Drain,
             FrameType::Busy => Self::Busy { end },
-            FrameType::Welcome | FrameType::Request | FrameType::Ping => {
+            FrameType::Welcome | FrameType::Request | FrameType::HalfClose | FrameType::Ping => {
                 return Err(reader.fault(FaultKind::Direction, 0));
             }
         })

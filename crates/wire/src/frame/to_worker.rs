@@ -45,6 +45,11 @@ pub enum ToWorker<'a> {
         /// For the log.
         reason: &'a str,
     },
+    /// The client has closed its writing side: it may be gone, and it may still read.
+    HalfClose {
+        /// The stream.
+        stream: u32,
+    },
     /// Part of a text message.
     Text {
         /// The stream.
@@ -173,6 +178,7 @@ impl<'a> ToWorker<'a> {
                 let (code, reason) = reader.code_and_reason()?;
                 Self::Reset { stream, code: ResetCode(code), reason }
             }
+            FrameType::HalfClose => Self::HalfClose { stream },
             FrameType::Text => Self::Text { stream, bytes: reader.rest(MAX_BODY)?, end },
             FrameType::Binary => Self::Binary { stream, bytes: reader.rest(MAX_BODY)?, end },
             FrameType::Close => {

@@ -106,6 +106,7 @@ impl<'a> Either<'a> {
             | Self::Worker(FromWorker::Reset { stream, code, reason }) => {
                 json!({"type": "RESET", "stream": stream, "code": code.0, "reason": reason})
             }
+            Self::Keepwarm(ToWorker::HalfClose { stream }) => json!({"type": "HALF_CLOSE", "stream": stream}),
             Self::Keepwarm(ToWorker::Close { stream, code, reason })
             | Self::Worker(FromWorker::Close { stream, code, reason }) => {
                 json!({"type": "CLOSE", "stream": stream, "code": code, "reason": reason})

@@ -89,6 +89,10 @@ impl Run<'_> {
                 self.unsaid.drain(..bytes.len());
                 return None;
             }
+            ToWorker::HalfClose { stream } => {
+                self.session().half_close(stream, &mut out);
+                assert_eq!(out.is_empty(), ignored, "{name}");
+            }
             ToWorker::Reset { stream, code, reason } => {
                 let said = self.session().reset(stream, code, reason, &mut out);
                 assert_eq!(said, !ignored, "{name}");

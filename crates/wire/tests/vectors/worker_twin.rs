@@ -61,6 +61,7 @@ impl WorkerTwin {
                 open.closed = true;
                 Ok(())
             }),
+            ToWorker::HalfClose { stream } => self.on_stream(stream, |_| Ok(())),
             ToWorker::Trailers { stream, .. } => self.on_stream(stream, |open| open.hear_body(true)),
             ToWorker::Data { stream, bytes, end } => {
                 self.spend(bytes.len())?;

@@ -217,6 +217,11 @@ impl App {
         self.blocking.load(Ordering::Relaxed)
     }
 
+    /// Whether its interface has a word for a client that sends no more: ASGI's has.
+    pub(super) fn hears_half_close(&self) -> bool {
+        !self.builds_cgi_names()
+    }
+
     pub(super) fn builds_cgi_names(&self) -> bool {
         self.cgi_names.load(Ordering::Relaxed)
     }

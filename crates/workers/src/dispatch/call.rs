@@ -28,6 +28,8 @@ struct Inner {
     more: VecDeque<Item>,
     waker: Option<Waker>,
     place: Place,
+    /// The client has closed its writing side: whoever gets the request is to be told.
+    half_closed: bool,
     /// The worker that last had it, and its stream.
     last: Option<(Arc<Link>, u32)>,
     /// Since when its worker may be working on it; none while it waits behind another.
@@ -187,6 +189,16 @@ impl Call {
     /// The client's side: it stops waiting. Tells where the request is.
     pub(super) fn abandon(&self) -> Place {
         std::mem::replace(&mut self.lock().place, Place::Abandoned)
+    }
+
+    /// The client's side: it has closed its writing side. Tells who has the request; whoever gets it later has the client's task woken ([`Self::is_half_closed`]).
+    pub(super) fn note_half_close(&self) -> Option<(Arc<Link>, u32)> {
+        self.lock().half_closed = true;
+        self.given()
+    }
+
+    pub(super) fn is_half_closed(&self) -> bool {
+        self.lock().half_closed
     }
 
     /// The worker that has it, and the stream.

@@ -93,6 +93,8 @@ pub(super) struct Conversation<'a, 'c> {
     complete: bool,
     /// When it had.
     ended: Option<Instant>,
+    /// The worker knows that the client has closed its writing side.
+    half_close_said: bool,
     /// Nothing is left to tell a worker.
     over: bool,
     /// The request opens a WebSocket.
@@ -123,6 +125,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             client_is_slow: false,
             complete: false,
             ended: None,
+            half_close_said: false,
             over: false,
             websocket: false,
             messages: None,
@@ -165,6 +168,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
     fn enqueue(&mut self, frame: Vec<u8>) -> bool {
         self.since = Instant::now();
         self.given = self.given.saturating_add(1);
+        self.half_close_said = false;
         let job = Job {
             call: Arc::clone(&self.call),
             frame,
@@ -222,6 +226,9 @@ impl<'a, 'c> Conversation<'a, 'c> {
             if let Poll::Ready(gone) = self.exchange.poll_gone(cx) {
                 return self.client_gone(gone);
             }
+            if self.exchange.is_half_closed() && !self.half_close_said {
+                self.say_half_close();
+            }
             self.keep_time();
             if self.exchange.deadlines().poll_passed(Wait::Slow, cx) {
                 self.is_slow();
@@ -242,6 +249,15 @@ impl<'a, 'c> Conversation<'a, 'c> {
         self.keep_time_of_abandoned();
         self.stop_waiting();
         Poll::Ready(())
+    }
+
+    /// The client has closed its writing side: an application that waits for its end is told, now or when a worker gets the request.
+    fn say_half_close(&mut self) {
+        let given = self.call.note_half_close();
+        self.half_close_said = given.is_some();
+        if let Some((link, stream)) = given.filter(|_| self.app.hears_half_close()) {
+            link.half_close(stream);
+        }
     }
 
     /// Nobody waits for the answer any more: whoever has the request is told.

@@ -63,8 +63,9 @@ impl Link {
         inner.write(&self.socket, &job.frame);
         inner.last_written = Some(stream);
         drop(inner);
-        if job.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END == 0) {
-            // It may have waited in the queue; the rest of its body can come now.
+        let has_more = job.frame.get(FLAGS_AT).is_some_and(|bits| bits & flags::END == 0);
+        if has_more || job.call.is_half_closed() {
+            // It may have waited in the queue; the rest of its body can come now, or the word that its client sends no more.
             job.call.wake();
         }
         job.call.keep_frame(job.frame);

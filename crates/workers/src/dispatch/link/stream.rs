@@ -85,6 +85,14 @@ impl Link {
         inner.write(&self.socket, &frame);
     }
 
+    /// The client has closed its writing side.
+    pub(in crate::dispatch) fn half_close(&self, stream: u32) {
+        let mut frame = Vec::new();
+        let mut inner = self.lock();
+        inner.session.half_close(stream, &mut frame);
+        inner.write(&self.socket, &frame);
+    }
+
     /// Nobody waits for this answer any more.
     pub(in crate::dispatch) fn reset(&self, stream: u32, code: ResetCode, reason: &str) {
         let mut frame = Vec::new();
