@@ -197,6 +197,7 @@ impl Worker {
             }
             ToWorker::Ping { payload } => self.say(|out| encode_pong(out, payload)),
             ToWorker::Drain => return false,
+            ToWorker::HalfClose { .. } => {}
             ToWorker::Data { .. } | ToWorker::Trailers { .. } => panic!("a body on a WebSocket"),
         }
         true
