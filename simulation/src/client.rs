@@ -220,6 +220,16 @@ pub(crate) async fn run(
     left
 }
 
+/// Behind a 408 to HEAD stands nothing, or, where the head was not read and so nobody knew its method, the body that it announces: that and no more.
+async fn unknown_method(reader: &mut Reader<'_>, head: &Head) -> Broken {
+    if reader.has_more().await
+        && let Err(broken) = reader.body(head, false, |_, _| Ok(())).await
+    {
+        return broken;
+    }
+    reader.end().await.err().unwrap_or(Broken::Announced)
+}
+
 struct State {
     /// How many bytes had been sent before each request.
     begun: RefCell<Vec<usize>>,
@@ -374,8 +384,7 @@ async fn read(
                     state.gone.set(true);
                     state.changed.notify_waiters();
                     if outcome.head.status == 408 && request.method == "HEAD" {
-                        // Of a head that was not read: nobody knew its method.
-                        return Some(Broken::Announced);
+                        return Some(unknown_method(&mut reader, &outcome.head).await);
                     }
                     return match reader.end().await {
                         Ok(()) if number + 1 == plan.requests.len() => None,

@@ -200,7 +200,14 @@ impl Front {
         if !expected.check(request, outcome) {
             let ok = outcome.head.status == 413 || request.is_broken();
             assert!(!self.clean || ok, "not the app's response: {outcome:?}");
+            return;
         }
+        // It asks before it responds.
+        let asks = request.expects && response.reads != Reads::Never;
+        assert!(
+            !asks || outcome.informs.contains(&100),
+            "the app asked for the body, its client was not told"
+        );
     }
 }
 

@@ -43,9 +43,9 @@ impl Scenario for Http2 {
         let clean = rng.chance(600);
         let may_fail =
             Faults { no_buffers: 5, no_descriptor: 20, reset: 3, disk_full: 300, ..Faults::default() };
-        let (settings, most) = plan::settings(&mut rng, clean, &may_fail);
-        let worker = WorkerPlan::draw(&mut rng);
-        let max_body = rng.chance(300).then(|| *rng.pick(&[most as u64 / 2, most as u64 / 16, 64]));
+        let (mut settings, most) = plan::settings(&mut rng, clean, &may_fail);
+        let mut worker = WorkerPlan::draw(&mut rng);
+        let mut max_body = rng.chance(300).then(|| *rng.pick(&[most as u64 / 2, most as u64 / 16, 64]));
         let draw = Draw {
             settings: settings.clone(),
             clean,
@@ -55,8 +55,21 @@ impl Scenario for Http2 {
             may_send_first: worker.blocking || worker.streams == 100,
             max_body,
         };
-        let clients: Vec<_> = (0..1 + rng.below(2)).map(|_| draw.client(&mut rng)).collect();
-        let connections = if rng.chance(100) { 1 + rng.below(clients.len()) } else { 100 };
+        let mut clients: Vec<_> = (0..1 + rng.below(2)).map(|_| draw.client(&mut rng)).collect();
+        let mut connections = if rng.chance(100) { 1 + rng.below(clients.len()) } else { 100 };
+        match rng.below(16) {
+            0 => {
+                (settings.capacity, settings.latency) = ((128 * 1024, 512 * 1024), Duration::ZERO);
+                (max_body, connections) = (None, 100);
+                part_slowly(&mut rng, &mut clients[0]);
+            }
+            1 => {
+                worker = WorkerPlan { blocking: true, streams: 1, ..worker };
+                max_body = Some(SMALL_BODY as u64);
+                expect_in_a_crowd(&mut rng, &mut clients[0]);
+            }
+            _ => {}
+        }
         Self { seed, settings, clean, workers: 1 + rng.below(2), worker, max_body, connections, clients }
     }
 
@@ -170,10 +183,12 @@ impl Http2 {
         for (stream, end) in ends.iter().enumerate() {
             let request = &client.streams[stream].request;
             match end {
-                End::Whole(outcome) => self.check(request, &responses[stream], outcome),
+                End::Whole(outcome) => {
+                    self.check(&client.streams[stream], &responses[stream], outcome);
+                }
                 End::Wrong(wrong) => panic!("client {number}, stream {stream}: {wrong}"),
                 // Its response may have begun before the body was too large.
-                End::Broken(_) if self.is_too_large(request) => {}
+                End::Broken(_) if self.is_too_large(request) && responses[stream].reads != Reads::Before => {}
                 End::Broken(why) if self.clean && client.stays() && !self.may_end_early() => {
                     panic!("client {number}, stream {stream}: no whole response: {why}")
                 }
@@ -198,7 +213,8 @@ impl Http2 {
         self.max_body.is_some_and(|most| request.body.size() as u64 > most)
     }
 
-    fn check(&self, request: &RequestPlan, response: &ResponsePlan, outcome: &Outcome) {
+    fn check(&self, stream: &StreamPlan, response: &ResponsePlan, outcome: &Outcome) {
+        let request = &stream.request;
         let too_large = self.is_too_large(request);
         let status = outcome.head.status;
         if outcome.head.field("x-id").is_none() {
@@ -206,6 +222,11 @@ impl Http2 {
             assert!(status == 413 || !self.clean, "not the app's response: {outcome:?}");
             return;
         }
+        assert!(
+            !too_large || response.reads != Reads::Before,
+            "the app has read {} bytes",
+            request.body.size()
+        );
         assert_eq!(status, response.status, "the status of another");
         let bodiless = request.method == "HEAD" || matches!(status, 204 | 304);
         let whole = if bodiless { 0 } else { response.body };
@@ -216,6 +237,56 @@ impl Http2 {
         let continued = outcome.informs.iter().filter(|status| **status == 100).count();
         assert!(continued <= 1, "100 Continue came {continued} times");
         assert!(outcome.informs.len() - continued <= response.informs, "more 1xx than were sent");
+        // It asks before it responds.
+        let asks = request.expects && stream.waits && response.reads != Reads::Never;
+        assert!(!asks || continued == 1, "the app asked for the body, its client was not told");
+    }
+}
+
+/// The client says with its only request that no other follows, and takes longer to read the response than the server waits for one that reads nothing. What it sends
+/// meanwhile, to make room, must not meet a closed socket.
+fn part_slowly(rng: &mut Rng, (client, responses): &mut (ClientPlan, Vec<ResponsePlan>)) {
+    client.streams.truncate(1);
+    responses.truncate(1);
+    let (stream, response) = (&mut client.streams[0], &mut responses[0]);
+    stream.request =
+        RequestPlan { method: "GET", body: BodyPlan::None, expects: false, ..stream.request.clone() };
+    (stream.abandon, stream.sends_first, stream.reads) = (None, false, Pace::FAST);
+    let body = rng.between(40_000, 60_000);
+    *response = ResponsePlan {
+        status: 200,
+        body,
+        frames: response.frames.map(|frames| frames.max(body / 300)),
+        fault: worker::Fault::None,
+        ..response.clone()
+    };
+    (client.window, client.becomes, client.connection_window) = (65_535, None, 65_535);
+    client.frames = FramePlan { goaway: Some(1), ..FramePlan::PLAIN };
+    let (every, pause) = (body / 8, Duration::from_millis(rng.between(300, 1200) as u64));
+    client.pipe =
+        PipePlan { reads: Pace { piece: every, every, pause }, writes: Pace::FAST, cut: None, stall: None };
+}
+
+/// Of [`expect_in_a_crowd`].
+const SMALL_BODY: usize = 64;
+
+/// More clients of an app with one request at a time expect `100 Continue` than it may keep waiting: some send slowly what they may; the bodies of the others, which did
+/// not wait and are too large, are here when they are first asked for.
+fn expect_in_a_crowd(rng: &mut Rng, (client, responses): &mut (ClientPlan, Vec<ResponsePlan>)) {
+    for (number, (stream, response)) in client.streams.iter_mut().zip(responses).enumerate() {
+        let is_first = number < 2;
+        let size = if is_first { 1 + rng.below(SMALL_BODY) } else { rng.between(1, SMALL_BODY * 4) };
+        let body = BodyPlan::Chunked { size, chunk: size, trailers: 0 };
+        stream.request = RequestPlan { method: "POST", body, expects: true, ..stream.request.clone() };
+        (stream.waits, stream.sends_first) = (is_first, false);
+        stream.writes = match is_first {
+            true => Pace { piece: 1 + size / 4, every: 1 + size / 4, pause: Duration::from_millis(50) },
+            false => Pace::FAST,
+        };
+        if is_first {
+            stream.start = Duration::ZERO;
+        }
+        response.reads = Reads::Before;
     }
 }
 

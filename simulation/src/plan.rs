@@ -32,6 +32,7 @@ pub(crate) fn settings(rng: &mut Rng, clean: bool, may_fail: &Faults) -> (Settin
     let delays = Faults {
         short_send: *rng.pick(&[0, 0, 300]),
         spurious: *rng.pick(&[0, 0, 100]),
+        no_copy: *rng.pick(&[0, 0, 0, 300]),
         ..Faults::default()
     };
     let mut some = |rate: u32| *rng.pick(&[0, 0, rate]);
@@ -271,10 +272,11 @@ impl<'p, P: Clone> Smaller<'p, P> {
         self.with(|plan| std::mem::take(&mut of(plan).in_pieces));
         self.without_time(|plan| &mut of(plan).latency);
         self.with(|plan| of(plan).jump.take().is_some());
-        let faults: [fn(&mut Faults) -> &mut u32; 8] = [
+        let faults: [fn(&mut Faults) -> &mut u32; 9] = [
             |it| &mut it.spurious,
             |it| &mut it.short_send,
             |it| &mut it.no_descriptor,
+            |it| &mut it.no_copy,
             |it| &mut it.no_buffers,
             |it| &mut it.reset,
             |it| &mut it.refused,

@@ -39,6 +39,8 @@ pub struct Faults {
     pub short_send: u32,
     /// `EMFILE` of accept, connect, and the copy of a descriptor; `ENOSPC` of a registration.
     pub no_descriptor: u32,
+    /// `EMFILE` of the copy of a descriptor that is watched already: who wants a second watch of the socket has the first.
+    pub no_copy: u32,
     /// A connection is reset when it is written to or read.
     pub reset: u32,
     /// A task is woken, or a socket said to be ready, for nothing.
@@ -470,6 +472,20 @@ impl Kernel {
         watch.read_closed |= ended;
         watch.write_closed |= hung_up;
         watch.wake_ready()
+    }
+
+    /// What was sent to a closed end is met by a reset. That end lets go of what it still had to send, and so loses a part of what was not read here: how much of that
+    /// had left it, nobody knows (RFC 9112 §9.6).
+    pub(super) fn meet_closed(&mut self, file: u64) {
+        let lost = self.rng.next() as usize;
+        let Some(stream) = self.stream(file) else { return };
+        if !std::mem::replace(&mut stream.reset_comes, true) {
+            let here = stream.incoming.len();
+            let kept = lost % (here + stream.wire.len() + 1);
+            stream.incoming.truncate(kept);
+            stream.wire.truncate(kept.saturating_sub(here));
+        }
+        self.send_off(file);
     }
 
     /// A read has made room for the sender.

@@ -26,6 +26,10 @@ impl Socket {
     pub fn try_clone(&self) -> io::Result<Self> {
         with(|kernel| {
             kernel.lack_of_descriptors(Errno::MFILE)?;
+            let (chance, watched) = (kernel.settings.faults.no_copy, kernel.is_watched(self.file));
+            if watched && kernel.rng.chance(chance) {
+                return Err(Errno::MFILE.into());
+            }
             if let Some(file) = kernel.files.get_mut(&self.file) {
                 file.descriptors += 1;
             }
@@ -236,6 +240,10 @@ impl Kernel {
         if self.rng.chance(chance) { Err(errno.into()) } else { Ok(()) }
     }
 
+    fn is_watched(&self, file: u64) -> bool {
+        self.watches.values().any(|watch| watch.file == file)
+    }
+
     /// The connection breaks, if that is to be.
     fn maybe_reset(&mut self, file: u64) {
         let chance = self.settings.faults.reset;
@@ -309,9 +317,8 @@ pub fn send(socket: &Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         }
         let peer = stream.peer;
         if stream.peer_gone {
-            // TCP: what is sent to a closed end is met by a reset.
-            stream.reset_comes = true;
-            kernel.send_off(socket.file);
+            // TCP takes it.
+            kernel.meet_closed(socket.file);
             return Ok(whole);
         }
         if kernel.rng.chance(faults.no_buffers) {
