@@ -8,31 +8,54 @@ use std::time::Duration;
 
 use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
 use keepwarm_egress::{Door as DoorHandler, Place, Source, Upstream, UpstreamRoute, UpstreamSettings};
-use keepwarm_net::simulation::{self, Faults, Rng, Settings};
-use keepwarm_net::{ConnectionLimits, Endpoint, Handler, Passing, Scheme, StopListening};
+use keepwarm_net::simulation::{self, Faults, PeerListener, Rng, Settings};
+use keepwarm_net::{ConnectionLimits, Endpoint, Handler, Passing, Protocol, Scheme, StopListening};
 
 use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::front::{self, Expected, id};
+use crate::http2_origin::{self, Http2Plan};
 use crate::origin::{self, Framing, Noise, OriginPlan, Plans};
 use crate::plan::{self, Smaller, WIDE};
 use crate::run::Scenario;
 use crate::site;
 use crate::sizes::edgy;
+use crate::tls::{self, Ending, TlsPlan, TlsServer};
 use crate::tunnel::TunnelPlan;
 use crate::worker::{Fault, Reads, Seen};
+use tokio::task::JoinHandle;
 
 /// A back door with its clients and its origin.
 #[derive(Debug, Clone)]
 pub(crate) struct Door {
     seed: u64,
     settings: Settings,
-    clean: bool,
+    pub(crate) clean: bool,
     /// A route of a listener leads to the upstream, with this buffering; `None`: a door.
     route: Option<(Option<bool>, Option<bool>)>,
     connections: Option<u32>,
     /// Data-plane threads.
     threads: usize,
-    clients: Vec<(ClientPlan, Vec<OriginPlan>)>,
+    pub(crate) clients: Vec<(ClientPlan, Vec<OriginPlan>)>,
+    pub(crate) far: Far,
+}
+
+/// What the origin speaks.
+#[derive(Debug, Clone)]
+pub(crate) struct Far {
+    pub(crate) protocol: Protocol,
+    /// Under TLS it chooses the protocol by ALPN.
+    pub(crate) alpn: bool,
+    pub(crate) tls: Option<TlsPlan>,
+    /// `None`: HTTP/1.1.
+    pub(crate) http2: Option<Http2Plan>,
+    /// Connections to it, at most.
+    pub(crate) connections: Option<usize>,
+}
+
+impl Far {
+    /// HTTP/1.1 in clear.
+    const PLAIN: Self =
+        Self { protocol: Protocol::Auto, alpn: false, tls: None, http2: None, connections: None };
 }
 
 const ADDRESS: &str = "127.0.0.1:6102";
@@ -89,6 +112,7 @@ impl Scenario for Door {
             connections: *rng.pick(&[None, None, Some(1), Some(2)]),
             threads: plan::threads(&mut rng),
             clients,
+            far: Far::PLAIN,
         }
     }
 
@@ -114,12 +138,18 @@ impl Scenario for Door {
         let origin: SocketAddr = ORIGIN.parse().expect("an address");
         let source =
             Source { place: Place::Address(origin), authority: ORIGIN.into(), weight: 1, priority: 0 };
-        let mut settings = UpstreamSettings::new(Scheme::Http, vec![source]);
+        let scheme = if self.far.tls.is_some() { Scheme::Https } else { Scheme::Http };
+        let mut settings = UpstreamSettings::new(scheme, vec![source]);
+        settings.protocol = self.far.protocol;
         settings.limits.queue_timeout = Duration::from_secs(60);
         if let Some(most) = self.connections {
             settings.pool.max_in_all = most as usize;
         }
+        if let Some(most) = self.far.connections {
+            settings.pool.max = most;
+        }
         let upstream = Upstream::new("search", settings);
+        upstream.set_tls(self.far.tls.is_some().then(tls::client));
         assert!(upstream.publish_literal(), "an address needs no look-up");
         let seen = Rc::new(RefCell::new(Seen::default()));
         let plan = Rc::clone(&self);
@@ -128,7 +158,8 @@ impl Scenario for Door {
             Some((id(client, request), plan.clients.get(client)?.1.get(request)?.clone()))
         });
         let listener = simulation::listen(Endpoint::Tcp(origin)).expect("nobody listens there");
-        let server = tokio::task::spawn_local(origin::serve(listener, plans, Rc::clone(&seen)));
+        let server = self.origin(listener, plans, Rc::clone(&seen));
+        let counts = tokio::task::spawn_local(count(Arc::clone(&upstream)));
 
         let (open, stops) = site::listen(
             &remotes,
@@ -147,8 +178,12 @@ impl Scenario for Door {
             site::until_closed(&open, Duration::from_secs(9)).await;
             let (in_flight, waiting) = upstream.in_work();
             assert_eq!((in_flight, waiting), (0, 0), "calls that nobody waits for");
+            let pool = upstream.calls().state(None);
+            assert_eq!((pool.in_use, pool.waiting), (0, 0), "connections that nobody has any more");
         }
         plan::judge_seen(&seen.borrow(), usize::MAX, |at, request| &self.clients[at].0.requests[request]);
+        assert!(!counts.is_finished(), "what counts has found something");
+        counts.abort();
         server.abort();
     }
 
@@ -186,6 +221,28 @@ impl Door {
         Arc::new(Edge::new(Site::new(vec![route], Vec::new())))
     }
 
+    fn origin(&self, listener: PeerListener, plans: Plans, seen: Rc<RefCell<Seen>>) -> JoinHandle<()> {
+        let name: &[u8] = if self.far.http2.is_some() { b"h2" } else { b"http/1.1" };
+        let tls = self.far.tls.clone();
+        let tls = tls.map(|plan| TlsServer::new(plan, self.far.alpn.then_some(name)));
+        match self.far.http2.clone() {
+            Some(plan) => {
+                tokio::task::spawn_local(http2_origin::serve(listener, tls, plan, self.seed, plans, seen))
+            }
+            None => tokio::task::spawn_local(origin::serve(listener, tls, plans, seen)),
+        }
+    }
+
+    /// Whether a body that only a close ends may have been cut off before, and look whole.
+    fn may_look_whole(&self, response: &OriginPlan) -> bool {
+        // HTTP/2 and TLS say an end.
+        let told = match &self.far.tls {
+            Some(tls) => tls.ending != Ending::Cuts && response.noise == Some(Noise::Inside),
+            None => response.fault == Fault::DiesInside || response.noise == Some(Noise::Inside),
+        };
+        told && response.framing == Framing::Close && self.far.http2.is_none()
+    }
+
     async fn visit(&self, number: usize) {
         let (plan, responses) = &self.clients[number];
         let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
@@ -198,12 +255,7 @@ impl Door {
                 let response = &responses[request];
                 let chunked = matches!(response.framing, Framing::Chunked(_));
                 let trailers = if chunked { response.trailers } else { 0 };
-                // An end that only a close tells cannot be told from a death.
-                let cut = response.fault == Fault::DiesInside || response.noise == Some(Noise::Inside);
-                let body = match cut {
-                    true if response.framing == Framing::Close => outcome.body,
-                    _ => response.body,
-                };
+                let body = if self.may_look_whole(response) { outcome.body } else { response.body };
                 let expected = Expected { status: response.status, body, trailers };
                 if !expected.check(&plan.requests[request], outcome) {
                     let ok = plan.requests[request].is_broken();
@@ -222,6 +274,22 @@ impl Door {
             .iter()
             .zip(&plan.requests)
             .any(|(response, request)| response.reads != Reads::Before && request.has_body())
+    }
+}
+
+/// A call that waits for a connection, or has one, is under way.
+async fn count(upstream: Arc<Upstream>) {
+    let mut pause = Duration::from_millis(1);
+    loop {
+        tokio::time::sleep(pause).await;
+        pause += pause / 50;
+        let (pool, calls) = (upstream.calls().state(None), upstream.in_work().0);
+        assert!(
+            pool.waiting + pool.in_use <= calls,
+            "{} calls wait for a connection and {} connections are in use, of {calls} calls",
+            pool.waiting,
+            pool.in_use
+        );
     }
 }
 

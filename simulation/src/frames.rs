@@ -59,6 +59,8 @@ pub(crate) struct Frames {
     /// Frames that make work for nothing: peers take only so many.
     chatter: usize,
     in_head: bool,
+    /// Of a server: SETTINGS_MAX_CONCURRENT_STREAMS, which the next SETTINGS say. The library would not change it.
+    streams: VecDeque<Option<u32>>,
 }
 
 const HEADER: usize = 9;
@@ -75,10 +77,12 @@ const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
+const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const HAS_PRIORITY: u8 = 0x20;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
 
 /// One frame.
 fn push(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
@@ -102,7 +106,14 @@ impl Frames {
             heads: 0,
             chatter: 0,
             in_head: false,
+            streams: VecDeque::new(),
         }
+    }
+
+    /// Of a server, whose first SETTINGS say that it takes so many streams, and so do the next.
+    pub(crate) fn of_server(plan: FramePlan, seed: u64, streams: &[Option<u32>]) -> Self {
+        let streams = streams.iter().copied().collect();
+        Self { preface: 0, streams, ..Self::of_client(plan, seed) }
     }
 
     /// Takes bytes of the library, and appends what is sent in their place.
@@ -149,6 +160,14 @@ impl Frames {
         match kind {
             HEADERS if flags & (PADDED | HAS_PRIORITY) == 0 => self.head(flags, stream, payload, out),
             DATA if flags & PADDED == 0 => self.data(flags, stream, payload, out),
+            SETTINGS if flags & ACK == 0 => {
+                let mut payload = payload.to_vec();
+                if let Some(most) = self.streams.pop_front().flatten() {
+                    payload.extend_from_slice(&MAX_CONCURRENT_STREAMS.to_be_bytes());
+                    payload.extend_from_slice(&most.to_be_bytes());
+                }
+                push(out, SETTINGS, flags, stream, &payload);
+            }
             WINDOW_UPDATE if self.plan.late > Duration::ZERO => {
                 self.late.push_back((Instant::now() + self.plan.late, frame.to_vec()));
             }

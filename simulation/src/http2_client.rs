@@ -97,7 +97,7 @@ pub(crate) async fn run(
     let broken = |why: &str| plan.streams.iter().map(|_| End::Broken(why.to_owned())).collect();
     let Some(peer) = connect.await else { return broken("not connected") };
     let frames = Frames::of_client(plan.frames.clone(), seed);
-    let pipe = Pipe::new(peer, plan.pipe.clone(), Some(frames));
+    let pipe = Pipe::new(Box::new(peer), plan.pipe.clone(), Some(frames));
     let handshake = h2::client::Builder::new()
         .initial_window_size(plan.window)
         .initial_connection_window_size(plan.connection_window)
@@ -349,7 +349,7 @@ impl State<'_> {
     }
 }
 
-fn trailer_fields(count: usize) -> HeaderMap {
+pub(crate) fn trailer_fields(count: usize) -> HeaderMap {
     (0..count)
         .map(|number| {
             let name = format!("x-trailer-{number}");

@@ -4,11 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use keepwarm_net::simulation::{Peer, PeerListener};
+use keepwarm_net::simulation::PeerListener;
 use tokio::task::JoinSet;
 
+use crate::line::Line;
 use crate::pattern;
 use crate::response::{Pace, Reader};
+use crate::tls::TlsServer;
 use crate::tunnel::{self, TunnelPlan};
 use crate::worker::{Fault, Reads, Seen};
 
@@ -59,23 +61,38 @@ pub(crate) enum Framing {
 
 pub(crate) type Plans = Rc<dyn Fn(&str) -> Option<(u64, OriginPlan)>>;
 
-/// Serves until it is dropped, and its connections with it.
-pub(crate) async fn serve(listener: PeerListener, plans: Plans, seen: Rc<RefCell<Seen>>) {
+/// Serves until it is dropped, and its connections with it. `tls`: under TLS.
+pub(crate) async fn serve(
+    listener: PeerListener,
+    tls: Option<Rc<TlsServer>>,
+    plans: Plans,
+    seen: Rc<RefCell<Seen>>,
+) {
     let mut connections = JoinSet::new();
     loop {
-        let peer = listener.accept().await;
-        connections.spawn_local(connection(peer, Rc::clone(&plans), Rc::clone(&seen)));
+        let line = accept(&listener, tls.as_deref()).await;
+        let (plans, seen) = (Rc::clone(&plans), Rc::clone(&seen));
+        connections.spawn_local(async move { connection(&*line, plans, seen).await });
     }
 }
 
-async fn connection(peer: Peer, plans: Plans, seen: Rc<RefCell<Seen>>) {
-    let mut reader = Reader::new(&peer, Pace::FAST);
+/// The next connection.
+pub(crate) async fn accept(listener: &PeerListener, tls: Option<&TlsServer>) -> Box<dyn Line> {
+    let peer = listener.accept().await;
+    match tls {
+        Some(tls) => tls.accept(peer),
+        None => Box::new(peer),
+    }
+}
+
+async fn connection(peer: &dyn Line, plans: Plans, seen: Rc<RefCell<Seen>>) {
+    let mut reader = Reader::new(peer, Pace::FAST);
     while let Ok(request) = reader.request().await {
         let Some((id, plan)) = plans(&request.path) else {
             panic!("a request nobody sent: {}", request.path)
         };
         *seen.borrow_mut().begun.entry(id).or_default() += 1;
-        let keeps = exchange(&peer, &mut reader, &request, id, &plan, &seen).await;
+        let keeps = exchange(peer, &mut reader, &request, id, &plan, &seen).await;
         if !keeps {
             if plan.fault == Fault::None {
                 // Closed over unread bytes, the connection would be reset, and the response lost with it.
@@ -92,7 +109,7 @@ async fn connection(peer: Peer, plans: Plans, seen: Rc<RefCell<Seen>>) {
 
 /// `false`: the connection is over.
 async fn exchange(
-    peer: &Peer,
+    peer: &dyn Line,
     reader: &mut Reader<'_>,
     request: &crate::response::Request,
     id: u64,
@@ -104,7 +121,7 @@ async fn exchange(
         return false;
     }
     if plan.fault == Fault::Hangs {
-        peer.closed().await;
+        peer.peer().closed().await;
         return false;
     }
     let failed = Cell::new(false);
@@ -151,7 +168,7 @@ async fn exchange(
 }
 
 /// `false`: it broke off.
-async fn respond(peer: &Peer, request: &crate::response::Request, id: u64, plan: &OriginPlan) -> bool {
+async fn respond(peer: &dyn Line, request: &crate::response::Request, id: u64, plan: &OriginPlan) -> bool {
     let mut bytes = Vec::new();
     for _ in 0..plan.informs {
         bytes.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n");

@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use keepwarm_net::simulation::Peer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::frames::Frames;
+use crate::line::Line;
 use crate::response::Pace;
 
 /// How the bytes pass.
@@ -37,7 +37,7 @@ pub(crate) enum Cut {
 /// One end of a connection.
 pub(crate) struct Pipe {
     /// `None`: it was cut.
-    peer: Option<Peer>,
+    peer: Option<Box<dyn Line>>,
     plan: PipePlan,
     frames: Option<Frames>,
     out: Vec<u8>,
@@ -48,13 +48,15 @@ pub(crate) struct Pipe {
     got_since: usize,
     reading_pauses: Option<Pin<Box<Sleep>>>,
     is_cut: bool,
+    /// Its end waits for the other side's.
+    lingers: bool,
 }
 
 /// As much as it takes before its peer does.
 const ROOM: usize = 16 * 1024;
 
 impl Pipe {
-    pub(crate) fn new(peer: Peer, plan: PipePlan, frames: Option<Frames>) -> Self {
+    pub(crate) fn new(peer: Box<dyn Line>, plan: PipePlan, frames: Option<Frames>) -> Self {
         Self {
             peer: Some(peer),
             plan,
@@ -67,7 +69,13 @@ impl Pipe {
             got_since: 0,
             reading_pauses: None,
             is_cut: false,
+            lingers: false,
         }
+    }
+
+    /// Its end waits for the other side's: a close over what that still sends would be a reset, and lose what it has not read.
+    pub(crate) fn lingering(self) -> Self {
+        Self { lingers: true, ..self }
     }
 
     /// Writes what waits. Ready: nothing does.
@@ -92,7 +100,10 @@ impl Pipe {
                 self.writing_pauses = Some(Box::pin(sleep(self.plan.writes.pause)));
             }
         }
-        Poll::Ready(Ok(()))
+        match &self.peer {
+            Some(peer) => peer.poll_flush(cx),
+            None => Poll::Ready(Ok(())),
+        }
     }
 
     fn poll_cut(&mut self) -> Poll<io::Result<()>> {
@@ -178,6 +189,12 @@ impl AsyncWrite for Pipe {
         ready!(this.poll_drain(cx))?;
         if let Some(peer) = this.peer.as_ref().filter(|_| !this.is_cut) {
             peer.shutdown_write();
+            ready!(peer.poll_flush(cx))?;
+        }
+        while let Some(peer) = this.peer.as_ref().filter(|_| this.lingers && !this.is_cut) {
+            if !matches!(ready!(peer.poll_read(cx, &mut Vec::new(), ROOM)), Ok(1..)) {
+                break;
+            }
         }
         Poll::Ready(Ok(()))
     }

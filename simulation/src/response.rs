@@ -3,7 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use keepwarm_net::simulation::{Peer, Rng};
+use keepwarm_net::simulation::Rng;
+
+use crate::line::Line;
 
 /// How a script reads.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +43,7 @@ impl Pace {
 
 /// A peer's bytes, read at a pace.
 pub(crate) struct Reader<'p> {
-    peer: &'p Peer,
+    peer: &'p dyn Line,
     pace: Pace,
     buffer: Vec<u8>,
     since_pause: usize,
@@ -106,7 +108,7 @@ enum Framing {
 }
 
 impl<'p> Reader<'p> {
-    pub(crate) fn new(peer: &'p Peer, pace: Pace) -> Self {
+    pub(crate) fn new(peer: &'p dyn Line, pace: Pace) -> Self {
         Self { peer, pace, buffer: Vec::new(), since_pause: 0 }
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use keepwarm_net::simulation::{self, Reactor, Settings};
 use tokio::runtime::{Builder, LocalOptions};
 
-use crate::{Options, door, examine, front, http2, memory, operation, relay, watchdog, websocket};
+use crate::{Options, door, examine, front, http2, memory, operation, relay, upstream, watchdog, websocket};
 
 /// A kind of world: how a plan is made from a seed, played, and made smaller.
 pub(crate) trait Scenario: Clone + Debug + Send + 'static {
@@ -49,6 +49,7 @@ pub(crate) static WORLDS: &[World] = &[
     World { name: "operation", examine: examine::<operation::Operation> },
     World { name: "relay", examine: examine::<relay::Relay> },
     World { name: "http2", examine: examine::<http2::Http2> },
+    World { name: "upstream", examine: examine::<upstream::Upstream> },
 ];
 
 thread_local! {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use keepwarm_net::simulation::{Peer, Rng};
+use keepwarm_net::simulation::Rng;
 
+use crate::line::Line;
 use crate::pattern;
 
 /// What one end sends and takes.
@@ -44,7 +45,7 @@ impl TunnelPlan {
 pub(crate) const UP: u64 = 1 << 40;
 
 /// Sends what it is to send while it takes what comes, with what has come already (`first`). `false`: not all of it came.
-pub(crate) async fn run(peer: &Peer, id: u64, first: Vec<u8>, plan: &TunnelPlan) -> bool {
+pub(crate) async fn run(peer: &dyn Line, id: u64, first: Vec<u8>, plan: &TunnelPlan) -> bool {
     let write = async {
         let (mut sent, mut stops) = (0, 0);
         while sent < plan.sends {

@@ -119,7 +119,7 @@ impl Processes {
                     assert!(query == script.query, "another query");
                     Some((id, script.response))
                 });
-                origin::serve(listener, plans, seen).await;
+                origin::serve(listener, None, plans, seen).await;
             }
             Kind::FastCgi | Kind::Standing => {
                 let scripts: Scripts = Rc::new(move |path| plan.script(path));

@@ -1,0 +1,157 @@
+//! The back door as world `door` has it, to an upstream that speaks HTTP/2, or under TLS.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use keepwarm_net::Protocol;
+use keepwarm_net::simulation::{Rng, Settings};
+
+use crate::door::{Door, Far};
+use crate::frames::FramePlan;
+use crate::http2_origin::{Goaway, Http2Plan};
+use crate::origin::{Framing, OriginPlan};
+use crate::pipe::{Cut, PipePlan};
+use crate::plan::Smaller;
+use crate::response::Pace;
+use crate::run::Scenario;
+use crate::sizes::edgy;
+use crate::tls::{Ending, TlsPlan};
+use crate::worker::Fault;
+
+/// A back door with its clients and its origin.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream(Door);
+
+impl Scenario for Upstream {
+    fn generate(seed: u64) -> Self {
+        let mut door = Door::generate(seed);
+        // Other draws than the door's.
+        let mut rng = Rng::new(!seed);
+        let http2 = rng.chance(600);
+        let tls = (!http2 || rng.chance(400)).then(|| TlsPlan::draw(&mut rng, door.clean));
+        let protocol = match (http2, tls.is_some()) {
+            (true, true) => *rng.pick(&[Protocol::Http2, Protocol::Auto]),
+            (true, false) => Protocol::Http2,
+            (false, _) => *rng.pick(&[Protocol::Http1, Protocol::Auto]),
+        };
+        let alpn = http2 || rng.chance(700);
+        door.far = Far { protocol, alpn, tls, http2: None, connections: None };
+        if http2 {
+            let responses = door.clients.iter_mut().flat_map(|(_, responses)| responses);
+            responses.for_each(|response| speak_http2(&mut rng, door.clean, response));
+            for (client, responses) in &mut door.clients {
+                client.requests.iter_mut().for_each(|request| request.tunnel = None);
+                responses.iter_mut().for_each(|response| response.tunnel = None);
+            }
+            door.far.http2 = Some(plan(&mut rng, &door));
+            door.far.connections = *rng.pick(&[None, Some(1), Some(2)]);
+        } else if let Some(tls) = door.far.tls.as_mut().filter(|tls| tls.ending == Ending::Cuts && door.clean) {
+            let mut framings = door.clients.iter().flat_map(|(_, responses)| responses);
+            if framings.any(|response| response.framing == Framing::Close) {
+                tls.ending = Ending::Whole;
+            }
+        }
+        Self(door)
+    }
+
+    fn settings(&self) -> Settings {
+        self.0.settings()
+    }
+
+    fn bound(&self) -> Duration {
+        self.0.bound()
+    }
+
+    fn memory(&self) -> usize {
+        self.0.memory()
+    }
+
+    async fn play(self: Rc<Self>) {
+        Rc::new(self.0.clone()).play().await;
+    }
+
+    fn smaller(&self) -> Vec<Self> {
+        let mut smaller = Smaller::than(self);
+        smaller.plans.extend(self.0.smaller().into_iter().map(Self));
+        smaller.with(|plan| plan.0.far.connections.take().is_some());
+        Http2Plan::smaller(&mut smaller, |plan| plan.0.far.http2.as_mut());
+        TlsPlan::smaller(&mut smaller, |plan| plan.0.far.tls.as_mut());
+        smaller.plans
+    }
+}
+
+/// What an origin of HTTP/2 does with a request.
+fn speak_http2(rng: &mut Rng, clean: bool, response: &mut OriginPlan) {
+    response.noise = None;
+    response.closes = None;
+    if !clean && rng.chance(100) {
+        response.fault = *rng.pick(&[Fault::Refuses, Fault::Resets]);
+    }
+}
+
+fn plan(rng: &mut Rng, door: &Door) -> Http2Plan {
+    let clean = door.clean;
+    let sizes = |of: &dyn Fn(&Door) -> usize| of(door);
+    let sent = sizes(&|door| {
+        let responses = door.clients.iter().flat_map(|(_, responses)| responses);
+        responses.map(|response| 200 + response.body).sum()
+    });
+    let got = sizes(&|door| {
+        let requests = door.clients.iter().flat_map(|(client, _)| &client.requests);
+        requests.map(|request| 200 + request.body.size()).sum()
+    });
+    // Each window update takes its time.
+    let window = |rng: &mut Rng| (*rng.pick(&[1, 100, 65_535, 65_535, 1 << 20])).max((got / 100) as u32);
+    let later = Duration::from_millis(*rng.pick(&[0, 1, 50, 500]));
+    let (streams, becomes) = match rng.below(6) {
+        0 => (Some(1), None),
+        1 => (Some(100), Some((later, 1))),
+        2 => (Some(0), Some((later, 1))),
+        3 => (None, Some((later, *rng.pick(&[1, 3])))),
+        4 if !clean => (Some(*rng.pick(&[0, 1])), Some((later, 0))),
+        _ => (None, None),
+    };
+    let goes = Duration::from_millis(rng.size(1000) as u64);
+    let goaway = match rng.below(if clean { 10 } else { 5 }) {
+        0 => Some((goes, Goaway::Gently)),
+        1 if !clean => Some((goes, Goaway::Abruptly)),
+        _ => None,
+    };
+    let cuts = [Cut::Closes, Cut::Resets, Cut::HalfCloses, Cut::Stops];
+    let points = [rng.below(26), rng.below(300), rng.below(sent)];
+    let cut = (*rng.pick(&points), *rng.pick(&cuts));
+    let longest = if clean { 500 } else { 100_000 };
+    Http2Plan {
+        streams,
+        becomes,
+        window: (window(rng), window(rng)),
+        connection_window: *rng.pick(&[65_535, 65_535, 1 << 20]),
+        goaway,
+        refuses: if clean { 0 } else { *rng.pick(&[0, 0, 0, 1, 2]) },
+        frames: frames(rng, clean, sent),
+        pipe: PipePlan {
+            reads: Pace::draw(rng, got),
+            writes: Pace::draw(rng, sent),
+            cut: (!clean && rng.chance(300)).then_some(cut),
+            stall: rng
+                .chance(100)
+                .then(|| (edgy(rng, got), Duration::from_millis(rng.between(1, longest) as u64))),
+        },
+    }
+}
+
+fn frames(rng: &mut Rng, clean: bool, sent: usize) -> FramePlan {
+    if rng.chance(400) {
+        return FramePlan::PLAIN;
+    }
+    FramePlan {
+        heads: *rng.pick(&[1, 2, 5]),
+        pads: rng.chance(500),
+        // The `h2` crate ends a connection with too many small frames that nobody has read yet.
+        data: (*rng.pick(&[100, 4000, usize::MAX])).max(sent / 1000),
+        strays: *rng.pick(&[0, 100, 500]),
+        late: Duration::from_millis(*rng.pick(&[0, 0, 1, 20])),
+        goaway: None,
+        wrong: if !clean && rng.chance(200) { 30 } else { 0 },
+    }
+}
