@@ -98,7 +98,7 @@ async fn connection(
 ) -> Result<(), h2::Error> {
     let streams = [plan.streams, plan.becomes.map(|(_, most)| most)];
     let frames = Frames::of_server(plan.frames.clone(), seed, &streams);
-    let pipe = Pipe::new(line, plan.pipe.clone(), Some(frames)).lingering();
+    let pipe = Pipe::new(line, plan.pipe.clone(), Some(frames)).serving();
     let mut connection: Connection<Pipe, Bytes> = h2::server::Builder::new()
         .initial_window_size(plan.window.0)
         .initial_connection_window_size(plan.connection_window)

@@ -48,8 +48,7 @@ pub(crate) struct Pipe {
     got_since: usize,
     reading_pauses: Option<Pin<Box<Sleep>>>,
     is_cut: bool,
-    /// Its end waits for the other side's.
-    lingers: bool,
+    serves: bool,
 }
 
 /// As much as it takes before its peer does.
@@ -69,13 +68,14 @@ impl Pipe {
             got_since: 0,
             reading_pauses: None,
             is_cut: false,
-            lingers: false,
+            serves: false,
         }
     }
 
-    /// Its end waits for the other side's: a close over what that still sends would be a reset, and lose what it has not read.
-    pub(crate) fn lingering(self) -> Self {
-        Self { lingers: true, ..self }
+    /// Of a server, which reads whatever becomes of its writes: it takes all that the library writes, as much as the client's windows have room for. Its end waits for the client's: a close
+    /// over what that still sends would be a reset, and lose what the client has not read.
+    pub(crate) fn serving(self) -> Self {
+        Self { serves: true, ..self }
     }
 
     /// Writes what waits. Ready: nothing does.
@@ -167,7 +167,7 @@ impl AsyncRead for Pipe {
 impl AsyncWrite for Pipe {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.out.len() >= ROOM {
+        if this.out.len() >= ROOM && !this.serves {
             ready!(this.poll_drain(cx))?;
         }
         match &mut this.frames {
@@ -181,7 +181,11 @@ impl AsyncWrite for Pipe {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_drain(cx)
+        let this = self.get_mut();
+        match this.poll_drain(cx) {
+            Poll::Pending if this.serves => Poll::Ready(Ok(())),
+            drained => drained,
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -191,7 +195,7 @@ impl AsyncWrite for Pipe {
             peer.shutdown_write();
             ready!(peer.poll_flush(cx))?;
         }
-        while let Some(peer) = this.peer.as_ref().filter(|_| this.lingers && !this.is_cut) {
+        while let Some(peer) = this.peer.as_ref().filter(|_| this.serves && !this.is_cut) {
             if !matches!(ready!(peer.poll_read(cx, &mut Vec::new(), ROOM)), Ok(1..)) {
                 break;
             }

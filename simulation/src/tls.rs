@@ -150,7 +150,7 @@ impl TlsServer {
             out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
         }
         let tls = ServerConnection::new(Arc::clone(config)).expect("a configuration");
-        let state = State { tls, out, sent: 0, ends: false };
+        let state = State { tls, out, sent: 0, ends: false, is_broken: false };
         Box::new(Tls { peer, plan: self.plan.clone(), fault, state: RefCell::new(state) })
     }
 }
@@ -191,6 +191,8 @@ struct State {
     sent: usize,
     /// FIN is to follow them.
     ends: bool,
+    /// Nothing more is read.
+    is_broken: bool,
 }
 
 /// Records that are kept before more is encrypted.
@@ -230,7 +232,12 @@ impl State {
     fn take(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         loop {
             self.tls.read_tls(&mut bytes)?;
-            self.tls.process_new_packets().map_err(io::Error::other)?;
+            if let Err(error) = self.tls.process_new_packets() {
+                // The alert leaves; but for that of the other side, there is nothing to be wrong.
+                self.is_broken = true;
+                assert!(matches!(error, rustls::Error::AlertReceived(_)), "bytes: these are no records: {error}");
+                return Err(io::Error::other(error));
+            }
             if bytes.is_empty() {
                 return Ok(());
             }
@@ -253,6 +260,9 @@ impl Line for Tls {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
+            }
+            if self.state.borrow().is_broken {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
             let mut bytes = Vec::new();
             ready!(self.peer.poll_read(cx, &mut bytes, 4096))?;
