@@ -150,7 +150,7 @@ impl TlsServer {
             out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
         }
         let tls = ServerConnection::new(Arc::clone(config)).expect("a configuration");
-        let state = State { tls, out, sent: 0, ends: false, is_broken: false };
+        let state = State { tls, incoming: Vec::new(), out, sent: 0, ends: false, is_broken: false };
         Box::new(Tls { peer, plan: self.plan.clone(), fault, state: RefCell::new(state) })
     }
 }
@@ -186,6 +186,8 @@ struct Tls {
 
 struct State {
     tls: ServerConnection,
+    /// Bytes that it has not looked at.
+    incoming: Vec<u8>,
     /// Records that have not left.
     out: Vec<u8>,
     sent: usize,
@@ -229,19 +231,15 @@ impl Tls {
 }
 
 impl State {
-    fn take(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        loop {
-            self.tls.read_tls(&mut bytes)?;
-            if let Err(error) = self.tls.process_new_packets() {
-                // The alert leaves; but for that of the other side, there is nothing to be wrong.
-                self.is_broken = true;
-                assert!(matches!(error, rustls::Error::AlertReceived(_)), "bytes: these are no records: {error}");
-                return Err(io::Error::other(error));
-            }
-            if bytes.is_empty() {
-                return Ok(());
-            }
-        }
+    /// Takes some of what has come in; nothing is the end. The plain bytes of before have been read: there is room for so many only.
+    fn take(&mut self) -> io::Result<()> {
+        let count = self.tls.read_tls(&mut self.incoming.as_slice())?;
+        self.incoming.drain(..count);
+        let Err(error) = self.tls.process_new_packets() else { return Ok(()) };
+        // The alert leaves; but for that of the other side, there is nothing to be wrong.
+        self.is_broken = true;
+        assert!(matches!(error, rustls::Error::AlertReceived(_)), "bytes: these are no records: {error}");
+        Err(io::Error::other(error))
     }
 }
 
@@ -264,9 +262,12 @@ impl Line for Tls {
             if self.state.borrow().is_broken {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
-            let mut bytes = Vec::new();
-            ready!(self.peer.poll_read(cx, &mut bytes, 4096))?;
-            let taken = self.state.borrow_mut().take(&bytes);
+            let mut state = self.state.borrow_mut();
+            if state.incoming.is_empty() {
+                ready!(self.peer.poll_read(cx, &mut state.incoming, 4096))?;
+            }
+            let taken = state.take();
+            drop(state);
             if let Err(error) = taken {
                 // The alert.
                 let _ = self.poll_out(cx);
