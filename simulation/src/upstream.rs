@@ -45,7 +45,8 @@ impl Scenario for Upstream {
             }
             door.far.http2 = Some(plan(&mut rng, &door));
             door.far.connections = *rng.pick(&[None, Some(1), Some(2)]);
-        } else if let Some(tls) = door.far.tls.as_mut().filter(|tls| tls.ending == Ending::Cuts && door.clean) {
+        } else if let Some(tls) = door.far.tls.as_mut().filter(|tls| tls.ending == Ending::Cuts && door.clean)
+        {
             let mut framings = door.clients.iter().flat_map(|(_, responses)| responses);
             if framings.any(|response| response.framing == Framing::Close) {
                 tls.ending = Ending::Whole;

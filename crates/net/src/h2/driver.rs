@@ -24,7 +24,7 @@ pub(super) async fn run(connection: Connection<Wire<Link>, Bytes>, link: Arc<Lin
     let pings = connection.ping_pong();
     let patience = pool.upgrade().map_or(GOODBYE, |pool| pool.connect_timeout());
     let mut driver =
-        Driver { connection, link, pool, pings, patience, pinged: None, settled: false, timer: None };
+        Driver { connection, link, pool, pings, patience, pinged: None, streams: None, timer: None };
     let driven = {
         let driving = pin!(poll_fn(|cx| driver.poll(cx)));
         caught(driving).await
@@ -53,8 +53,8 @@ struct Driver {
     patience: Duration,
     /// A ping is on its way: since when, and the reads up to then.
     pinged: Option<(Instant, u64)>,
-    /// The pool knows that the server's settings have come.
-    settled: bool,
+    /// Calls that the server takes at once, as the pool knows it; `None`: its settings have not come.
+    streams: Option<usize>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -83,19 +83,20 @@ impl Driver {
 
     /// What the server said that concerns calls to come.
     fn tell_pool(&mut self) {
-        let settled = self.link.is_settled();
-        if settled == self.settled && !self.link.goes_away() {
+        let streams = self.link.is_settled().then(|| self.connection.max_concurrent_send_streams());
+        let news = self.link.take_expected() || streams != self.streams;
+        if !news && !self.link.goes_away() {
             return;
         }
         if let Some(pool) = self.pool.upgrade() {
             if self.link.goes_away() && !self.link.is_retired() {
                 pool.handle_goaway(&self.link);
             }
-            if settled && !self.settled {
-                pool.handle_settled(&self.link);
+            if news {
+                pool.handle_news(&self.link);
             }
         }
-        self.settled = settled;
+        self.streams = streams;
     }
 
     /// Asks a server that is doubted whether it is there. `true`: just now.
@@ -126,7 +127,7 @@ impl Driver {
     fn next_look(&self) -> Option<Instant> {
         let pong = self.pinged.and_then(|(at, _)| at.checked_add(self.patience));
         let crowded = self.link.crowded_since().and_then(|since| since.checked_add(self.patience));
-        let settings = self.link.opened.checked_add(self.patience).filter(|_| !self.settled);
+        let settings = self.link.opened.checked_add(self.patience).filter(|_| self.streams.is_none());
         let idle = match self.link.is_retired() {
             false => self.idle_end(),
             true if self.link.open() == 0 => self.link.idle_since().checked_add(GOODBYE),
@@ -167,7 +168,9 @@ impl Driver {
             return true;
         }
         // SETTINGS is the first thing a server says, asked or not (RFC 9113 §3.4).
-        if self.pinged.is_some_and(|(at, _)| waited(at)) || (!self.settled && waited(self.link.opened)) {
+        if self.pinged.is_some_and(|(at, _)| waited(at))
+            || (self.streams.is_none() && waited(self.link.opened))
+        {
             self.link.give_up();
             return true;
         }

@@ -61,6 +61,8 @@ pub(super) struct Link {
     idle_since: Mutex<Instant>,
     /// Wakes the task that drives it.
     driver: Mutex<Option<Waker>>,
+    /// Callers wait for what an idle connection has to say.
+    expected: AtomicBool,
     /// A call was given up without a word of the server: is it still there?
     doubted: AtomicBool,
     /// It does not even answer a ping.
@@ -92,6 +94,7 @@ impl Link {
             begun: AtomicU64::new(0),
             idle_since: Mutex::new(now),
             driver: Mutex::default(),
+            expected: AtomicBool::new(false),
             doubted: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             retired: AtomicBool::new(false),
@@ -254,6 +257,16 @@ impl Link {
     pub(super) fn is_quiet(&self) -> bool {
         let used = self.open() == 0 && self.begun() > 0;
         !used || lock(&self.socket).as_ref().is_none_or(|fd| socket::look(fd) == Idleness::Quiet)
+    }
+
+    /// A caller waits until its task has read what it has to say.
+    pub(super) fn expect(&self) {
+        self.expected.store(true, Relaxed);
+    }
+
+    /// Whether a caller did since this was last asked.
+    pub(super) fn take_expected(&self) -> bool {
+        self.expected.load(Relaxed) && self.expected.swap(false, Relaxed)
     }
 
     /// The connection has ended: calls that still know of it do not keep the socket open.

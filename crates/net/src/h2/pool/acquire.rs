@@ -113,8 +113,8 @@ impl Http2Pool {
             waiter.dial.get_or_insert(shelf.dial);
         }
         if !shelf.says_nothing(need) {
-            // Its task is about to read what it says: that it closes, or nothing of importance.
-            cx.waker().wake_by_ref();
+            // Its task reads what it says, that it closes or nothing of importance: soon, or when the socket takes what has to be written first.
+            shelf.kept.iter().filter(|kept| !kept.link.is_quiet()).for_each(|kept| kept.link.expect());
         }
         Err(match shelf.is_short(need, 0, usize::MAX) {
             true => NoPlace::Full,

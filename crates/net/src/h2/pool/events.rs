@@ -36,8 +36,8 @@ impl Http2Pool {
         }
     }
 
-    /// The server's settings have come.
-    pub(in crate::h2) fn handle_settled(&self, link: &Link) {
+    /// The server takes another number of calls than before, or its connection has been looked at for those who wait for what it has to say.
+    pub(in crate::h2) fn handle_news(&self, link: &Link) {
         self.lock().wake(link);
     }
 
