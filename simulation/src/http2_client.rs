@@ -294,24 +294,10 @@ impl State<'_> {
         self.body(head, body).await
     }
 
-    /// The next part of the body. Where the window becomes smaller, the `h2` crate as receiver says nothing of what was released before and did not come to half of the larger
-    /// window: the server waits for it with a window of nothing, or less (nghttp2 had the same, its issue 1679). A release of nothing has it look again.
-    async fn part(&self, body: &mut RecvStream) -> Option<Result<Bytes, h2::Error>> {
-        if !self.narrows {
-            return body.data().await;
-        }
-        loop {
-            match timeout(Duration::from_millis(20), body.data()).await {
-                Ok(part) => return part,
-                Err(_) => drop(body.flow_control().release_capacity(0)),
-            }
-        }
-    }
-
     async fn body(&self, head: Head, mut body: RecvStream) -> End {
         let ours = head.field("x-id").is_some();
         let (mut got, mut since, mut said) = (0, 0, String::new());
-        while let Some(part) = self.part(&mut body).await {
+        while let Some(part) = part(&mut body, self.narrows).await {
             let part = match part {
                 Ok(part) => part,
                 Err(error) => return error.into(),
@@ -346,6 +332,20 @@ impl State<'_> {
         };
         let informs = self.informs.take();
         End::Whole(Outcome { informs, head, body: got, trailers, said })
+    }
+}
+
+/// The next part of a body. Where the window becomes smaller (`narrows`), the `h2` crate as receiver says nothing of what was released before and did not come to half of the larger
+/// window: the other side waits for it with a window of nothing, or less (nghttp2 had the same, its issue 1679). A release of nothing has it look again.
+pub(crate) async fn part(body: &mut RecvStream, narrows: bool) -> Option<Result<Bytes, h2::Error>> {
+    if !narrows {
+        return body.data().await;
+    }
+    loop {
+        match timeout(Duration::from_millis(20), body.data()).await {
+            Ok(part) => return part,
+            Err(_) => drop(body.flow_control().release_capacity(0)),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::frames::{FramePlan, Frames};
-use crate::http2_client::trailer_fields;
+use crate::http2_client::{part, trailer_fields};
 use crate::line::Line;
 use crate::origin::{Framing, OriginPlan, Plans, accept};
 use crate::pattern;
@@ -32,8 +32,8 @@ pub(crate) struct Http2Plan {
     /// Of a stream, in bytes; it becomes the second with the other SETTINGS.
     pub(crate) window: (u32, u32),
     pub(crate) connection_window: u32,
-    /// GOAWAY comes so long after the beginning.
-    pub(crate) goaway: Option<(Duration, Goaway)>,
+    /// On so many connections, the first ones, GOAWAY comes so long after the beginning.
+    pub(crate) goaway: Option<(usize, Duration, Goaway)>,
     /// So many streams, the first of each connection, are refused.
     pub(crate) refuses: usize,
     pub(crate) frames: FramePlan,
@@ -76,15 +76,17 @@ pub(crate) async fn serve(
     plans: Plans,
     seen: Rc<RefCell<Seen>>,
 ) {
-    let (mut connections, mut rng) = (JoinSet::new(), Rng::new(seed));
+    let (mut connections, mut rng, mut count) = (JoinSet::new(), Rng::new(seed), 0);
     let plan = Rc::new(plan);
     loop {
         let line = accept(&listener, tls.as_deref()).await;
         let (plan, plans, seen) = (Rc::clone(&plan), Rc::clone(&plans), Rc::clone(&seen));
+        let goaway = plan.goaway.filter(|(first, ..)| count < *first).map(|(_, after, how)| (after, how));
         let seed = rng.next();
+        count += 1;
         connections.spawn_local(async move {
             // What ends it by itself is the client's, or in the plan.
-            let _ = connection(line, &plan, seed, plans, seen).await;
+            let _ = connection(line, &plan, goaway, seed, plans, seen).await;
         });
     }
 }
@@ -92,6 +94,7 @@ pub(crate) async fn serve(
 async fn connection(
     line: Box<dyn Line>,
     plan: &Http2Plan,
+    goaway: Option<(Duration, Goaway)>,
     seed: u64,
     plans: Plans,
     seen: Rc<RefCell<Seen>>,
@@ -107,9 +110,10 @@ async fn connection(
         .handshake(pipe)
         .await?;
     let mut streams = JoinSet::new();
+    let narrows = plan.becomes.is_some() && plan.window.1 < plan.window.0;
     let never = Duration::from_secs(1 << 30);
     let becomes = sleep(plan.becomes.map_or(never, |(after, _)| after));
-    let goes = sleep(plan.goaway.map_or(never, |(after, _)| after));
+    let goes = sleep(goaway.map_or(never, |(after, _)| after));
     tokio::pin!(becomes, goes);
     let (mut becomes_due, mut goes_due, mut count) = (true, true, 0);
     loop {
@@ -120,7 +124,7 @@ async fn connection(
                 let (request, mut respond) = request?;
                 count += 1;
                 match count > plan.refuses {
-                    true => drop(streams.spawn_local(stream(request, respond, Rc::clone(&plans), Rc::clone(&seen)))),
+                    true => drop(streams.spawn_local(stream(narrows, request, respond, Rc::clone(&plans), Rc::clone(&seen)))),
                     false => respond.send_reset(Reason::REFUSED_STREAM),
                 }
             }
@@ -131,7 +135,7 @@ async fn connection(
             },
             () = &mut goes, if goes_due => {
                 goes_due = false;
-                match plan.goaway {
+                match goaway {
                     Some((_, Goaway::Abruptly)) => connection.abrupt_shutdown(Reason::INTERNAL_ERROR),
                     _ => connection.graceful_shutdown(),
                 }
@@ -152,6 +156,7 @@ enum End {
 }
 
 async fn stream(
+    narrows: bool,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     plans: Plans,
@@ -179,7 +184,7 @@ async fn stream(
     }
     let has_failed = Cell::new(false);
     let read = async {
-        match receive(body, id, reads).await {
+        match receive(body, narrows, id, reads).await {
             Ok(Some(size)) => drop(seen.borrow_mut().whole.insert(id, size)),
             Ok(None) => {}
             Err(_) => has_failed.set(true),
@@ -203,12 +208,12 @@ fn inform(respond: &mut SendResponse<Bytes>, status: u16) -> Result<(), h2::Erro
 }
 
 /// Reads a body to its end, and gives its length; `None`: nobody wants it.
-async fn receive(mut body: RecvStream, id: u64, wants: bool) -> Result<Option<usize>, h2::Error> {
+async fn receive(mut body: RecvStream, narrows: bool, id: u64, wants: bool) -> Result<Option<usize>, h2::Error> {
     if !wants {
         return Ok(None);
     }
     let mut got = 0;
-    while let Some(part) = body.data().await {
+    while let Some(part) = part(&mut body, narrows).await {
         let part = part?;
         if let Err(wrong) = pattern::check(id, got, &part) {
             panic!("bytes: the request body of {id:x} is wrong at {wrong}");

@@ -113,9 +113,11 @@ fn plan(rng: &mut Rng, door: &Door) -> Http2Plan {
         _ => (None, None),
     };
     let goes = Duration::from_millis(rng.size(1000) as u64);
+    // A call that meets it on each connection is given up.
+    let first = if clean { 1 } else { *rng.pick(&[1, 2, usize::MAX]) };
     let goaway = match rng.below(if clean { 10 } else { 5 }) {
-        0 => Some((goes, Goaway::Gently)),
-        1 if !clean => Some((goes, Goaway::Abruptly)),
+        0 => Some((first, goes, Goaway::Gently)),
+        1 if !clean => Some((first, goes, Goaway::Abruptly)),
         _ => None,
     };
     let cuts = [Cut::Closes, Cut::Resets, Cut::HalfCloses, Cut::Stops];
