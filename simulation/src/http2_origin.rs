@@ -51,7 +51,7 @@ pub(crate) enum Goaway {
 
 impl Http2Plan {
     pub(crate) fn smaller<P: Clone>(smaller: &mut Smaller<'_, P>, of: impl Fn(&mut P) -> Option<&mut Self>) {
-        smaller.with(|plan| of(plan).is_some_and(|it| it.becomes.take().is_some()));
+        smaller.with(|plan| of(plan).is_some_and(|it| it.streams != Some(0) && it.becomes.take().is_some()));
         smaller.with(|plan| of(plan).is_some_and(|it| it.streams.take().is_some()));
         smaller.with(|plan| of(plan).is_some_and(|it| it.goaway.take().is_some()));
         smaller.with(|plan| of(plan).is_some_and(|it| std::mem::take(&mut it.refuses) > 0));
@@ -208,7 +208,12 @@ fn inform(respond: &mut SendResponse<Bytes>, status: u16) -> Result<(), h2::Erro
 }
 
 /// Reads a body to its end, and gives its length; `None`: nobody wants it.
-async fn receive(mut body: RecvStream, narrows: bool, id: u64, wants: bool) -> Result<Option<usize>, h2::Error> {
+async fn receive(
+    mut body: RecvStream,
+    narrows: bool,
+    id: u64,
+    wants: bool,
+) -> Result<Option<usize>, h2::Error> {
     if !wants {
         return Ok(None);
     }

@@ -44,7 +44,12 @@ pub(crate) async fn visits<T: 'static, F: Future<Output = T> + 'static>(
 /// In the end nobody has a connection.
 pub(crate) async fn until_closed(open: &OpenConnections, patience: Duration) {
     let closed = tokio::time::timeout(patience, open.none()).await;
-    assert!(closed.is_ok(), "{} connections that nobody has any more", open.count());
+    assert!(
+        closed.is_ok(),
+        "{} connections that nobody has any more\n{}",
+        open.count(),
+        simulation::describe()
+    );
 }
 
 /// A route that gives everything to the app.

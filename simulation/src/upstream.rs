@@ -116,7 +116,7 @@ fn plan(rng: &mut Rng, door: &Door) -> Http2Plan {
     // A call that meets it on each connection is given up.
     let first = if clean { 1 } else { *rng.pick(&[1, 2, usize::MAX]) };
     let goaway = match rng.below(if clean { 10 } else { 5 }) {
-        0 => Some((first, goes, Goaway::Gently)),
+        0 if !clean || streams != Some(0) => Some((first, goes, Goaway::Gently)),
         1 if !clean => Some((first, goes, Goaway::Abruptly)),
         _ => None,
     };

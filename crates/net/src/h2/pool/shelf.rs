@@ -52,7 +52,16 @@ impl Shelf {
     /// Whether one is to be made.
     pub(super) fn is_short(&self, need: Need, everywhere: usize, max: usize) -> bool {
         let full = everywhere >= max && !self.kept.is_empty();
-        !self.dialling && !full && self.says_nothing(need) && (need == Need::New || self.is_settled())
+        !self.dialling
+            && !full
+            && !self.is_shut()
+            && self.says_nothing(need)
+            && (need == Need::New || self.is_settled())
+    }
+
+    /// Whether the server takes no calls for now, on one connection as on another: with a third it would be asked without an end.
+    fn is_shut(&self) -> bool {
+        self.kept.iter().filter(|kept| kept.takes_none()).nth(1).is_some()
     }
 
     /// Whether it is known of every connection how many calls it takes.
@@ -78,6 +87,11 @@ impl Shelf {
 }
 
 impl Kept {
+    /// Whether the server takes no calls at all on it, as far as is known.
+    fn takes_none(&self) -> bool {
+        self.link.is_settled() && self.sender.current_max_send_streams() == 0
+    }
+
     pub(super) fn has_room(&self) -> bool {
         let most = match self.link.is_settled() {
             true => self.sender.current_max_send_streams().min(settings::STREAMS),

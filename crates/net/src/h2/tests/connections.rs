@@ -1,7 +1,7 @@
 //! Which connection a call gets, and when connections end.
 
 use std::cell::Cell;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 
 use h2::server::Builder;
 
@@ -704,6 +704,28 @@ async fn an_idle_connection_is_given_up_once_however_many_ask() {
             let given: Vec<bool> = threads.map(|thread| thread.join().unwrap()).into();
             assert_eq!(given.iter().filter(|given| **given).count(), 1, "{given:?}");
         }
+    })
+    .await;
+}
+
+/// The largest number of calls is not only said once (RFC 9113 §6.5.2).
+#[tokio::test]
+async fn a_server_that_takes_more_calls_than_before_gets_those_that_wait() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let settings = PoolSettings { max: 1, ..PoolSettings::default() };
+        let pool = Http2Pool::new(settings);
+        let accept = Peer::accept(&listener, &[(MAX_CONCURRENT_STREAMS, 1)]);
+        let (first, mut peer) = tokio::join!(pool.acquire(&endpoint, Need::Any), accept);
+        let mut first = first.unwrap();
+        first.begin(get());
+        first.end(&Fields::new());
+        peer.request().await;
+        let mut second = pin!(pool.acquire(&endpoint, Need::Any));
+        assert!(is_pending(second.as_mut()).await, "there is no room, and no second connection");
+        let two = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &2_u32.to_be_bytes()].concat();
+        peer.write(SETTINGS, 0, 0, &two).await;
+        drop(second.await.unwrap());
     })
     .await;
 }

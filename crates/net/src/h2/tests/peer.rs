@@ -10,6 +10,8 @@ pub(super) const SETTINGS: u8 = 4;
 pub(super) const PING: u8 = 6;
 pub(super) const GOAWAY: u8 = 7;
 
+pub(super) const MAX_CONCURRENT_STREAMS: u16 = 3;
+
 /// END_STREAM, or ACK.
 pub(super) const END: u8 = 1;
 pub(super) const END_HEADERS: u8 = 4;
