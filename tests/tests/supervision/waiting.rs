@@ -122,7 +122,8 @@ fn an_app_learns_that_its_client_has_closed_and_what_it_still_sends_is_written()
 /// By then it waits in the queue.
 #[test]
 fn an_app_learns_of_a_client_that_closed_before_a_worker_had_its_request() {
-    let server = start(&config("asgi_app:application", 1, "concurrency = 1\n[admin]\nbind = \"127.0.0.1:0\""), 1);
+    let server =
+        start(&config("asgi_app:application", 1, "concurrency = 1\n[admin]\nbind = \"127.0.0.1:0\""), 1);
     let mut first = server.client();
     first.send(get("/waits-and-answers"));
     wait_until("the app waits", LONG, || counts(&server).contains_key("waiting"));
