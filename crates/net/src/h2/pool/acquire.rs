@@ -106,7 +106,8 @@ impl Http2Pool {
             return Ok(Err(failure));
         }
         let shelf = waiter.wait(&mut inner, cx.waker());
-        if shelf.is_short(need, everywhere, max) {
+        let made = usize::from(everywhere >= max && shelf.make_room());
+        if shelf.is_short(need, everywhere - made, max) {
             return Err(NoPlace::Short);
         }
         if shelf.dialling {

@@ -22,8 +22,8 @@ pub(super) struct Shelf {
     pub(super) dial: u64,
     /// The last dial failed.
     pub(super) failure: Option<AcquireError>,
-    /// By number: the oldest first.
-    pub(super) waiting: BTreeMap<u64, Waker>,
+    /// By number, the oldest first; without a waker: woken, and about to look.
+    pub(super) waiting: BTreeMap<u64, Option<Waker>>,
     /// Who keeps a connection there, whether there are calls or not.
     pub(super) warmer: Option<Warmer>,
 }
@@ -59,6 +59,14 @@ impl Shelf {
             && (need == Need::New || self.is_settled())
     }
 
+    /// Gives up the oldest connection that is idle and has room: it was not good enough for the caller, who would wait for it in vain where there may be no other beside it.
+    pub(super) fn make_room(&mut self) -> bool {
+        let unused = |kept: &Kept| kept.link.open() == 0 && kept.has_room() && kept.link.is_quiet();
+        let Some(at) = self.kept.iter().position(unused) else { return false };
+        self.kept.remove(at).link.retire();
+        true
+    }
+
     /// Whether the server takes no calls for now, on one connection as on another: with a third it would be asked without an end.
     fn is_shut(&self) -> bool {
         self.kept.iter().filter(|kept| kept.takes_none()).nth(1).is_some()
@@ -82,7 +90,7 @@ impl Shelf {
 
     /// Each looks again, and those who find nothing wait once more.
     pub(super) fn wake(&mut self) {
-        std::mem::take(&mut self.waiting).into_values().for_each(Waker::wake);
+        self.waiting.values_mut().filter_map(Option::take).for_each(Waker::wake);
     }
 }
 

@@ -31,7 +31,7 @@ impl<'a> Waiter<'a> {
             inner.waiters
         });
         let shelf = inner.shelf(self.endpoint, self.thread);
-        shelf.waiting.insert(number, waker.clone());
+        shelf.waiting.insert(number, Some(waker.clone()));
         shelf
     }
 }
@@ -44,5 +44,6 @@ impl Drop for Waiter<'_> {
         if let Some(shelf) = shelves.and_then(|shelves| shelves.get_mut(self.thread)) {
             shelf.waiting.remove(&number);
         }
+        inner.tidy(self.endpoint);
     }
 }

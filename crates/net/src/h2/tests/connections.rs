@@ -729,3 +729,37 @@ async fn a_server_that_takes_more_calls_than_before_gets_those_that_wait() {
     })
     .await;
 }
+
+/// A call that cannot be sent again does not trust one that has been idle, and where there may be no other beside it, it would wait in vain.
+#[tokio::test]
+async fn an_idle_connection_that_will_not_do_makes_room_where_there_may_be_no_more() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let (gate, connections) = serve_gated(listener, 10);
+        gate.add_permits(1);
+        let pool = Http2Pool::new(PoolSettings { max: 1, ..PoolSettings::default() });
+        assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
+        until(|| pool.count(&endpoint) == (1, 0)).await;
+        drop(pool.acquire(&endpoint, Need::New).await.unwrap());
+        assert_eq!((connections.get(), pool.count(&endpoint)), (2, (1, 0)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_caller_that_gives_up_leaves_nothing_behind() {
+    run(async {
+        let ((listener, endpoint), (_other_listener, other)) = (listen().await, listen().await);
+        let (gate, _connections) = serve_gated(listener, 10);
+        let pool = Http2Pool::new(PoolSettings { max_in_all: 1, ..PoolSettings::default() });
+        let held = pool.acquire(&endpoint, Need::Any).await.unwrap();
+        {
+            let mut waiting = pin!(pool.acquire(&other, Need::Any));
+            assert!(is_pending(waiting.as_mut()).await, "there is no place for a second connection");
+            assert!(pool.has_shelves(&other));
+        }
+        assert!(!pool.has_shelves(&other));
+        drop((held, gate));
+    })
+    .await;
+}
