@@ -21,6 +21,7 @@ final class Entry
     /** Throws `EntryError` when there is no application in it. */
     public static function handler(mixed $returned, string $file): Handler
     {
+        Frameworks::check($returned);
         if ($returned instanceof \Closure && self::isFactory($returned)) {
             return self::made($returned, $file);
         }
@@ -29,10 +30,11 @@ final class Entry
     }
 
     /**
-     * An application of a kind that is told by its class. `$again`: makes a new one.
+     * An application of a kind that is told by its class. `$again`: makes a new one. Throws `EntryError` for one that is refused.
      */
     public static function known(mixed $application, ?\Closure $again = null): ?Handler
     {
+        Frameworks::check($application);
         return match (true) {
             is_a($application, self::KERNEL) => new SymfonyHandler($application, $again),
             is_a($application, self::PSR15) => new Psr15Handler($application, $again),

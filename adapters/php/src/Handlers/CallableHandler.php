@@ -6,6 +6,7 @@ namespace Keepwarm\Handlers;
 
 use Keepwarm\Entry;
 use Keepwarm\EntryError;
+use Keepwarm\Frameworks;
 use Keepwarm\Handler;
 use Keepwarm\Psr7\Factory;
 use Keepwarm\Reply;
@@ -30,6 +31,7 @@ final class CallableHandler implements Handler
     public function __construct(callable $callable)
     {
         $this->call = $callable(...);
+        Frameworks::check($this->call);
         $function = new \ReflectionFunction($this->call);
         $parameters = $function->getParameters();
         foreach ($parameters as $at => $parameter) {
@@ -39,6 +41,7 @@ final class CallableHandler implements Handler
             }
         }
         $name = isset($parameters[$this->at]) ? self::className($parameters[$this->at]) : '';
+        Frameworks::checkClass($name);
         $this->symfony = $name !== '' && is_a($name, 'Symfony\Component\HttpFoundation\Request', true);
         $arguments = $this->others($parameters);
         $psr7 = $name !== '' && is_a('Psr\Http\Message\ServerRequestInterface', $name, true) && interface_exists('Psr\Http\Message\ServerRequestInterface');
