@@ -25,17 +25,15 @@ final class Main
     {
         self::settings();
         Output::clear();
+        Streams::install();
+        Web::install();
         Output::open();
         $socket = Process::socket();
         if (\count($arguments) !== 2) {
             Log::write('usage: php bin/worker.php ENTRY');
             exit(1);
         }
-        Web::install();
         Input::install();
-        // The buffer that collects was opened before it was known whether flush() is ours.
-        ob_get_clean();
-        Output::open();
         $entry = realpath($arguments[1]);
         if ($entry === false || !is_file($entry)) {
             Log::write("keepwarm: There is no file \"$arguments[1]\" in " . getcwd() . '.');
@@ -52,7 +50,7 @@ final class Main
             self::$connection->fail($fault);
             exit(1);
         }
-        register_shutdown_function([self::class, 'ended']);
+        Shutdown::install();
         self::environment();
         self::$loading = true;
     }
@@ -61,6 +59,24 @@ final class Main
     public static function entry(): string
     {
         return self::$entry;
+    }
+
+    /** Loads what requests will need of our classes; the application finds only its own loaders in `spl_autoload_functions()`. */
+    private static function withoutAutoloader(): void
+    {
+        $folders = [__DIR__, __DIR__ . '/Handlers', __DIR__ . '/Psr7'];
+        foreach ($folders as $folder) {
+            foreach (glob("$folder/[A-Z]*.php") ?: [] as $file) {
+                if (basename($file) !== 'SymfonyRuntime.php') { // Symfony has it loaded where it is there
+                    class_exists(__NAMESPACE__ . strtr(substr($file, \strlen(__DIR__), -4), '/', '\\'));
+                }
+            }
+        }
+        foreach (spl_autoload_functions() as $loader) {
+            if ($loader instanceof \Closure && (new \ReflectionFunction($loader))->getFileName() === __DIR__ . '/autoload.php') {
+                spl_autoload_unregister($loader);
+            }
+        }
     }
 
     /** What the entry returned; gives the exit status. */
@@ -76,6 +92,7 @@ final class Main
         self::$loading = false;
         self::$worker = new Worker($connection, $handler, self::base());
         Log::quietly(Temporary::sweep(...));
+        self::withoutAutoloader();
         self::$worker->settle();
         $connection->sayHello(['adapter', 'php/' . self::VERSION, 'kind', 'php', 'language', 'PHP ' . \PHP_VERSION]);
         $status = self::$worker->serveForever();
@@ -100,6 +117,7 @@ final class Main
     public static function ended(): void
     {
         if (self::$connection?->isForked()) {
+            Shutdown::script();
             return;
         }
         if (self::$loading) {
@@ -111,6 +129,8 @@ final class Main
             exit(1);
         }
         self::$worker?->ended();
+        Shutdown::script();
+        self::$worker?->deliver();
     }
 
     private static function hint(): string

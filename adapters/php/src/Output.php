@@ -7,14 +7,14 @@ namespace Keepwarm;
 /**
  * What the application prints.
  *
- * Two output buffers lie below all others for the whole life of the worker. Outside of a request what reaches them is log; within
+ * An output buffer lies below all others for the whole life of the worker. Outside of a request what reaches it is log; within
  * one it is held, until `pass` says that it is the answer's body: from then on it leaves in pieces. PHP throws away what is in its
- * buffers when it runs out of memory; so nothing stays in these, and what is held is held here. The upper one is what goes when an
- * application ends a buffer that it never began (`ob_get_clean()`), as it may where php.ini has `output_buffering`.
+ * buffers when it runs out of memory; so nothing stays in this one, and what is held is held here. It cannot be removed: the functions
+ * that end buffers are ours, but for `ob_get_flush()`, with which they are made.
  */
 final class Output
 {
-    public const OURS = 2; // buffers
+    public const OURS = 1; // buffers
     private const LOG = 0;
     private const HOLD = 1;
     private const PASS = 2;
@@ -26,6 +26,7 @@ final class Output
     private static ?Answer $answer = null;
     /** Begins the answer of an application that prints it. */
     private static ?\Closure $starter = null;
+    private static bool $dropping = false;
     /** An output buffer of the application cannot be removed. */
     private static bool $stuck = false;
     /** How much is collected before it leaves: nothing where flush() is not ours. */
@@ -43,13 +44,47 @@ final class Output
     {
         self::$piece = Web::$complete ? self::PIECE : 1;
         for ($level = self::level(); $level < self::OURS; $level++) {
-            ob_start([self::class, 'take'], 1);
+            ob_start([self::class, 'take'], 1, Web::$complete ? \PHP_OUTPUT_HANDLER_CLEANABLE | \PHP_OUTPUT_HANDLER_FLUSHABLE : \PHP_OUTPUT_HANDLER_STDFLAGS);
         }
+    }
+
+    /** Ends the innermost buffer, which is the application's, and throws away what is in it. Gives whether it could be ended. */
+    public static function drop(): bool
+    {
+        $buffers = ob_get_status(true);
+        $level = \count($buffers);
+        if (($buffers[$level - 1]['flags'] & \PHP_OUTPUT_HANDLER_CLEANABLE) !== 0) {
+            ob_clean();
+        }
+        // What its callback still gives would go into the buffer below.
+        self::$dropping = $level === self::OURS + 1;
+        $ended = ob_get_flush() !== false && self::level() < $level;
+        self::$dropping = false;
+        $kept = $buffers[$level - 2]['buffer_used'] ?? 0;
+        if ($ended && $level > self::OURS + 1 && ob_get_length() > $kept) {
+            $below = substr((string) ob_get_contents(), 0, $kept);
+            ob_clean();
+            echo $below;
+        }
+        return $ended;
+    }
+
+    /** `ob_get_clean()` of an application that has no buffer, as it may have where php.ini has `output_buffering`: gives whether anything was held. */
+    public static function forget(): bool
+    {
+        $held = self::$mode === self::HOLD && (self::$held !== '' || ob_get_length() > 0);
+        if ($held) {
+            ob_clean();
+        }
+        return $held;
     }
 
     /** The buffers' callback. `$phase` says what it is called for: something was printed, `ob_clean()`, `ob_flush()`, the buffer's end. */
     public static function take(string $output, int $phase): string
     {
+        if (self::$dropping) {
+            return '';
+        }
         if (($phase & \PHP_OUTPUT_HANDLER_CLEAN) !== 0 && (($phase & \PHP_OUTPUT_HANDLER_FINAL) === 0 || !Worker::isFatal(error_get_last()))) {
             self::$held = ''; // of the application's own will: it is not memory that ran out
             return '';

@@ -34,7 +34,14 @@ final class Reply
             $this->finishPrinted($body); // the application has printed before, and sent that
             return;
         }
-        $body = $this->head($status, $flat) . $body;
+        $printed = Output::held();
+        if (Shutdown::isPending()) {
+            Shutdown::request();
+            $more = Output::held();
+            $body .= $more;
+            $flat = $more === '' ? $flat : self::without($flat, 'content-length');
+        }
+        $body = $this->head($status, $flat, $printed) . $body;
         $this->closeSession();
         $this->answer->whole($body);
     }
@@ -51,7 +58,7 @@ final class Reply
             Output::end();
             $printed = '';
         } else {
-            $printed = $this->head($status, $flat);
+            $printed = $this->head($status, $flat, Output::held());
         }
         $going = $printed === '' || $this->answer->write($printed);
         if ($going) {
@@ -60,6 +67,11 @@ final class Reply
                     break;
                 }
             }
+        }
+        if (Shutdown::isPending()) {
+            Output::begin();
+            Shutdown::request();
+            $this->answer->write(Output::held());
         }
         $this->closeSession();
         $this->answer->finish();
@@ -76,12 +88,15 @@ final class Reply
             $print();
             return;
         }
-        $printed = $this->answer->begun ? '' : $this->head($status, $flat);
+        $printed = $this->answer->begun ? '' : $this->head($status, $flat, Output::held());
         Output::pass($this->answer);
         if ($printed !== '') {
             $this->answer->write($printed);
         }
         $print();
+        if (Shutdown::isPending()) {
+            Shutdown::request();
+        }
         Output::end();
         $this->closeSession();
         $this->answer->finish();
@@ -103,6 +118,11 @@ final class Reply
      */
     public function finishPrinted(string $more = '', ?int $status = null, bool $last = true): void
     {
+        if ($last && Shutdown::isPending()) {
+            echo $more;
+            $more = '';
+            Shutdown::request();
+        }
         if ($last) {
             $this->closeSession();
         }
@@ -124,18 +144,17 @@ final class Reply
     private function closeSession(): void
     {
         if ($this->sessions && isset($_SESSION) && session_status() === \PHP_SESSION_ACTIVE) {
-            session_write_close();
+            session_commit();
         }
     }
 
     /**
-     * Gives the head; what was printed until now is the result, and goes before the body.
+     * Gives the head; `$printed`, which was printed until now, is the result, and goes before the body.
      *
      * @param list<string> $flat
      */
-    private function head(int $status, array $flat): string
+    private function head(int $status, array $flat, string $printed): string
     {
-        $printed = Output::held();
         $given = Web::takeHeaders();
         if ($given !== []) {
             if ($this->sessions && isset($_SESSION)) {

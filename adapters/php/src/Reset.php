@@ -5,7 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 /**
- * Puts back what a request changed in the process and PHP would put back at the end of a script.
+ * Puts back what a request changed in the process and PHP would put back at the end of a script (docs/guide/php-reset.md has the whole list).
  *
  * `settle` when the application is loaded: what holds then is normal. `after` each request, when its answer has left.
  */
@@ -18,23 +18,16 @@ final class Reset
     private string $zone = '';
     private string $locale = '';
     private int $umask = 0;
-    /** @var array<string, string> settings of php.ini => value */
-    private array $settings = [];
-    private mixed $errorHandler = null;
-    private mixed $exceptionHandler = null;
-    private bool $mb = false;
-    private string $mbEncoding = '';
-    private string|int $mbSubstitute = '';
-    private string $mbLanguage = '';
-    private string $mbOutput = '';
-    private string $mbRegex = '';
-    /** @var list<string> */
-    private array $mbOrder = [];
+    private ?Multibyte $multibyte = null;
     private bool $libxml = false;
     private bool $libxmlErrors = false;
-    /** @var array<string, mixed> */
-    private array $env = [];
+    /** libxml tells who loads external entities: PHP 8.2 */
+    private bool $libxmlTells = false;
+    private mixed $libxmlLoader = null;
     private int $ignoreAbort = 0;
+    private string $extensions = '';
+    private bool $json = false;
+    private bool $peak = false;
     private int $requests = 0;
 
     public function settle(): void
@@ -43,76 +36,53 @@ final class Reset
         $this->zone = date_default_timezone_get();
         $this->locale = (string) setlocale(\LC_ALL, '0');
         $this->umask = umask();
-        foreach (['max_execution_time', 'memory_limit', 'default_charset', 'default_mimetype', 'precision', 'serialize_precision', 'error_reporting', 'intl.default_locale'] as $name) {
-            $value = \ini_get($name); // false where the extension is not here
-            if ($value !== false) {
-                $this->settings[$name] = $value;
-            }
-        }
+        Settings::settle();
         Session::settle();
-        $this->errorHandler = self::current('set_error_handler', 'restore_error_handler');
-        $this->exceptionHandler = self::current('set_exception_handler', 'restore_exception_handler');
-        if ($this->mb = \extension_loaded('mbstring')) {
-            $this->mbEncoding = (string) mb_internal_encoding();
-            $this->mbSubstitute = mb_substitute_character();
-            $this->mbLanguage = (string) mb_language();
-            $this->mbOutput = (string) mb_http_output();
-            $this->mbOrder = mb_detect_order();
-            $this->mbRegex = \function_exists('mb_regex_encoding') ? (string) mb_regex_encoding() : '';
-        }
+        ErrorHandlers::settle();
+        Environment::settle();
+        Streams::settle();
+        Generator::seed();
+        $this->multibyte = \extension_loaded('mbstring') ? new Multibyte() : null;
         if ($this->libxml = \extension_loaded('libxml')) {
             $this->libxmlErrors = libxml_use_internal_errors();
+            $this->libxmlTells = \function_exists('libxml_get_external_entity_loader');
+            $this->libxmlLoader = $this->libxmlTells ? libxml_get_external_entity_loader() : null;
         }
-        $this->env = $_ENV;
         $this->ignoreAbort = ignore_user_abort();
+        $this->extensions = spl_autoload_extensions();
+        $this->json = \extension_loaded('json');
+        $this->peak = \function_exists('memory_reset_peak_usage');
         error_clear_last();
         gc_collect_cycles();
     }
 
     public function after(): void
     {
-        if (getcwd() !== $this->directory) {
-            $this->say('working directory');
-            chdir($this->directory);
-        }
-        if (umask() !== $this->umask) {
-            $this->say('umask');
-            umask($this->umask);
-        }
-        if (date_default_timezone_get() !== $this->zone) {
-            $this->say('time zone');
-            date_default_timezone_set($this->zone);
-        }
-        if (setlocale(\LC_ALL, '0') !== $this->locale) {
-            $this->say('locale');
-            self::setLocale($this->locale);
-        }
-        foreach ($this->settings as $name => $value) {
-            if (\ini_get($name) !== $value) {
-                if (ini_alter($name, $value) === false) {
-                    ini_restore($name); // intl takes no empty locale, which is what it begins with
-                }
-                if ($name !== 'max_execution_time' && $name !== 'intl.default_locale') { // Symfony sets the latter in every request
-                    $this->say("setting $name");
-                }
-            }
-        }
+        $this->process();
+        Settings::reset();
         Session::reset();
-        $this->handlers();
-        if ($this->mb) {
-            $this->multibyte();
-        }
+        ErrorHandlers::reset();
+        Environment::reset();
+        Streams::reset();
+        Generator::reset();
+        $this->multibyte?->reset();
         if ($this->libxml) {
-            if (libxml_use_internal_errors() !== $this->libxmlErrors) {
-                libxml_use_internal_errors($this->libxmlErrors);
-            }
-            libxml_clear_errors();
+            $this->libxml();
         }
         if (ignore_user_abort() !== $this->ignoreAbort) {
             ignore_user_abort((bool) $this->ignoreAbort);
         }
-        if ($_ENV !== $this->env) {
-            $_ENV = $this->env;
+        if (spl_autoload_extensions() !== $this->extensions) {
+            spl_autoload_extensions($this->extensions);
+        }
+        strtok('', ' ');
+        if ($this->json) {
+            json_encode(0); // json_last_error()
+        }
+        clearstatcache();
+        ob_implicit_flush(false);
+        if ($this->peak) {
+            memory_reset_peak_usage();
         }
         error_clear_last();
         if (++$this->requests % self::LOOK_EVERY === 0 && gc_status()['roots'] > self::ROOTS) {
@@ -120,51 +90,48 @@ final class Reset
         }
     }
 
-    private function handlers(): void
+    /** Says once what requests change. */
+    public static function say(string $what): void
     {
-        foreach ([['set_error_handler', 'restore_error_handler', $this->errorHandler, 'error handler'],
-            ['set_exception_handler', 'restore_exception_handler', $this->exceptionHandler, 'exception handler']] as [$set, $restore, $normal, $what]) {
-            if (self::current($set, $restore) === $normal) {
-                continue;
-            }
-            $this->say($what);
-            for ($count = 0; $count < 100 && ($now = self::current($set, $restore)) !== $normal && $now !== null; $count++) {
-                $restore();
-            }
-            if (self::current($set, $restore) !== $normal) {
-                $set($normal);
-            }
+        Log::once("leak $what", "keepwarm: a request changed the $what of its process; it is put back after each request");
+    }
+
+    /** Has the worker replaced, for what cannot be put back. */
+    public static function giveUp(string $what): void
+    {
+        Log::once("stays $what", "keepwarm: a request changed the $what of its process, which cannot be put back; the worker is replaced after each such request");
+        Web::$connection?->askToDrain();
+    }
+
+    private function process(): void
+    {
+        if (getcwd() !== $this->directory) {
+            self::say('working directory');
+            chdir($this->directory);
+        }
+        if (umask() !== $this->umask) {
+            self::say('umask');
+            umask($this->umask);
+        }
+        if (date_default_timezone_get() !== $this->zone) {
+            self::say('time zone');
+            date_default_timezone_set($this->zone);
+        }
+        if (setlocale(\LC_ALL, '0') !== $this->locale) {
+            self::say('locale');
+            self::setLocale($this->locale);
         }
     }
 
-    private function multibyte(): void
+    private function libxml(): void
     {
-        if (mb_internal_encoding() !== $this->mbEncoding) {
-            $this->say('mbstring encoding');
-            mb_internal_encoding($this->mbEncoding);
+        if (libxml_use_internal_errors() !== $this->libxmlErrors) {
+            libxml_use_internal_errors($this->libxmlErrors);
         }
-        if (mb_substitute_character() !== $this->mbSubstitute) {
-            mb_substitute_character($this->mbSubstitute);
+        libxml_clear_errors();
+        if ($this->libxmlTells && libxml_get_external_entity_loader() !== $this->libxmlLoader) {
+            libxml_set_external_entity_loader($this->libxmlLoader);
         }
-        if (mb_language() !== $this->mbLanguage) {
-            mb_language($this->mbLanguage);
-        }
-        if (mb_http_output() !== $this->mbOutput) {
-            mb_http_output($this->mbOutput);
-        }
-        if (mb_detect_order() !== $this->mbOrder) {
-            mb_detect_order($this->mbOrder);
-        }
-        if ($this->mbRegex !== '' && mb_regex_encoding() !== $this->mbRegex) {
-            mb_regex_encoding($this->mbRegex);
-        }
-    }
-
-    private static function current(string $set, string $restore): mixed
-    {
-        $current = $set(null);
-        $restore();
-        return $current;
     }
 
     /** Sets what `setlocale(LC_ALL, '0')` gave, which may be a list of categories. */
@@ -180,10 +147,5 @@ final class Reset
                 setlocale(\constant($category), $value);
             }
         }
-    }
-
-    private function say(string $what): void
-    {
-        Log::once("leak $what", "keepwarm: a request changed the $what of its process; it is put back after each request");
     }
 }

@@ -121,7 +121,7 @@ final class Session
             return;
         }
         if (session_status() === \PHP_SESSION_ACTIVE) {
-            session_write_close();
+            session_commit();
         }
         if (session_id() !== '' || isset($_SESSION)) {
             self::$used = self::$touched = true;

@@ -20,6 +20,8 @@ final class Worker
     /** A request is in work. */
     private bool $busy = false;
     private bool $delivered = false;
+    /** The script ended by an error. */
+    private bool $fatal = false;
     /** Destroyed at the very end. */
     private ?object $last = null;
     /** Room for what has to be done when there is no memory left. */
@@ -51,6 +53,7 @@ final class Worker
         Output::end();
         $this->clearGlobals();
         $this->reset->settle();
+        Shutdown::settle();
         $this->watch?->settle();
     }
 
@@ -93,8 +96,8 @@ final class Worker
     }
 
     /**
-     * The script ends while a request may be in work: `exit()`, or a fatal error. The application's own shutdown functions, which
-     * are registered later, may still have something to say; so this is done behind them.
+     * The script ends while a request may be in work: `exit()`, or a fatal error. The application's own shutdown functions may still have
+     * something to say; `deliver` comes behind them.
      */
     public function ended(): void
     {
@@ -108,19 +111,16 @@ final class Worker
             }
             Output::open(); // PHP takes every buffer away when memory runs out: what is still printed goes where the rest went
         }
-        $deliver = function () use ($fatal): void {
-            $this->deliver($fatal);
-        };
-        register_shutdown_function($deliver);
-        // One that calls exit() is the last to be called. Objects are destroyed behind it all the same.
-        $this->last = new class ($deliver) {
-            public function __construct(private readonly \Closure $deliver)
+        $this->fatal = $fatal;
+        // A shutdown function that calls exit() is the last to be called. Objects are destroyed behind it all the same.
+        $this->last = new class ($this) {
+            public function __construct(private readonly Worker $worker)
             {
             }
 
             public function __destruct()
             {
-                ($this->deliver)();
+                $this->worker->deliver();
             }
         };
     }
@@ -254,6 +254,9 @@ final class Worker
     /** The answer has left; what the request leaves behind is removed. */
     private function finished(Request $request): void
     {
+        if (Shutdown::isPending()) {
+            Shutdown::request();
+        }
         Output::end();
         if (isset($_SESSION)) {
             Session::end();
@@ -302,8 +305,9 @@ final class Worker
     }
 
     /** Sends what there is of an answer whose request ended the process. */
-    private function deliver(bool $fatal): void
+    public function deliver(): void
     {
+        $fatal = $this->fatal;
         $connection = $this->connection;
         if ($this->delivered || $connection->isForked()) {
             return;

@@ -121,7 +121,17 @@ function ob_end_clean(): bool
         trigger_error('ob_end_clean(): Failed to delete buffer. No buffer to delete', E_USER_NOTICE);
         return false;
     }
-    return ob_get_clean() !== false;
+    return Output::drop();
+}
+
+function ob_get_clean(): string|false
+{
+    if (count(ob_list_handlers()) <= Output::OURS) {
+        return Output::forget() ? '' : false;
+    }
+    $contents = ob_get_contents();
+    Output::drop();
+    return $contents;
 }
 
 function ob_end_flush(): bool
@@ -137,7 +147,7 @@ function ob_end_flush(): bool
 
 function ini_set(string $option, string|int|float|bool|null $value): string|false
 {
-    $before = ini_alter($option, $value);
+    $before = Keepwarm\Settings::set($option, $value);
     if ($before !== false && str_starts_with($option, 'session.')) {
         Keepwarm\Session::$touched = true;
         if ($option === 'session.name') {
@@ -154,6 +164,20 @@ function session_name(?string $name = null): string|false
         ini_set('session.name', $name);
     }
     return $before;
+}
+
+// PHP calls them at the end of the script; a request's end comes before.
+
+function register_shutdown_function(callable $callback, mixed ...$args): void
+{
+    Keepwarm\Shutdown::register($callback, $args);
+}
+
+if (function_exists('session_commit')) {
+    function session_write_close(): bool
+    {
+        return Keepwarm\Shutdown::sessionWriteClose();
+    }
 }
 
 // The command line has no input to filter.

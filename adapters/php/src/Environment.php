@@ -1,0 +1,62 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/** The environment's variables: what `putenv()` changes, and `$_ENV`. */
+final class Environment
+{
+    private static ?\FFI $libc = null;
+    /** @var array<string, string> */
+    private static array $variables = [];
+    /** @var array<array-key, mixed> */
+    private static array $global = [];
+    /** The process's list of pointers to its variables, byte for byte: to compare it costs a tenth of reading them all. */
+    private static string $pointers = '';
+
+    public static function settle(): void
+    {
+        self::$global = $_ENV;
+        self::$variables = getenv();
+        self::$libc = null;
+        if (\extension_loaded('ffi')) {
+            try {
+                self::$libc = \FFI::cdef('extern char **environ;');
+            } catch (\Throwable) {
+                // FFI is there but switched off.
+            }
+        }
+        self::$pointers = self::pointers();
+    }
+
+    public static function reset(): void
+    {
+        if ($_ENV !== self::$global) {
+            $_ENV = self::$global;
+        }
+        if (self::$libc === null ? getenv() !== self::$variables : self::pointers() !== self::$pointers) {
+            self::restore();
+        }
+    }
+
+    private static function restore(): void
+    {
+        $now = getenv();
+        foreach (array_diff_assoc(self::$variables, $now) as $name => $value) {
+            putenv("$name=$value");
+        }
+        foreach (array_diff_key($now, self::$variables) as $name => $_) {
+            putenv((string) $name);
+        }
+        Reset::say('environment');
+        self::$variables = getenv(); // in another order
+        self::$pointers = self::pointers();
+    }
+
+    /** One more than there were: the list's end moves when a variable is added. */
+    private static function pointers(): string
+    {
+        return self::$libc === null ? '' : \FFI::string(\FFI::cast('char *', self::$libc->environ), (\count(self::$variables) + 1) * \PHP_INT_SIZE);
+    }
+}

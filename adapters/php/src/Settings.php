@@ -1,0 +1,92 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Keepwarm;
+
+/** The settings of php.ini: `ini_set()` is ours and says which were touched, so that a request that touches none pays for a few. */
+final class Settings
+{
+    /** Those that other functions change: error_reporting(), set_time_limit(), set_include_path(), gc_disable(), Locale::setDefault(), … */
+    private const OTHERS = [
+        'error_reporting', 'max_execution_time', 'include_path', 'zend.enable_gc', 'intl.default_locale', 'bcmath.scale', 'assert.active', 'assert.callback',
+    ];
+    /** Set in every request by Symfony, and by set_time_limit(): no news. */
+    private const USUAL = ['max_execution_time' => true, 'intl.default_locale' => true];
+
+    /** @var array<string, string|false> name => what it was, since the application was loaded or the last request ended */
+    private static array $touched = [];
+    /** @var array<string, string> name => value */
+    private static array $watched = [];
+    /** @var array<string, string> every setting; where `ini_set()` is not ours */
+    private static array $all = [];
+
+    /** `ini_set()` */
+    public static function set(string $name, string|int|float|bool|null $value): string|false
+    {
+        $before = ini_alter($name, $value);
+        if ($before !== false && !isset(self::$touched[$name])) {
+            self::$touched[$name] = $before;
+        }
+        return $before;
+    }
+
+    public static function settle(): void
+    {
+        self::$watched = [];
+        // What the application set itself is also what ini_restore() changes.
+        foreach ([...self::OTHERS, ...array_keys(self::$touched)] as $name) {
+            $value = \ini_get($name); // false where the extension is not here
+            if ($value !== false) {
+                self::$watched[$name] = $value;
+            }
+        }
+        self::$touched = [];
+        self::$all = Web::$complete ? [] : self::all();
+    }
+
+    public static function reset(): void
+    {
+        foreach (self::$watched as $name => $value) {
+            if (\ini_get($name) !== $value) {
+                self::put($name, $value);
+            }
+        }
+        if (self::$touched !== []) {
+            $touched = self::$touched;
+            self::$touched = [];
+            foreach ($touched as $name => $value) {
+                $value = self::$watched[$name] ?? $value;
+                if (\ini_get($name) !== $value) {
+                    self::put($name, $value);
+                }
+            }
+        }
+        if (self::$all !== []) {
+            foreach (array_diff_assoc(self::$all, self::all()) as $name => $value) {
+                self::put($name, $value);
+            }
+        }
+    }
+
+    private static function put(string $name, string $value): void
+    {
+        if (!isset(self::USUAL[$name])) {
+            Reset::say("setting $name");
+        }
+        Log::quietly(static function () use ($name, $value): void {
+            if (@ini_alter($name, $value) === false) {
+                ini_restore($name); // intl takes no empty locale, which is what it begins with
+            }
+        });
+        if (\ini_get($name) !== $value) {
+            Reset::giveUp("setting $name"); // open_basedir
+        }
+    }
+
+    /** @return array<string, string> */
+    private static function all(): array
+    {
+        return array_map(strval(...), ini_get_all(null, false) ?: []);
+    }
+}

@@ -1,0 +1,159 @@
+"""Two visitors, one worker: what the first changes in the process, the second does not find."""
+
+import json
+import os
+import tempfile
+import unittest
+
+from tests import driver
+from tests.driver import Worker
+
+
+class Reset(unittest.TestCase):
+    def start(self, *options, **env):
+        worker = Worker("reset.php", *options, env={"TEST_ENV": "of the site", **env})
+        self.addCleanup(worker.stop)
+        return worker
+
+    def see(self, worker, name):
+        answer = worker.get(f"/see/{name}")
+        self.assertEqual(answer.status, 200, (name, answer, worker.log()))
+        return json.loads(answer.body)
+
+    def put_back(self, *names, options=(), **env):
+        worker = self.start(*options, **env)
+        for name in names:
+            before = self.see(worker, name)
+            for _ in range(2):
+                self.assertEqual(worker.get(f"/touch/{name}").status, 200, (name, worker.log()))
+                self.assertEqual(self.see(worker, name), before, (name, worker.log()))
+        return worker
+
+    def replaced(self, name):
+        """The worker asks to be replaced after the request that changed it."""
+        worker = self.start()
+        self.assertEqual(worker.get(f"/touch/{name}").status, 200)
+        self.assertEqual((worker.held.pop(0) if worker.held else worker.read()).name, "DRAIN", name)
+        self.assertEqual(worker.drain(), 0)
+        self.assertIn("cannot be put back; the worker is replaced", worker.log())
+
+    def test_settings(self):
+        self.put_back("precision", "display_errors", "user_agent", "session.gc_probability", "mbstring.language")
+
+    def test_settings_without_our_ini_set(self):
+        self.put_back("precision", "user_agent", options=("-d", "disable_functions="))
+
+    def test_settings_that_other_functions_change(self):
+        self.put_back("set_include_path", "gc_disable", "assert_options")
+
+    def test_what_the_application_set_is_put_back_after_ini_restore(self):
+        self.put_back("ini_restore")
+
+    def test_a_setting_that_cannot_be_put_back_replaces_the_worker(self):
+        self.replaced("open_basedir")
+
+    def test_stream_wrappers(self):
+        self.put_back("new wrapper", "wrapper removed", "wrapper replaced", "new wrapper")
+
+    def test_the_default_stream_context(self):
+        self.replaced("default context")
+
+    def test_the_environment(self):
+        for options in ((), ("-d", "ffi.enable=0")):
+            self.put_back("putenv new", "putenv changed", "putenv removed", options=options)
+
+    def test_libxmls_loader_of_entities(self):
+        self.put_back("entity loader")
+
+    def test_regular_expressions_of_mbstring(self):
+        self.put_back("mb_regex_set_options")
+
+    def test_what_functions_remember(self):
+        self.put_back("strtok", "json_last_error", "spl_autoload_extensions", "memory peak")
+
+    def test_the_cache_of_stat(self):
+        with tempfile.NamedTemporaryFile(delete=False) as file:
+            worker = self.start(TEST_FILE=file.name)
+        self.assertEqual(worker.get("/touch/stat cache").body, b"true")
+        os.unlink(file.name)
+        self.assertEqual(self.see(worker, "stat cache"), False)
+
+    def test_random_numbers_are_not_those_of_another_visitor(self):
+        for name in ("seed", "seed of PHP 5"):
+            worker = self.start()
+            seen = []
+            for _ in range(3):
+                worker.get(f"/touch/{name}")
+                seen.append(self.see(worker, name))
+            self.assertEqual(len({str(numbers) for numbers in seen}), 3, name)
+
+    def test_random_numbers_that_somebody_used_do_not_go_on(self):
+        # From the first three of a visitor's numbers nobody can say what the next visitor gets: a generator of the same seed is at another place.
+        worker = self.start()
+        for _ in range(200):
+            worker.get("/")
+        first = self.see(worker, "seed")
+        self.assertEqual(len({str(self.see(worker, "seed")) for _ in range(5)} | {str(first)}), 6)
+
+    def test_no_loader_of_ours_among_the_applications(self):
+        self.assertEqual(self.see(self.start(), "autoloaders"), 0)
+
+    def test_buffers_that_the_application_never_began(self):
+        worker = self.start()
+        self.assertEqual(worker.get("/touch/buffers removed").body, b"leftnull")
+        for _ in range(2):
+            self.assertEqual(self.see(worker, "buffers removed"), True)
+
+    def test_a_handler_of_errors_that_a_request_set(self):
+        worker = self.start()
+        self.assertEqual(worker.get("/touch/handler").status, 200)
+        self.assertIn('Undefined global variable $none', worker.log_of(lambda: worker.get("/see/handler")))
+
+    def test_a_handler_that_a_framework_sets_in_its_first_request_only(self):
+        worker = self.start()
+        for _ in range(3):
+            worker.get("/touch/lazy handler")
+            self.assertEqual(worker.get("/see/lazy handler").reset[0], 3, worker.log())
+        self.assertIn("lazily: Undefined global variable", worker.log())
+        worker.get("/touch/handler")
+        self.assertEqual(worker.get("/see/lazy handler").reset[0], 3)
+
+    def test_a_handler_that_a_framework_sets_in_each_request(self):
+        worker = self.start()
+        for _ in range(2):
+            worker.get("/touch/handler again")
+        for _ in range(2):
+            self.assertEqual(worker.get("/see/handler again").body, b'""', worker.log())
+            worker.get("/touch/handler again")
+
+
+class ShutdownFunctions(unittest.TestCase):
+    def test_they_print_into_their_own_page(self):
+        with Worker("reset.php") as worker:
+            for name, body in (
+                ("shutdown", b"page behind visitor"), ("shutdown array", b"page behind"), ("shutdown pieces", b"page behind"), ("shutdown nested", b"page one two"),
+                ("shutdown throws", b"page"),
+            ):
+                answer = worker.get(f"/touch/{name}", query="visitor")
+                self.assertEqual((answer.status, answer.body, answer.reset), (200, body, None), name)
+                self.assertEqual(worker.get(f"/see/{name}").body, b"page", name)
+            self.assertIn("Exception: behind", worker.log())
+            self.assertNotIn("the script ends", worker.log())
+            self.assertEqual(worker.drain(), 0)
+            self.assertEqual(worker.log().count("the script ends"), 1)
+
+    def test_exit_calls_those_of_its_own_request(self):
+        with Worker("reset.php") as worker:
+            worker.get("/touch/shutdown", query="earlier")
+            self.assertEqual(worker.get("/touch/shutdown and exit").body, b"page behind")
+            self.assertEqual(worker.drain(), 0)
+
+    def test_without_sessions_exit_still_delivers(self):
+        with Worker("reset.php", "-d", "disable_functions=session_register_shutdown," + driver.disabled()) as worker:
+            self.assertEqual(worker.get("/touch/shutdown", query="visitor").body, b"page behind visitor")
+            self.assertEqual(worker.get("/touch/shutdown and exit").body, b"page behind")
+            self.assertEqual(worker.drain(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
