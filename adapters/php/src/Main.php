@@ -141,15 +141,25 @@ final class Main
             : " APP_RUNTIME is $runtime; for a worker it has to be " . SymfonyRuntime::class . ', which Keepwarm sets when nobody else does.';
     }
 
-    /** Errors go to the log and nowhere else; limits are Keepwarm's. */
+    /** Errors go to the log; otherwise what is set for the web holds, as far as that differs from the command line. */
     private static function settings(): void
     {
-        foreach (['display_errors' => '0', 'log_errors' => '1', 'html_errors' => '0', 'error_log' => '', 'implicit_flush' => '0', 'max_execution_time' => '0'] as $name => $value) {
+        $web = WebIni::settings();
+        Output::$size = self::bufferSize($web['output_buffering'] ?? (string) \ini_get('output_buffering'));
+        unset($web['output_buffering']);
+        foreach (['log_errors' => '1', 'html_errors' => '0', 'implicit_flush' => '0', 'max_execution_time' => '0'] + $web as $name => $value) {
             ini_alter($name, $value);
         }
         if (!\ini_get('date.timezone')) {
             date_default_timezone_set(date_default_timezone_get());
         }
+    }
+
+    /** That of `output_buffering`: 0 is as large as it gets, null none. */
+    private static function bufferSize(string $setting): ?int
+    {
+        $size = Forms::bytes($setting);
+        return $size <= 0 ? null : ($size === 1 ? 0 : $size);
     }
 
     /** What the entry finds in its environment. */

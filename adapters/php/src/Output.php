@@ -21,6 +21,9 @@ final class Output
     private const PIECE = 32_768; // bytes of output that are sent without waiting for a flush()
     private const NAME = self::class . '::take'; // as PHP lists our buffers
 
+    /** Of the buffer that a request begins with, where `output_buffering` is on: 0 is as large as it gets, null none. */
+    public static ?int $size = null;
+
     private static int $mode = self::LOG;
     private static string $held = '';
     private static ?Answer $answer = null;
@@ -128,6 +131,9 @@ final class Output
         self::$mode = self::HOLD;
         self::$held = '';
         self::$starter = null;
+        if (self::$size !== null) {
+            ob_start(null, self::$size);
+        }
     }
 
     /** Output is the answer itself: `$start` gives its head when the first of it has to leave, and calls `pass`. */
@@ -140,7 +146,11 @@ final class Output
     public static function held(): string
     {
         self::$starter = null;
-        if (ob_get_length() !== 0 || self::level() !== self::OURS) {
+        $level = self::level();
+        if ($level === self::OURS + 1 && self::$size !== null && @ob_get_flush() !== false) {
+            $level--;
+        }
+        if ($level !== self::OURS || ob_get_length() !== 0) {
             self::settle();
         }
         $held = self::$held;
@@ -164,8 +174,12 @@ final class Output
     /** Sends what has been printed as far as our buffers; what is in buffers of the application stays there. */
     public static function flush(): void
     {
-        if (self::level() <= self::OURS) {
+        $level = self::level();
+        if ($level <= self::OURS) {
             @ob_flush();
+        } elseif ($level === self::OURS + 1 && self::$size > 0 && ob_get_status()['chunk_size'] === self::$size) {
+            ob_flush(); // the one of php.ini: nobody began it, and nobody flushes it
+            self::move();
         }
         if (self::$mode === self::PASS && Web::$connection?->gone && !ignore_user_abort()) {
             // As PHP ends a script that prints for nobody. (Not from the buffer's callback: PHP switches off one that throws.)

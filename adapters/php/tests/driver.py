@@ -25,17 +25,21 @@ def disabled():
     return ",".join(re.findall(r"'(\w+)'", names))
 
 
-def command(entry, *options):
+# What the machine's php.ini for the web has would make a difference.
+UNBUFFERED = ("-d", "output_buffering=0")
+
+
+def command(entry, *options, own=UNBUFFERED):
     """As `keepwarm run` starts a worker."""
-    own = ["-d", "opcache.enable_cli=1", "-d", "disable_functions=" + disabled()]
-    return [PHP, *own, *options, str(ADAPTER / "bin" / "worker.php"), entry]
+    always = ["-d", "opcache.enable_cli=1", "-d", "disable_functions=" + disabled()]
+    return [PHP, *always, *own, *options, str(ADAPTER / "bin" / "worker.php"), entry]
 
 
 class Worker(wire_driver.Worker):
     """A worker process, started as `keepwarm run` starts it. Use it in a `with`, or call `stop`."""
 
-    def __init__(self, entry, *options, cwd=APPS, **more):
-        super().__init__(command(entry, *options), cwd=cwd, **more)
+    def __init__(self, entry, *options, cwd=APPS, own=UNBUFFERED, **more):
+        super().__init__(command(entry, *options, own=own), cwd=cwd, **more)
 
     def post(self, path, form, **more):
         """A form and its answer."""
