@@ -26,7 +26,7 @@ enum NoPlace {
 impl Http2Pool {
     /// A place for one call on a connection: one that is there, or a new one. To be called on a data-plane thread.
     ///
-    /// [`PoolSettings::max`] bounds connections that are opened beside others: each thread has one in any case. [`PoolSettings::max_in_all`] bounds all.
+    /// [`PoolSettings::max`](crate::PoolSettings::max) bounds connections that are opened beside others: each thread has one in any case. [`PoolSettings::max_in_all`](crate::PoolSettings::max_in_all) bounds all.
     ///
     /// # Errors
     /// No connection could be made; [`AcquireError::NotHttp2`]: one could, and its server chose HTTP/1.1.
