@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Keepwarm;
 
 use Keepwarm\Handlers\CallableHandler;
+use Keepwarm\Handlers\LaravelHandler;
 use Keepwarm\Handlers\Psr15Handler;
 use Keepwarm\Handlers\SlimThreeHandler;
 use Keepwarm\Handlers\SymfonyHandler;
@@ -12,7 +13,7 @@ use Keepwarm\Handlers\SymfonyHandler;
 /** From what an entry returned to the handler of its kind. */
 final class Entry
 {
-    public const EXPECTED = 'a closure `function (array $context)` that returns the application (Symfony Runtime), an HttpKernelInterface, '
+    public const EXPECTED = 'a closure `function (array $context)` that returns the application (Symfony Runtime), an HttpKernelInterface, a Laravel application, '
         . 'a PSR-15 RequestHandlerInterface, a Slim app, or a callable that takes a request';
 
     private const KERNEL = 'Symfony\Component\HttpKernel\HttpKernelInterface';
@@ -21,7 +22,6 @@ final class Entry
     /** Throws `EntryError` when there is no application in it. */
     public static function handler(mixed $returned, string $file): Handler
     {
-        Frameworks::check($returned);
         if ($returned instanceof \Closure && self::isFactory($returned)) {
             return self::made($returned, $file);
         }
@@ -35,7 +35,9 @@ final class Entry
     public static function known(mixed $application, ?\Closure $again = null): ?Handler
     {
         Frameworks::check($application);
+        $laravel = Frameworks::laravel($application);
         return match (true) {
+            $laravel !== null => new LaravelHandler($laravel),
             is_a($application, self::KERNEL) => new SymfonyHandler($application, $again),
             is_a($application, self::PSR15) => new Psr15Handler($application, $again),
             is_a($application, 'Slim\App') && method_exists($application, 'process') => new SlimThreeHandler($application),

@@ -34,7 +34,7 @@ final class Frameworks
     /** Throws `EntryError` when an application is not known to be safe. */
     public static function check(mixed $application): void
     {
-        if (!\is_object($application)) {
+        if (!\is_object($application) || self::laravel($application) !== null) {
             return;
         }
         self::checkClass($application::class);
@@ -51,12 +51,25 @@ final class Frameworks
         }
     }
 
+    /** The Laravel application in what an entry returned, or null. */
+    public static function laravel(mixed $application): ?object
+    {
+        if (is_a($application, 'Illuminate\Contracts\Http\Kernel') && is_a($application->getApplication(), 'Illuminate\Foundation\Application')) {
+            $kernel = $application;
+            $application = $kernel->getApplication();
+            $application->instance('Illuminate\Contracts\Http\Kernel', $kernel);
+        }
+        return is_a($application, 'Illuminate\Foundation\Application') ? $application : null;
+    }
+
     /** Throws `EntryError` for a class of a framework that is refused. */
     public static function checkClass(string $class): void
     {
         foreach (self::REFUSED as $refused => $name) {
             if (is_a($class, $refused, true)) {
-                throw new EntryError("$class is $name's. A $name application is not safe to keep warm: it would show one visitor what belongs to another. " . self::CLASSIC);
+                throw new EntryError("$class is $name's. " . ($name === 'Laravel'
+                    ? 'Return the Laravel application itself, or its HTTP kernel: called from a closure, it would show one visitor what belongs to another.'
+                    : "A $name application is not safe to keep warm: it would show one visitor what belongs to another. " . self::CLASSIC));
             }
         }
     }
@@ -67,7 +80,7 @@ final class Frameworks
         for ($class = new \ReflectionClass($kernel); $class !== false; $class = $class->getParentClass()) {
             if (!$class->isInternal() && !str_starts_with($class->getName(), 'Symfony\\') && self::isPackaged((string) $class->getFileName())) {
                 throw new EntryError(
-                    "{$class->getName()} is an HttpKernelInterface that Keepwarm does not know, and may show one visitor what belongs to another when it is kept warm. "
+                    "{$class->getName()} is an HttpKernelInterface that Keepwarm does not know, and may show one visitor what belongs to another when kept warm. "
                     . self::CLASSIC . ' If it keeps nothing of a request, return a closure that calls its handle().'
                 );
             }

@@ -14,14 +14,10 @@ class Refused(unittest.TestCase):
             self.assertEqual(worker.process.wait(PATIENCE), 1, app)
             return worker.log()
 
-    def test_laravel_is_never_run_as_a_symfony_kernel(self):
-        for app in ("laravel", "laravel factory", "laravel closure", "laravel method"):
+    def test_laravel_is_never_called_from_a_closure(self):
+        for app in ("laravel closure", "laravel method"):
             log = self.refusal(app)
-            self.assertIn("keepwarm: Illuminate\\Foundation\\Application is Laravel's.", log, app)
-            self.assertIn(FASTCGI, log)
-
-    def test_laravels_other_classes_are_known(self):
-        self.assertIn("Illuminate\\Foundation\\Http\\Kernel is Laravel's.", self.refusal("laravel kernel"))
+            self.assertIn("keepwarm: Illuminate\\Foundation\\Application is Laravel's. Return the Laravel application itself", log, app)
         self.assertIn("Illuminate\\Http\\Request is Laravel's.", self.refusal("laravel request"))
 
     def test_other_frameworks_are_refused_by_name(self):

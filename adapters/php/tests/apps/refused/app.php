@@ -18,9 +18,6 @@ final class Derived extends Shop\Kernel {}
 
 $laravel = new Illuminate\Foundation\Application(__DIR__);
 return match (getenv('TEST_APP')) {
-    'laravel' => $laravel,
-    'laravel kernel' => new Illuminate\Foundation\Http\Kernel($laravel, new Illuminate\Routing\Router(new Illuminate\Events\Dispatcher($laravel), $laravel)),
-    'laravel factory' => fn (array $context) => $laravel,
     'laravel request' => fn (Illuminate\Http\Request $request) => 'served',
     'laravel closure' => fn (Request $request) => $laravel->handle($request),
     'laravel method' => [$laravel, 'handle'],

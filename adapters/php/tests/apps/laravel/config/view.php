@@ -1,0 +1,3 @@
+<?php
+
+return ['paths' => [__DIR__ . '/../views'], 'compiled' => getenv('TEST_STORAGE') . '/framework/views'];

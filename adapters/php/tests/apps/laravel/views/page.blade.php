@@ -1,0 +1,1 @@
+<p>{{ $who }} {{ $shared ?? 'nobody' }}</p>
