@@ -168,7 +168,7 @@ final class Reply
         if ($printed !== '') {
             $flat = self::without($flat, 'content-length');
         }
-        $this->answer->head($status, $flat);
+        $this->answer->head($status, self::typed($status, $flat));
         return $printed;
     }
 
@@ -184,12 +184,23 @@ final class Reply
         if ($this->sessions && isset($_SESSION)) {
             array_push($flat, ...Session::fields($flat));
         }
+        return self::typed($status, $flat);
+    }
+
+    /**
+     * An answer of no type has that of php.ini, as in any PHP.
+     *
+     * @param list<string> $flat
+     * @return list<string>
+     */
+    private static function typed(int $status, array $flat): array
+    {
         for ($at = 0; $at < \count($flat); $at += 2) {
             if (strcasecmp($flat[$at], 'content-type') === 0) {
                 return $flat;
             }
         }
-        if ($status === 304) {
+        if ($status === 304 || $status < 200) {
             return $flat; // it speaks of what the client has, whose type that is (RFC 9110 §15.4.5)
         }
         $type = (string) \ini_get('default_mimetype');

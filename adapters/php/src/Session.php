@@ -79,7 +79,7 @@ final class Session
     public static function fields(array $flat): array
     {
         $id = session_id();
-        if ($id === '' || $id === false || !isset($_SESSION)) {
+        if (!isset($_SESSION)) {
             return []; // none, or the id of a cookie whose session was not opened
         }
         $name = (string) \ini_get('session.name');
@@ -88,6 +88,9 @@ final class Session
             if (!self::has($flat, $field) && !isset(Web::$caching[strtolower($field)])) {
                 array_push($limited, $field, $value);
             }
+        }
+        if ($id === '' || $id === false) {
+            return $limited; // it was destroyed: what it was opened for is a visitor's own all the same
         }
         if (!\ini_get('session.use_cookies') || ($_COOKIE[$name] ?? null) === $id || self::has($flat, 'set-cookie', "$name=")) {
             return $limited;

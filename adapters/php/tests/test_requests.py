@@ -127,6 +127,12 @@ class Answers(Shared):
         )  # fmt: skip
         self.assertEqual(answer.field("set-cookie"), [])
 
+    def test_what_is_returned_without_a_type_has_the_default_one(self):
+        for path in ("/large-array", "/pieces", "/resource", "/close"):
+            self.assertEqual(self.get(path).field("content-type"), ["text/html; charset=UTF-8"], path)
+        self.assertEqual(self.get("/array").field("content-type"), ["text/plain"])
+        self.assertEqual(self.get("/not-modified").field("content-type"), [])
+
     def test_a_304_has_no_type_of_its_own(self):
         self.assertEqual((self.get("/unchanged").status, self.get("/unchanged").field("content-type")), (304, []))
 
@@ -196,7 +202,7 @@ class Answers(Shared):
     def test_hop_by_hop_fields_are_dropped_with_one_warning(self):
         log = self.worker.log_of(lambda: (self.get("/hop"), self.get("/hop")))
         self.assertEqual(log.count("field Connection"), 1)
-        self.assertEqual(self.get("/hop").fields, [("X-Kept", "1")])
+        self.assertEqual(self.get("/hop").fields, [("X-Kept", "1"), ("Content-Type", "text/html; charset=UTF-8")])
 
     def test_close_is_honoured(self):
         self.assertTrue(self.get("/close").close_after)

@@ -70,6 +70,14 @@ class Sessions(unittest.TestCase):
             answer = self.worker.get("/session-caching", query=query)
             self.assertEqual((answer.field("cache-control"), answer.field("pragma"), answer.field("x-kept")), (control, pragma, ["1"]), query)
 
+    def test_a_page_whose_session_was_destroyed_is_not_cached(self):
+        _, cookie, _ = self.visit()
+        for query in ("", "array=1"):
+            answer = self.worker.get("/session-destroyed", query=query, fields=[("cookie", cookie)])
+            self.assertEqual((answer.body, answer.field("cache-control")), (b"destroyed", ["no-store, no-cache, must-revalidate"]), query)
+            self.assertEqual((answer.field("pragma"), answer.field("set-cookie")), (["no-cache"], []))
+        self.assertEqual(self.visit("/")[2].field("cache-control"), [])
+
     def test_a_name_in_the_options_of_session_start_is_named(self):
         self.visit()
         self.assertIn("session_start() was told the name OPTION in its options", self.worker.log_of(lambda: self.visit("/session-options")))

@@ -228,6 +228,12 @@ $routes = [
         }
         return ['string' => 'x', 'array' => [200, [], 'x'], 'pieces' => [200, [], ['x']], 'printed' => null, 'flushed' => null][$how];
     },
+    '/session-destroyed' => function () {
+        session_start();
+        $_SESSION = [];
+        session_destroy();
+        return isset($_GET['array']) ? [200, ['Content-Type' => 'text/plain'], 'destroyed'] : 'destroyed';
+    },
     '/session-none' => fn () => json_encode([session_id(), isset($_SESSION), session_status() === PHP_SESSION_NONE]),
     '/place' => fn () => json_encode(array_slice([
         getcwd(), umask(), date_default_timezone_get(), setlocale(LC_ALL, '0'), ini_get('precision'), ini_get('memory_limit'), ob_get_level(),
