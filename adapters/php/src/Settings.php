@@ -71,16 +71,23 @@ final class Settings
 
     private static function put(string $name, string $value): void
     {
-        if (!isset(self::USUAL[$name])) {
-            Reset::say("setting $name");
+        if (isset(self::USUAL[$name])) {
+            self::alter($name, $value);
+            return;
         }
+        Reset::say("setting $name");
         Log::quietly(static function () use ($name, $value): void {
-            if (@ini_alter($name, $value) === false) {
-                ini_restore($name); // intl takes no empty locale, which is what it begins with
-            }
+            @self::alter($name, $value);
         });
         if (\ini_get($name) !== $value) {
             Reset::giveUp("setting $name"); // open_basedir
+        }
+    }
+
+    private static function alter(string $name, string $value): void
+    {
+        if (ini_alter($name, $value) === false) {
+            ini_restore($name); // intl takes no empty locale, which is what it begins with
         }
     }
 
