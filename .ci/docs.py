@@ -63,7 +63,8 @@ def wrong_examples(page, text, binary):
             # What an example serves is there, and empty.
             for served in ["public/assets", "var/files"]:
                 (pathlib.Path(folder) / served).mkdir(parents=True)
-            (pathlib.Path(folder) / "public/index.php").write_text("<?php\n")
+            for script in ["public/index.php", "keepwarm.php"]:
+                (pathlib.Path(folder) / script).write_text("<?php\n")
             (pathlib.Path(folder) / "config.ru").touch()
             command = [binary, "run", "--config", file, "--dry-run"]
             result = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
