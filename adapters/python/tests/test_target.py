@@ -63,7 +63,7 @@ class Kinds(unittest.TestCase):
             def __init__(self, scope): ...
 
         for application in (function, Class):
-            with self.assertRaisesRegex(LoadError, "ASGI 2"):
+            with self.assertRaisesRegex(LoadError, "ASGI 2.*factory"):
                 target.kind_of(application)
 
     def test_what_is_neither_is_refused(self):
@@ -90,6 +90,25 @@ class Targets(unittest.TestCase):
         self.check("odd.places:nested.inner")
         self.check("odd/places.py:make()")
         self.check("apps/odd/places.py:make()", cwd=driver.TESTS)
+
+    def test_a_factory_is_called(self):
+        for named in ("odd.places:make", "odd.factory", "odd.factory:create_app", "odd.factory:create_app()", "odd.factory:with_defaults", "odd.factory:Made"):
+            self.check(named)
+        self.check("""odd.factory:with_arguments("a:b/(c)", debug=True)""")
+        self.check("odd.factory:with_arguments('a', debug=[1, {'x': None}])")
+
+    def test_a_package_and_a_manage_py_find_their_application(self):
+        application = "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'found']\n"
+        manage = "import os\n\ndef main():\n    os.environ.setdefault('DJANGO_SETTINGS_MODULE', '%s')\n\nif __name__ == '__main__':\n    main()\n"
+        for settings in ("mysite.settings", "mysite.settings.local"):
+            with tempfile.TemporaryDirectory() as folder:
+                package = pathlib.Path(folder, "mysite")
+                package.mkdir()
+                (package / "__init__.py").touch()
+                (package / "wsgi.py").write_text(application)
+                pathlib.Path(folder, "manage.py").write_text(manage % settings)
+                for named in ("mysite", "manage.py", "./manage.py"):
+                    self.check(named, cwd=folder)
 
     def test_kind_by_option(self):
         self.check("odd.places:either", "--kind", "asgi", kind="asgi")
@@ -134,10 +153,11 @@ class Failures(unittest.TestCase):
             ("wsgi_app:aplication", "has no attribute 'aplication'. Near names: application"),
             ("wsgi_app:closed", "it cannot be called"),
             ("odd.places", "neither 'application' nor 'app'"),
-            ("odd.factory", "write 'odd.factory:create_app()'"),
+            ("odd.factory:wants_one", "If it is a factory, give it its argument"),
+            ("odd.factory:makes_nothing", "has made nothing"),
+            ("odd.factory:create_app(name)", "Python's literals"),
             ("odd/nowhere.py", "There is no file 'odd/nowhere.py'"),
             ("odd.places:two", "ASGI 2"),
-            ("odd.places:make", "call it in the target"),
             ("wsgi_app:closed()", "cannot be called"),
         ):
             log = self.log(named)

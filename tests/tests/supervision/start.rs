@@ -1,8 +1,8 @@
 //! The first start, and what a worker is born with.
 
-use keepwarm_tests::Server;
+use keepwarm_tests::{Server, get};
 
-use crate::{LONG, config, wsgi};
+use crate::{LONG, config, start, wsgi};
 
 #[test]
 fn a_target_that_cannot_be_imported_is_exit_1_with_the_languages_traceback() {
@@ -31,6 +31,18 @@ fn a_target_that_does_not_exist_is_exit_1_with_a_clear_word() {
         let status = server.wait_for_exit(LONG);
         assert_eq!(status.code(), Some(1), "{entry}: {}", server.log());
         assert!(server.log().contains(part), "{entry}: {}", server.log());
+    }
+}
+
+#[test]
+fn a_factory_is_called_with_the_arguments_of_its_target() {
+    for (entry, text) in [
+        ("factory_app", "made False"),
+        ("factory_app:create_app", "made False"),
+        ("factory_app:create_app('a: b/(c)', debug=True)", "a: b/(c) True"),
+    ] {
+        let server = start(&config(entry, 1, ""), 1);
+        assert_eq!(server.ask(get("/")).text(), text, "{entry}");
     }
 }
 

@@ -1,35 +1,56 @@
 """From a TARGET on the command line to the application, and to its kind."""
 
+import ast
 import difflib
 import importlib
+import importlib.util
 import inspect
 import os
+import re
 import sys
 
 from keepwarm.errors import LoadError
 
 WSGI, ASGI = "wsgi", "asgi"
 _USUAL_NAMES = ("application", "app")
+_USUAL_FACTORIES = ("create_app", "make_app", "get_app")
+_USUAL_MODULES = ("wsgi", "asgi", "app", "main")  # of a package
 
 
 def load(target):
-    """Imports what `target` names: `module:attribute`, `module:factory()`, `module`, or `dir/file.py[:attribute]`.
+    """Imports what `target` names: `module:attribute`, `module:factory`, `module:factory("argument", name=1)`, `module`, or `dir/file.py[:attribute]`.
 
     An exception of the application's own code passes through; `LoadError` says in one sentence what else is wrong.
     """
-    where, _, attribute = _split(target)
+    where, attribute = _split(target)
     module = importlib.import_module(_module_name(where))
     if not attribute:
         return _usual(module, where)
-    called = attribute.endswith("()")
-    found = _attribute(module, where, attribute[:-2] if called else attribute)
-    if called:
+    name, arguments = _call(target, attribute)
+    found = _attribute(module, where, name)
+    if arguments is not None:
         if not callable(found):
-            raise LoadError(f"{target!r} calls {attribute[:-2]}, which is {_described(found)} and cannot be called.")
-        found = found()
+            raise LoadError(f"{target!r} calls {name}, which is {_described(found)} and cannot be called.")
+        positional, named = arguments
+        return _made(target, found(*positional, **named))
     if not callable(found):
         raise LoadError(f"{target!r} is {_described(found)}, not a WSGI or ASGI application: it cannot be called.")
-    return found
+    return _made(target, found()) if _is_factory(found) else found
+
+
+def _made(target, application):
+    if not callable(application):
+        made = "nothing" if application is None else _described(application)
+        raise LoadError(f"{target!r} has made {made}, not a WSGI or ASGI application: it cannot be called.")
+    return application
+
+
+def _is_factory(found):
+    """A function or class that can be called with nothing, which is no application: those need two or three arguments."""
+    if not _is_function(found) or inspect.iscoroutinefunction(found):
+        return False
+    count = _positional(found)
+    return count is not None and 0 in count and 99 not in count
 
 
 def kind_of(application):
@@ -51,7 +72,8 @@ def kind_of(application):
     if 1 in count:
         raise LoadError(
             f"{_described(application)} takes one argument, like an ASGI 2 application (scope) -> (receive, send). "
-            "Only ASGI 3 is served; asgiref.compatibility.guarantee_single_callable turns one into the other."
+            "Only ASGI 3 is served; asgiref.compatibility.guarantee_single_callable turns one into the other. "
+            "If it is a factory, give it its argument in the target: 'module:factory(\"argument\")'."
         )
     raise LoadError(
         f"{_described(application)} takes neither (environ, start_response) nor (scope, receive, send): "
@@ -60,11 +82,27 @@ def kind_of(application):
 
 
 def _split(target):
-    """`module:attribute`; a colon within a path's directory is not taken for the separator."""
-    where, colon, attribute = target.rpartition(":")
+    """`module:attribute`; a colon within a path's directory, or within the arguments of a factory, is not taken for the separator."""
+    before = target.index("(") if target.endswith(")") and "(" in target else len(target)
+    where, colon, attribute = target[:before].rpartition(":")
     if not colon or os.sep in attribute:
-        return target, "", ""
-    return where, colon, attribute
+        return target, ""
+    return where, attribute + target[before:]
+
+
+def _call(target, attribute):
+    """The name, and the arguments that stand behind it: Python's own literals; None if it is not called."""
+    if not attribute.endswith(")"):
+        return attribute, None
+    try:
+        call = ast.parse(attribute, mode="eval").body
+        if not isinstance(call, ast.Call) or any(one.arg is None for one in call.keywords):
+            raise ValueError
+        positional = [ast.literal_eval(one) for one in call.args]
+        named = {one.arg: ast.literal_eval(one.value) for one in call.keywords}
+    except (SyntaxError, ValueError):
+        raise LoadError(f"{target!r}: the arguments of a factory are Python's literals, as in 'module:factory(\"shop\", debug=True)'.") from None
+    return attribute[: attribute.index("(")], (positional, named)
 
 
 def _module_name(where):
@@ -85,12 +123,42 @@ def _module_name(where):
 
 
 def _usual(module, where):
-    for name in _USUAL_NAMES:
+    found = _found_in(module)
+    if found is not None:
+        return _made(where, found()) if _is_factory(found) else found
+    names = [f"{module.__name__}.{name}" for name in _USUAL_MODULES] if hasattr(module, "__path__") else _django(module)
+    for name in names:
+        if not _exists(name):
+            continue
+        found = _found_in(importlib.import_module(name))
+        if found is not None:
+            return _made(where, found()) if _is_factory(found) else found
+    raise LoadError(f"{where!r} has neither 'application' nor 'app' nor 'create_app'; name the application: '{where}:NAME'.")
+
+
+def _found_in(module):
+    """The application of a module, or its factory, by the names that are usual."""
+    for name in (*_USUAL_NAMES, *_USUAL_FACTORIES):
         if callable(getattr(module, name, None)):
             return getattr(module, name)
-    factories = [name for name in ("create_app", "make_app", "get_app") if callable(getattr(module, name, None))]
-    hint = f" It has {factories[0]}: write '{where}:{factories[0]}()'." if factories else ""
-    raise LoadError(f"{where!r} has neither 'application' nor 'app'; name the application: '{where}:NAME'.{hint}")
+    return None
+
+
+def _django(module):
+    """The modules of the application of a `manage.py`: beside its settings, `mysite.settings` or `config.settings.local`."""
+    try:
+        settings = re.search(r"""DJANGO_SETTINGS_MODULE["'],\s*["']([\w.]+)["']""", inspect.getsource(module))
+    except (OSError, TypeError):
+        return []
+    packages = settings[1].split(".")[:-1] if settings else []
+    return [".".join([*packages[:count], name]) for count in range(len(packages), 0, -1) for name in ("wsgi", "asgi")]
+
+
+def _exists(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def _attribute(module, where, dotted):

@@ -32,9 +32,12 @@ impl Shape for EntryPoint {
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<(String, Span)> {
         let text = cx.text(directive)?;
         let entry = text.text.as_str();
+        // The arguments of a factory: `shop:create_app("main", debug=True)`.
+        let name =
+            entry.strip_suffix(')').and_then(|call| call.split_once('(')).map_or(entry, |(name, _)| name);
         let problem = if entry.is_empty() {
             cx.wrong(directive.span, "is an empty string")
-        } else if entry.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        } else if name.contains(char::is_whitespace) || entry.contains(char::is_control) {
             cx.wrong(directive.span, "has blanks in it")
                 .help("`command` takes a whole command line, as a list")
         } else if entry.starts_with(':') || entry.ends_with(':') {
