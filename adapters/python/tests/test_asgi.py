@@ -354,6 +354,30 @@ class Bodies(Shared):
 
 
 class LostClients(Shared):
+    def test_what_a_framework_raises_in_its_place_is_not_logged_either(self):
+        def sends():
+            stream = self.worker.request("/passes-the-disconnect-on")
+            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.reset(stream)
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+
+        def receives():
+            stream = self.worker.request("/passes-the-disconnect-on", query="receive")
+            self.worker.send(pack("HALF_CLOSE", stream))
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+
+        for action in (sends, receives):
+            self.assertEqual(self.worker.log_of(action), "")
+
+    def test_what_fails_beside_a_lost_client_is_logged(self):
+        def action():
+            stream = self.worker.request("/passes-the-disconnect-on", query="with-another")
+            self.worker.take(stream, lambda answer: len(answer.frames) > 3)
+            self.worker.reset(stream)
+            self.worker.answer(stream)
+
+        self.assertIn("several", self.worker.log_of(action))
+
     def test_send_raises_an_os_error_that_is_not_logged(self):
         def action():
             stream = self.worker.request("/never-ends")

@@ -189,6 +189,15 @@ class WebSockets(unittest.TestCase):
         self.assertEqual(self.worker.log_of(action), "")
         self.assertEqual(self.seen(), ["ClientDisconnected"])
 
+    def test_an_application_that_does_not_catch_the_end_gets_one_line(self):
+        def action():
+            stream = self.open("/lets-it-pass")
+            self.worker.send(pack("CLOSE", stream, close(1001)))
+            self.worker.take(stream, lambda answer: "CLOSE" in answer.names)
+
+        said = "the application did not catch WebSocketDisconnect: its client has closed the WebSocket\n"
+        self.assertEqual(self.worker.log_of(action), said)
+
     def test_the_client_closes(self):
         stream = self.open("/echo")
         self.worker.send(pack("CLOSE", stream, close(4005, "bye")))

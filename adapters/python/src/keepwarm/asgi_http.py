@@ -13,6 +13,9 @@ from keepwarm.wire import END, MAX_CHUNK, RESPONSE, RESPONSE_HEAD
 # trailers are missing, the application has said all.
 WAITING, STARTED, BODY, TRAILERS, DONE = range(5)
 
+_SOCKET_CLOSED = "WebSocketDisconnect"
+_FRAMEWORKS_OWN = frozenset(("ClientDisconnect", _SOCKET_CLOSED))  # Starlette's
+
 
 class HttpStream:
     """`run` calls the application; `receive` and `send` are what it gets.
@@ -343,8 +346,10 @@ class HttpStream:
         connection = self.connection
         if connection.forked and isinstance(error, SystemExit):
             connection.leave_child(exit_status(error))
-        lost = self.gone or self.stage == DONE
-        if lost and isinstance(error, (ClientDisconnected, asyncio.CancelledError)):
+        lost = self.gone or self.half_closed or self.stage == DONE
+        if lost and tells_of_the_client(error):
+            if type(error).__name__ == _SOCKET_CLOSED:
+                log.write(f"the application did not catch {_SOCKET_CLOSED}: its client has closed the WebSocket")
             self._reset(wire.CANCELLED, "")
             return
         log.exception(error)
@@ -354,6 +359,14 @@ class HttpStream:
             connection.ask_to_drain()
         elif isinstance(error, MemoryError):
             connection.ask_to_drain()
+
+
+def tells_of_the_client(error):
+    """Whether the application only passes on that its client has gone, by itself, as its framework's own exception, or from a group of tasks."""
+    group = getattr(error, "exceptions", None)
+    if isinstance(group, tuple) and group:  # BaseExceptionGroup, and its namesakes before Python 3.11
+        return all(map(tells_of_the_client, group))
+    return isinstance(error, (ClientDisconnected, asyncio.CancelledError)) or type(error).__name__ in _FRAMEWORKS_OWN
 
 
 def exit_status(error):

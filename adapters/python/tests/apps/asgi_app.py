@@ -266,6 +266,46 @@ async def answers_a_client_that_closed(scope, receive, send):
     await answer(send, b"all the same")
 
 
+class ClientDisconnect(Exception):
+    """Of the name of Starlette's."""
+
+
+class WebSocketDisconnect(Exception):
+    """Of the name of Starlette's."""
+
+
+class Group(Exception):
+    """As tasks of anyio's fail together."""
+
+    def __init__(self, *exceptions):
+        super().__init__("several")
+        self.exceptions = exceptions
+
+
+async def passes_the_disconnect_on(scope, receive, send):
+    """As what Starlette's own responses raise."""
+    await read(receive)
+    try:
+        if scope["query_string"] == b"receive":
+            assert (await receive())["type"] == "http.disconnect"
+            raise ClientDisconnect
+        await start(send)
+        while True:
+            await body(send, b"x" * 1000, True)
+            await asyncio.sleep(0)
+    except OSError:
+        if scope["query_string"] == b"with-another":
+            raise Group(ClientDisconnect(), ZeroDivisionError("beside it")) from None
+        raise Group(ClientDisconnect(), Group(ClientDisconnect())) from None
+
+
+async def ws_lets_it_pass(scope, receive, send):
+    await receive()
+    await send({"type": "websocket.accept"})
+    assert (await receive())["type"] == "websocket.disconnect"
+    raise WebSocketDisconnect
+
+
 async def breaks_off(scope, receive, send):
     while True:
         message = await receive()
@@ -479,12 +519,12 @@ ROUTES = {
     "/fail-late": fail_late, "/no-start": no_start, "/no-bytes": no_bytes, "/no-end": no_end, "/too-short": too_short, "/too-long": too_long,
     "/too-long-at-once": too_long_at_once, "/hop-by-hop": hop_by_hop, "/bad-field": bad_field, "/wrong-order": wrong_order,
     "/start-twice": start_twice, "/after-the-end": after_the_end, "/never-ends": never_ends,
-    "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off,
+    "/waits-for-the-end": waits_for_the_end, "/breaks-off": breaks_off, "/passes-the-disconnect-on": passes_the_disconnect_on,
     "/answers-a-client-that-closed": answers_a_client_that_closed, "/hints": hints, "/trailers": trailers,
     "/path-send": path_send, "/context": context, "/state": state, "/background": background, "/prints": prints, "/fork": fork,
     "/leave": leave, "/memory": memory, "/recursion": recursion, "/too-many-fields": too_many_fields, "/sends-on": sends_on,
 }  # fmt: skip
 SOCKETS = {
     "/echo": echo, "/slow": ws_slow_reader, "/refuse": ws_refuse, "/deny": ws_deny, "/fail": ws_fail_first, "/push": ws_push,
-    "/push-empty": ws_push_empty, "/leaves": ws_leaves, "/too-many-fields": ws_too_many_fields, "/empty-beside-large": ws_empty_beside_large,
+    "/push-empty": ws_push_empty, "/leaves": ws_leaves, "/lets-it-pass": ws_lets_it_pass, "/too-many-fields": ws_too_many_fields, "/empty-beside-large": ws_empty_beside_large,
 }  # fmt: skip
