@@ -1,71 +1,10 @@
 <?php
 
-// What a request can change in its process: `/touch/NAME` changes it, `/see/NAME` shows it.
+// `/touch/NAME` changes something in the process, `/see/NAME` shows it.
 
 use Keepwarm\Request;
 
-require __DIR__ . '/vendor/lazy/framework.php';
-
-final class Wrapper
-{
-    public mixed $context;
-
-    public function stream_open(string $path, string $mode): bool { return true; }
-    public function stream_read(int $count): string { return ''; }
-    public function stream_eof(): bool { return true; }
-    public function stream_stat(): array { return []; }
-}
-
-ini_set('default_socket_timeout', '5');
-stream_wrapper_register('booted', Wrapper::class);
-register_shutdown_function(function () { error_log('the script ends'); });
-
-$setting = fn (string $name, string $value) => [fn () => ini_set($name, $value), fn () => ini_get($name)];
-$cases = [
-    'precision' => $setting('precision', '3'),
-    'display_errors' => $setting('display_errors', '1'),
-    'user_agent' => $setting('user_agent', 'visitor'),
-    'session.gc_probability' => $setting('session.gc_probability', '99'),
-    'mbstring.language' => $setting('mbstring.strict_detection', '1'),
-    'set_include_path' => [fn () => set_include_path('/visitor'), fn () => get_include_path()],
-    'ini_restore' => [fn () => ini_restore('default_socket_timeout'), fn () => ini_get('default_socket_timeout')],
-    'gc_disable' => [fn () => gc_disable(), fn () => gc_enabled()],
-    'assert_options' => [fn () => assert_options(ASSERT_ACTIVE, 0), fn () => ini_get('assert.active')],
-    'new wrapper' => [fn () => stream_wrapper_register('visitor', Wrapper::class), fn () => in_array('visitor', stream_get_wrappers(), true)],
-    'wrapper removed' => [fn () => stream_wrapper_unregister('ftp'), fn () => in_array('ftp', stream_get_wrappers(), true)],
-    'wrapper replaced' => [
-        fn () => [stream_wrapper_unregister('file'), stream_wrapper_register('file', Wrapper::class)],
-        fn () => strlen(file_get_contents(__FILE__)) > 100,
-    ],
-    'putenv new' => [fn () => putenv('VISITOR=1'), fn () => getenv('VISITOR')],
-    'putenv changed' => [fn () => putenv('TEST_ENV=visitor'), fn () => [getenv('TEST_ENV'), trim((string) shell_exec('echo $TEST_ENV'))]],
-    'putenv removed' => [fn () => putenv('TEST_ENV'), fn () => getenv('TEST_ENV')],
-    'entity loader' => [
-        fn () => libxml_set_external_entity_loader(fn () => fopen('data:,visitor', 'r')),
-        function () { $document = new DOMDocument(); @$document->loadXML('<!DOCTYPE a [<!ENTITY e SYSTEM "file:///nothing-here">]><a>&e;</a>', LIBXML_NOENT); return $document->textContent; },
-    ],
-    'mb_regex_set_options' => [fn () => mb_regex_set_options('x'), fn () => mb_regex_set_options()],
-    'strtok' => [fn () => strtok('a visitor', ' '), fn () => strtok(' ')],
-    'json_last_error' => [fn () => json_decode('{'), fn () => json_last_error()],
-    'spl_autoload_extensions' => [fn () => spl_autoload_extensions('.visitor'), fn () => spl_autoload_extensions()],
-    'memory peak' => [fn () => strlen(str_repeat('m', 20_000_000)), fn () => memory_get_peak_usage() > 20_000_000],
-    'stat cache' => [fn () => is_file(getenv('TEST_FILE')), fn () => is_file(getenv('TEST_FILE'))],
-    'seed' => [fn () => mt_srand(7), fn () => [mt_rand(), rand(), mt_rand()]],
-    'seed of PHP 5' => [fn () => mt_srand(7, MT_RAND_PHP), fn () => [mt_rand(1, 1000), mt_rand(1, 1000), mt_rand(1, 1000)]],
-    'default context' => [fn () => (bool) stream_context_set_default(['http' => ['header' => 'X-Visitor: 1']]), fn () => stream_context_get_options(stream_context_get_default())],
-    'open_basedir' => [fn () => ini_set('open_basedir', dirname(__DIR__, 4) . ':/usr:/tmp'), fn () => ini_get('open_basedir')],
-    'autoloaders' => [fn () => null, fn () => count(spl_autoload_functions())],
-    'buffers removed' => [function () { echo 'junk'; while (ob_get_clean() !== false) {} @ob_get_flush(); @ob_get_flush(); echo 'left'; }, fn () => session_start() && session_id() !== ''],
-    'handler' => [fn () => set_error_handler(fn () => true), fn () => 1 + (int) $GLOBALS['none']],
-    'lazy handler' => [fn () => Lazy\Framework::boot(), fn () => $GLOBALS['none']],
-    'handler again' => [fn () => Lazy\Framework::bootAgain(), fn () => (string) $GLOBALS['none']],
-    'shutdown' => [function (Request $r) { register_shutdown_function(function (string $who) { echo " behind $who"; }, $r->query); return 'page'; }, fn () => 'page'],
-    'shutdown array' => [function (Request $r) { register_shutdown_function(function () { echo ' behind'; }); return [200, ['Content-Length' => '4'], 'page']; }, fn () => 'page'],
-    'shutdown pieces' => [function (Request $r) { register_shutdown_function(function () { echo ' behind'; }); return [200, [], ['pa', 'ge']]; }, fn () => 'page'],
-    'shutdown nested' => [function () { register_shutdown_function(function () { echo ' one'; register_shutdown_function(fn () => print(' two')); }); return 'page'; }, fn () => 'page'],
-    'shutdown throws' => [function () { register_shutdown_function(fn () => throw new Exception('behind')); register_shutdown_function(fn () => print('never')); return 'page'; }, fn () => 'page'],
-    'shutdown and exit' => [function () { register_shutdown_function(fn () => print(' behind')); echo 'page'; exit; }, fn () => 'page'],
-];
+$cases = require __DIR__ . '/cases.php';
 
 return function (Request $request) use ($cases) {
     if ($request->path === '/') {

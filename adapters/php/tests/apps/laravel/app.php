@@ -80,6 +80,9 @@ final class Account extends \Illuminate\Routing\Controller
 
 final class ShopProvider extends ServiceProvider
 {
+    /** @var array<string, array{\Closure, \Closure}> of cases.php */
+    public static array $cases = [];
+
     public function register(): void
     {
         $this->app->singleton(Basket::class);
@@ -144,7 +147,7 @@ final class ShopProvider extends ServiceProvider
             DB::logging(), count(DB::getQueryLog()), DB::transactionLevel(), DB::table('users')->count(), now()->year > 2001, (new \ReflectionProperty(\Illuminate\Http\Resources\Json\JsonResource::class, 'wrap'))->getValue(),
             Item::isUnguarded(), url('/x'), app()->runningInConsole(), app('hidden')->owner,
         ]);
-        Route::get('/upload', fn () => 'upload');
+        Route::get('/{what}/{name}', fn (string $what, string $name) => response(json_encode(self::$cases[$name][$what === 'see' ? 1 : 0]())))->where('what', 'touch|see');
         Route::get('/fails', fn () => throw new \RuntimeException('a failure'));
         Route::get('/notice', fn () => (string) $GLOBALS['none']);
         Route::get('/stream', fn () => response()->stream(function (): void { echo 'one '; flush(); echo 'two'; }));
@@ -152,6 +155,9 @@ final class ShopProvider extends ServiceProvider
     }
 }
 
+if (getenv('TEST_CASES')) {
+    ShopProvider::$cases = require __DIR__ . '/../cases.php';
+}
 $app = new Application(__DIR__);
 $app->useStoragePath(getenv('TEST_STORAGE'));
 $app->singleton(\Illuminate\Contracts\Http\Kernel::class, HttpKernel::class);
