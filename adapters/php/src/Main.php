@@ -178,6 +178,7 @@ final class Main
         $_SERVER['SCRIPT_NAME'] = $_SERVER['PHP_SELF'] = '/' . basename(self::$entry);
         $_SERVER['APP_RUNTIME'] ??= $_ENV['APP_RUNTIME'] ?? SymfonyRuntime::class;
         $_SERVER['APP_RUNTIME_MODE'] ??= 'web=1&worker=1';
+        $_SERVER['VAR_DUMPER_FORMAT'] ??= $_ENV['VAR_DUMPER_FORMAT'] ?? 'html'; // for the command line, dump() writes past the page
     }
 
     /**

@@ -133,6 +133,17 @@ class Answers(Shared):
         self.assertEqual(self.get("/array").field("content-type"), ["text/plain"])
         self.assertEqual(self.get("/not-modified").field("content-type"), [])
 
+    def test_what_is_dumped_is_on_the_page(self):
+        for _ in range(2):
+            body = self.get("/dump").body.decode()
+            self.assertIn("dumped", body)
+            self.assertIn("sf-dump", body)
+            self.assertTrue(body.endswith(" and more"), body)
+        with Worker("plain.php") as worker:
+            self.assertIn(b"dumped", worker.get("/dd").body)
+        with Worker("plain.php", env={"VAR_DUMPER_FORMAT": "cli"}) as worker:
+            self.assertNotIn(b"sf-dump", worker.get("/dump").body)
+
     def test_a_304_has_no_type_of_its_own(self):
         self.assertEqual((self.get("/unchanged").status, self.get("/unchanged").field("content-type")), (304, []))
 

@@ -273,6 +273,8 @@ $routes = [
     '/text-kept' => function (Request $r) { State::$text = str_repeat('x', 100) . $r->query; return 'known'; },
     '/under' => function (Request $r) { $GLOBALS['_current'] = $r->query; return 'known'; },
     '/keep' => function () { State::$count++; State::$kept[] = str_repeat('k', 10_000 + State::$count); putenv('LEAKED=' . State::$count); ini_set('precision', '7'); $GLOBALS['grown'] = State::$count; return 'kept'; },
+    '/dump' => function () { require_once 'Symfony/Component/VarDumper/autoload.php'; dump(['dumped' => 1]); return ' and more'; },
+    '/dd' => function () { require_once 'Symfony/Component/VarDumper/autoload.php'; dd(['dumped' => 1]); },
     '/limits' => fn (Request $r) => json_encode([ini_get('memory_limit'), (bool) ini_get('display_errors'), (string) ini_get('error_log'), ob_get_level()]),
     '/buffered' => function () { echo 'junk'; $junk = ob_get_clean(); header('X-After: 1'); echo json_encode([$junk, ob_get_level()]); },
     '/buffered-late' => function () { echo str_repeat('x', 300); flush(); return headers_sent() ? ' sent' : ' not sent'; },
