@@ -14,6 +14,7 @@ final class Environment
     private static array $global = [];
     /** The process's list of pointers to its variables, byte for byte: to compare it costs a tenth of reading them all. */
     private static string $pointers = '';
+    private static int $count = 0;
 
     public static function settle(): void
     {
@@ -27,7 +28,7 @@ final class Environment
                 // FFI is there but switched off.
             }
         }
-        self::$pointers = self::pointers();
+        self::remember();
     }
 
     public static function reset(): void
@@ -51,12 +52,21 @@ final class Environment
         }
         Reset::say('environment');
         self::$variables = getenv(); // in another order
+        self::remember();
+    }
+
+    private static function remember(): void
+    {
+        // PHP names no variable twice, and none without a "=": the list may be longer than what it gives.
+        for (self::$count = 0; self::$libc?->environ !== null && self::$libc->environ[self::$count] !== null; self::$count++) {
+        }
         self::$pointers = self::pointers();
     }
 
     /** One more than there were: the list's end moves when a variable is added. */
     private static function pointers(): string
     {
-        return self::$libc === null ? '' : \FFI::string(\FFI::cast('char *', self::$libc->environ), (\count(self::$variables) + 1) * \PHP_INT_SIZE);
+        $list = self::$libc?->environ;
+        return $list === null ? '' : \FFI::string(\FFI::cast('char *', $list), (self::$count + 1) * \PHP_INT_SIZE);
     }
 }

@@ -20,7 +20,7 @@ final class Generator
 
     public static function seed(): void
     {
-        $seed = random_int(0, 0xFFFF_FFFF);
+        $seed = random_int(0, 0x7FFF_FFFF);
         mt_srand($seed);
         self::$next = [];
         for ($count = 0; $count < self::AHEAD; $count++) {

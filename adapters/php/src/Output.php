@@ -15,12 +15,14 @@ namespace Keepwarm;
 final class Output
 {
     public const OURS = 1; // buffers
+    private const REMOVABLE = 2; // where PHP's functions could end ours: the upper one is what goes then
     private const LOG = 0;
     private const HOLD = 1;
     private const PASS = 2;
     private const PIECE = 32_768; // bytes of output that are sent without waiting for a flush()
     private const NAME = self::class . '::take'; // as PHP lists our buffers
 
+    private static int $ours = self::OURS;
     /** Of the buffer that a request begins with, where `output_buffering` is on: 0 is as large as it gets, null none. */
     public static ?int $size = null;
 
@@ -46,7 +48,8 @@ final class Output
     public static function open(): void
     {
         self::$piece = Web::$complete ? self::PIECE : 1;
-        for ($level = self::level(); $level < self::OURS; $level++) {
+        self::$ours = Web::$complete ? self::OURS : self::REMOVABLE;
+        for ($level = self::level(); $level < self::$ours; $level++) {
             ob_start([self::class, 'take'], 1, Web::$complete ? \PHP_OUTPUT_HANDLER_CLEANABLE | \PHP_OUTPUT_HANDLER_FLUSHABLE : \PHP_OUTPUT_HANDLER_STDFLAGS);
         }
     }
@@ -60,11 +63,11 @@ final class Output
             ob_clean();
         }
         // What its callback still gives would go into the buffer below.
-        self::$dropping = $level === self::OURS + 1;
+        self::$dropping = $level === self::$ours + 1;
         $ended = ob_get_flush() !== false && self::level() < $level;
         self::$dropping = false;
         $kept = $buffers[$level - 2]['buffer_used'] ?? 0;
-        if ($ended && $level > self::OURS + 1 && ob_get_length() > $kept) {
+        if ($ended && $level > self::$ours + 1 && ob_get_length() > $kept) {
             $below = substr((string) ob_get_contents(), 0, $kept);
             ob_clean();
             echo $below;
@@ -147,10 +150,10 @@ final class Output
     {
         self::$starter = null;
         $level = self::level();
-        if ($level === self::OURS + 1 && self::$size !== null && @ob_get_flush() !== false) {
+        if ($level === self::$ours + 1 && self::$size !== null && @ob_get_flush() !== false) {
             $level--;
         }
-        if ($level !== self::OURS || ob_get_length() !== 0) {
+        if ($level !== self::$ours || ob_get_length() !== 0) {
             self::settle();
         }
         $held = self::$held;
@@ -175,9 +178,9 @@ final class Output
     public static function flush(): void
     {
         $level = self::level();
-        if ($level <= self::OURS) {
+        if ($level <= self::$ours) {
             @ob_flush();
-        } elseif ($level === self::OURS + 1 && self::$size > 0 && ob_get_status()['chunk_size'] === self::$size) {
+        } elseif ($level === self::$ours + 1 && self::$size > 0 && ob_get_status()['chunk_size'] === self::$size) {
             ob_flush(); // the one of php.ini: nobody began it, and nobody flushes it
             self::move();
         }
@@ -190,7 +193,7 @@ final class Output
     /** Everything printed goes where it belongs; from now on it is log. */
     public static function end(): void
     {
-        if (ob_get_length() !== 0 || self::$held !== '' || self::level() !== self::OURS) {
+        if (ob_get_length() !== 0 || self::$held !== '' || self::level() !== self::$ours) {
             self::settle();
         }
         self::$mode = self::LOG;
@@ -219,7 +222,7 @@ final class Output
     private static function flatten(): void
     {
         $buffers = ob_list_handlers();
-        for ($level = \count($buffers); $level > self::OURS || $level > 0 && $buffers[$level - 1] !== self::NAME; $level--) {
+        for ($level = \count($buffers); $level > self::$ours || $level > 0 && $buffers[$level - 1] !== self::NAME; $level--) {
             if (@ob_get_flush() === false || self::level() === $level) {
                 self::stuck();
                 return;

@@ -165,6 +165,9 @@ class Process(unittest.TestCase):
         self.assertIn("header(), setcookie() and other functions of the web have no effect", worker.log())
         self.assertEqual(worker.get("/").body, b"hello")
         self.assertEqual(worker.get("/large-echo").status, 200)
+        for _ in range(2):
+            worker.get("/clean-what-is-not-its-own")
+            self.assertEqual((worker.get("/").body, worker.get("/echo").body), (b"hello", b"printed and more"))
 
     def test_without_the_sockets_extension(self):
         worker = self.start("plain.php", "-d", "disable_functions=" + driver.disabled() + ",socket_import_stream")

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 
 from tests import driver
-from tests.driver import Worker
+from tests.driver import Worker, wire_driver
 
 
 class Visitors:
@@ -112,6 +112,12 @@ class Visitors:
 
 
 class Callable(Visitors, unittest.TestCase):
+    def test_an_environment_that_is_empty(self):
+        with WithoutEnvironment("reset.php") as worker:
+            for _ in range(2):
+                self.assertEqual(self.see(worker, "putenv new"), False)
+                worker.get("/touch/putenv new")
+
     def test_the_wrapper_of_files(self):
         self.put_back("file wrapper replaced")
 
@@ -139,6 +145,14 @@ class Callable(Visitors, unittest.TestCase):
         for _ in range(2):
             self.assertEqual(worker.get("/see/handler again").body, b'""', worker.log())
             worker.get("/touch/handler again")
+
+
+class WithoutEnvironment(wire_driver.Worker):
+    """A worker that has no variables but the one that names its wire."""
+
+    def __init__(self, entry):
+        alone = ["sh", "-c", 'exec env -i KEEPWARM_FD="$KEEPWARM_FD" "$@"', "sh"]
+        super().__init__([*alone, *driver.command(entry)], cwd=driver.APPS)
 
 
 class Psr15(Visitors, unittest.TestCase):
