@@ -234,6 +234,13 @@ def alarmed(environ, start_response):
         signal.signal(signal.SIGALRM, before)
 
 
+def inherited(environ, start_response):
+    """What a program has open that this process starts without closing anything."""
+    lists = "import os, json; print(json.dumps([os.readlink(one.path) for one in os.scandir('/proc/self/fd') if os.path.lexists(one.path)]))"
+    done = subprocess.run([sys.executable, "-c", lists], close_fds=False, capture_output=True, check=True)
+    return text(start_response, done.stdout)
+
+
 def start_twice(environ, start_response):
     start_response("200 OK", [])
     start_response("200 OK", [])
@@ -483,5 +490,5 @@ ROUTES = {
     "/prints": prints, "/fork": fork, "/grandchild": grandchild, "/leave": leave, "/leave-late": leave_late, "/die": die,
     "/memory": memory, "/recursion": recursion, "/interrupt": interrupt, "/leak": leak, "/place": place, "/context": context,
     "/wait": wait_for_line, "/late": late, "/error-page-behind-304": error_page_behind_304, "/keep": keep, "/use-kept": use_kept,
-    "/alarmed": alarmed, "/file-blocks": file_blocks,
+    "/alarmed": alarmed, "/inherited": inherited, "/file-blocks": file_blocks,
 }  # fmt: skip
