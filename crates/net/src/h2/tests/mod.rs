@@ -6,6 +6,7 @@ mod faults;
 mod peer;
 mod server;
 mod versions;
+mod waiting;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
