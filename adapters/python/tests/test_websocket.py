@@ -4,7 +4,7 @@ import json
 import struct
 import unittest
 
-from tests.driver import END, WEBSOCKET, Worker, pack, pairs, unblock
+from tests.driver import END, WEBSOCKET, Worker, pack, pairs, unblock, wait_for_log
 
 
 def close(code, reason=""):
@@ -190,12 +190,14 @@ class WebSockets(unittest.TestCase):
         self.assertEqual(self.seen(), ["ClientDisconnected"])
 
     def test_an_application_that_does_not_catch_the_end_gets_one_line(self):
+        said = "the application did not catch WebSocketDisconnect: its client has closed the WebSocket\n"
+
         def action():
             stream = self.open("/lets-it-pass")
             self.worker.send(pack("CLOSE", stream, close(1001)))
             self.worker.take(stream, lambda answer: "CLOSE" in answer.names)
+            wait_for_log(self.worker, said)
 
-        said = "the application did not catch WebSocketDisconnect: its client has closed the WebSocket\n"
         self.assertEqual(self.worker.log_of(action), said)
 
     def test_the_client_closes(self):
