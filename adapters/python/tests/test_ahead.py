@@ -1,8 +1,9 @@
 """Requests that wait behind the one in work (`ahead`, spec/wire.md §3-§4)."""
 
+import time
 import unittest
 
-from tests.driver import END, Worker, pairs, unblock
+from tests.driver import END, PATIENCE, Worker, pairs, unblock
 
 
 class Ahead(unittest.TestCase):
@@ -48,12 +49,16 @@ class Ahead(unittest.TestCase):
         announced = [("BUSY", 0), ("BUSY", END)]
         self.assertEqual(busy("/"), [])
         self.assertEqual(busy("/late", "20"), announced)
-        asked = 0
-        while busy("/late"):
-            asked += 1
-            self.assertLess(asked, 200)
-        self.assertGreaterEqual(asked, 16)
-        self.assertEqual(busy("/late", "20"), [])
+        until = time.monotonic() + 3 * PATIENCE
+        while True:  # on a busy machine a close that does nothing may take its time, and all begins anew
+            asked = 0
+            while busy("/late"):
+                asked += 1
+                self.assertLess(time.monotonic(), until)
+            self.assertGreaterEqual(asked, 16)
+            if not busy("/late", "20"):
+                break
+            busy("/late", "20")
         self.assertEqual(busy("/late"), announced)
 
     def test_an_error_in_one_does_not_reach_the_next(self):
