@@ -303,6 +303,44 @@ class AnswersTest < SharedWorker
     end
   end
 
+  OWN_CHUNKS = {
+    "plain" => "hello world", "trailers" => "hello world", "breaks" => "\r\n\r\n0\r\n\r\n", "empty" => "", "long" => "0123456789abcdef" * 12_500
+  }.freeze
+
+  def test_a_body_that_the_application_chunked_itself_is_sent_plain
+    OWN_CHUNKS.each do |name, body|
+      %w[whole parts file hijack thread].product([1, 2, 7, 30_000, 100_000]).each do |way, size|
+        next if name == "long" && size < 30_000
+
+        log = log_of do
+          answer = get("/own-chunks", query: "#{way},#{size},#{name}")
+          assert_equal [200, body.b, nil], [answer.status, answer.body, answer.reset], [way, size, name].inspect
+          assert_empty answer.field("transfer-encoding")
+          assert_equal way == "whole" && body.size > 65_536 ? ["200000"] : [], answer.field("content-length")
+        end
+        assert_equal "", log
+      end
+    end
+    closed
+  end
+
+  def test_a_body_with_wrong_chunks_is_the_applications_error
+    wrong = ["not chunked", "bare feed", "feed in extension", "sign", "no size", "too long", "huge", "endless line", "trailer", "more", "no end", "cut"]
+    wrong.product(%w[whole parts file hijack thread], [3, 100_000]).each do |name, way, size|
+      before = worker.log.size
+      answer = get("/own-chunks", query: "#{way},#{size},#{name}")
+      refute_nil answer.reset, [name, way, size].inspect
+      assert_operator "hello", :start_with?, answer.body
+      Driver.eventually { worker.log[before..].match?(/is not chunked as its Transfer-Encoding says|ended before its last chunk/) }
+    end
+    closed
+  end
+
+  def test_head_of_a_body_that_the_application_chunked_itself
+    assert_equal [[:RESPONSE], ""], get("/own-chunks", method: "HEAD", query: "parts,1,cut").then { |answer| [answer.names, answer.body] }
+    closed
+  end
+
   def test_a_block_that_a_body_kept_is_of_no_use_for_another_answer
     assert_equal "kept", get("/keep-each").body
     assert_equal "own IOError IOError the response has ended", get("/use-kept").body

@@ -64,6 +64,22 @@ class Rack2Test < SharedWorker
     assert_equal ["hijack"], closed
   end
 
+  # Rails 6.1 chunks what `render stream: true` gives in the same way, with this class.
+  def test_what_rack_chunked_has_chunked_is_sent_plain
+    Dir.mktmpdir do |folder|
+      entry = File.join(folder, "config.ru")
+      File.write(entry, <<~'RUBY')
+        use Rack::Chunked
+        run ->(env) { [200, { "Content-Type" => "text/plain", "Trailer" => "x-sum" }, ["first ", "", "second"].each.lazy.tap { |body| def body.trailers = { "x-sum" => "1" } }] }
+      RUBY
+      Driver::Worker.with(entry) do |worker|
+        answer = nil
+        assert_equal "", worker.log_of { answer = worker.get("/") }
+        assert_equal ["first second", nil, []], [answer.body, answer.reset, answer.field("transfer-encoding")]
+      end
+    end
+  end
+
   def test_bodies_are_read_as_often_as_wanted
     [0, 10, 200_000, 700_000].each do |size|
       body = Random.bytes(size)

@@ -3,6 +3,7 @@
 require "monitor"
 
 require "keepwarm/body_stream"
+require "keepwarm/chunked_coding"
 require "keepwarm/fields"
 require "keepwarm/log"
 require "keepwarm/wire"
@@ -27,7 +28,7 @@ module Keepwarm
       @over = true
       @head_only = @bodiless = false
       @status = @sent = 0
-      @length = nil
+      @length = @coding = nil
       @detached = false
     end
 
@@ -45,6 +46,7 @@ module Keepwarm
       fields = @fields
       fields.take(headers, status)
       @length = fields.length
+      @coding = fields.chunked ? ChunkedCoding.new : nil
       @bodiless = @head_only || status == 204 || status == 304
       if body.instance_of?(Array) && !fields.hijack
         whole(body)
@@ -70,6 +72,7 @@ module Keepwarm
       unless block.is_a?(String)
         raise TypeError, "a part of the body is #{block.class} instead of String: #{block.inspect[0, 80]}"
       end
+      block = decoded(block) if @coding
       return true if block.empty?
       return continue_with(block) if @begun
 
@@ -89,6 +92,7 @@ module Keepwarm
     def finish
       return if @over
       return abort(Wire::CANCELLED, "") if @stream.gone
+      return short(@coding.missing) if @coding && !@coding.ended?
       return too_short if @length && (@begun ? @sent : 0) < @length
       return first("", true) unless @begun
 
@@ -108,6 +112,10 @@ module Keepwarm
       return first("", true) if @bodiless
 
       body = parts.size == 1 ? parts[0] : joined(parts)
+      if @coding
+        body = ChunkedCoding.decode(body)
+        @coding = nil
+      end
       if body.instance_of?(String) && body.bytesize <= Wire::MAX_CHUNK && (@length.nil? || @length == body.bytesize)
         @begun = @over = @stream.answered = true
         return @connection.send_now(response(body, Wire::END_BODY))
@@ -129,6 +137,14 @@ module Keepwarm
 
         all << part.b
       end
+    end
+
+    # The plain bytes of a block of a body that the application chunks itself. A thread of its own may write it: the answer ends here.
+    def decoded(block)
+      @coding.decode(block)
+    rescue ChunkedCoding::Invalid => error
+      abort(Wire::APP_ERROR, error.message)
+      raise
     end
 
     # A body that comes in parts.
@@ -178,7 +194,7 @@ module Keepwarm
     # A file, read in pieces. Its size is the length of the answer.
     def file(file)
       size = file.size
-      compute_length(size) if @length.nil?
+      compute_length(size) if @length.nil? && !@coding
       while (piece = file.read(FILE_PIECE, piece))
         break unless put(piece)
         break if @over
@@ -260,7 +276,10 @@ module Keepwarm
 
     def too_short
       sent = @begun ? @sent : 0
-      reason = "the body ended after #{sent} of the #{@length} bytes that Content-Length promised"
+      short("the body ended after #{sent} of the #{@length} bytes that Content-Length promised")
+    end
+
+    def short(reason)
       Log.write("the application's answer is too short: #{reason}")
       abort(Wire::TOO_SHORT, reason)
     end

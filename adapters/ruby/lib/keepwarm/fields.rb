@@ -7,14 +7,14 @@ module Keepwarm
   # An answer's fields: from what an application gives to the text of a string block (spec/wire.md §2.1, §5).
   #
   # Names come back again and again, so each is checked and classified once and remembered. Values are checked by looking
-  # through the joined text once. After `take`: `text` (its encoding does not matter), `count` strings in it, `length`, `close`
-  # and `hijack`.
+  # through the joined text once. After `take`: `text` (its encoding does not matter), `count` strings in it, `length`, `close`,
+  # `hijack`, and `chunked`: the application says that it chunks the body itself.
   class Fields
-    PLAIN, LENGTH, TYPE, HOP_BY_HOP, CONNECTION, PRIVATE = 0, 1, 2, 3, 4, 5
+    PLAIN, LENGTH, TYPE, HOP_BY_HOP, CONNECTION, PRIVATE, CODING = 0, 1, 2, 3, 4, 5, 6
     # RFC 9110 §7.6.1, and RFC 9112 §6.1: these speak about a connection, which is Keepwarm's. `Trailer` travels.
     KINDS = {
       "content-length" => LENGTH, "content-type" => TYPE, "connection" => CONNECTION, "keep-alive" => HOP_BY_HOP,
-      "proxy-connection" => HOP_BY_HOP, "te" => HOP_BY_HOP, "transfer-encoding" => HOP_BY_HOP, "upgrade" => HOP_BY_HOP,
+      "proxy-connection" => HOP_BY_HOP, "te" => HOP_BY_HOP, "transfer-encoding" => CODING, "upgrade" => HOP_BY_HOP,
       "status" => PRIVATE # of CGI; Rack forbids it
     }.freeze
     TOKEN = /\A[!#$%&'*+\-.^_`|~0-9A-Za-z]+\z/.freeze # RFC 9110 §5.6.2
@@ -23,7 +23,7 @@ module Keepwarm
     MAX_REMEMBERED = 1_024 # names; an application that invents them without end must not fill the memory
     private_constant :KINDS, :TOKEN, :MAX_REMEMBERED
 
-    attr_reader :text, :count, :length, :close, :hijack
+    attr_reader :text, :count, :length, :close, :hijack, :chunked
 
     # `lines`: whether a value may be several, one a line (Rack 2; in Rack 3 such a value is an Array).
     def initialize(lines:)
@@ -56,6 +56,7 @@ module Keepwarm
       end
       return take_lines(headers, status) if text.count("\0\r\n") != count # a NUL for each string, and nothing else of these
       return without_named(headers, status) if @named
+      return without_length(headers, status) if @chunked && @length
 
       raise ArgumentError, "the fields take #{text.bytesize} bytes, more than #{MAX_TEXT}" if text.bytesize > MAX_TEXT
 
@@ -76,7 +77,7 @@ module Keepwarm
       @text.clear
       @count = 0
       @length = @hijack = @named = nil
-      @close = false
+      @close = @chunked = false
     end
 
     def classified(kinds, name)
@@ -126,6 +127,8 @@ module Keepwarm
         @hijack = value if name.casecmp?("rack.hijack")
         return
       end
+      return @chunked = true if kind == CODING && [value].flatten.map { |one| one.to_s.strip.downcase } == ["chunked"]
+
       options = kind == CONNECTION ? value.to_s.downcase.split(",").map(&:strip).reject(&:empty?) : []
       @close = true if options.include?("close")
       return if options == ["close"]
@@ -145,6 +148,11 @@ module Keepwarm
       kept = pairs(headers).reject { |name, _| named.include?(name.downcase) || KINDS[name.downcase] == CONNECTION }
       take(kept, status)
       @close = close
+    end
+
+    # RFC 9112 §6.3: the length of a chunked body is in its chunks.
+    def without_length(headers, status)
+      take(pairs(headers).reject { |name, _| KINDS[name.downcase] == LENGTH }, status)
     end
 
     # Lines of a value are values of their own in Rack 2; anything else that ends a line or a string is refused.

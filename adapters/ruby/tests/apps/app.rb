@@ -6,6 +6,7 @@
 require "digest/sha2" # "digest" alone loads it at its first use, which two threads must not do at once
 require "json"
 require "stringio"
+require "tempfile"
 
 # What the tests ask for, by path.
 module Routes
@@ -65,7 +66,38 @@ module Routes
     end
   end
 
+  LONG_CHUNK = "0123456789abcdef" * 12_500
+  OWN_CHUNKS = {
+    "plain" => "5\r\nhello\r\n6;name=\"value\"\r\n world\r\n0\r\n\r\n",
+    "trailers" => "00B\r\nhello world\r\n0 ;x\r\nx-sum: 1\r\nx-empty:\r\n\r\n",
+    "breaks" => "9\r\n\r\n\r\n0\r\n\r\n\r\n0\r\n\r\n",
+    "empty" => "0\r\n\r\n",
+    "long" => "30D40\r\n#{LONG_CHUNK}\r\n0\r\n\r\n",
+    "not chunked" => "hello world",
+    "bare feed" => "5\nhello\n0\n\n",
+    "feed in extension" => "5;a\nb\r\nhello\r\n0\r\n\r\n",
+    "sign" => "+5\r\nhello\r\n0\r\n\r\n",
+    "no size" => "5\r\nhello\r\n;\r\n\r\n",
+    "too long" => "5\r\nhello!\r\n0\r\n\r\n",
+    "huge" => "#{"f" * 16}\r\nhello\r\n0\r\n\r\n",
+    "endless line" => "5;#{"a" * 9_000}",
+    "trailer" => "5\r\nhello\r\n0\r\nno colon\r\n\r\n",
+    "more" => "5\r\nhello\r\n0\r\n\r\nHTTP",
+    "no end" => "5\r\nhello\r\n0\r\n",
+    "cut" => "5\r\nhel"
+  }.transform_values(&:b).freeze
+
   module_function
+
+  # Tries again after an error, and closes the stream.
+  def write_all(stream, pieces)
+    pieces.each do |piece|
+      stream.write(piece)
+    rescue StandardError => error
+      warn error.message
+    end
+    stream.close
+  end
 
   def text(body, status = 200, fields = {})
     [status, { "content-type" => "text/plain", "content-length" => body.bytesize.to_s }.merge(fields), [body]]
@@ -178,8 +210,22 @@ ROUTES = {
   "/numbers" => ->(_) { [200, { "content-length" => 2, "x-number" => 7, "x-nil" => nil }, ["ok"]] },
   "/private" => ->(_) { [200, { "rack.own" => "1", "status" => "200", "x-kept" => "1" }, ["ok"]] },
   "/hop-by-hop" => lambda do |_|
-    fields = { "Connection" => "close, X-Named", "Transfer-Encoding" => "chunked", "Keep-Alive" => "timeout=5", "X-Named" => "1", "X-Kept" => "1" }
+    fields = { "Connection" => "close, X-Named", "Transfer-Encoding" => "gzip, chunked", "Keep-Alive" => "timeout=5", "X-Named" => "1", "X-Kept" => "1" }
     [200, fields, ["ok"]]
+  end,
+  # Bodies that the application chunks itself: whole, in parts of so many bytes, or by a stream.
+  "/own-chunks" => lambda do |env|
+    way, how, name = env["QUERY_STRING"].split(",", 3)
+    bytes = Routes::OWN_CHUNKS.fetch(name)
+    fields = { "Transfer-Encoding" => "Chunked", "Content-Length" => "1" }
+    pieces = bytes.scan(/.{1,#{how}}/mn)
+    case way
+    when "whole" then [200, fields, pieces]
+    when "parts" then [200, fields, Routes::Parts.new("chunks", pieces)]
+    when "file" then [200, fields, Routes::FileBody.new(Tempfile.create("chunks").tap { |file| file.write(bytes) and file.close }.path)]
+    when "thread" then [200, fields, ->(stream) { Thread.new { Routes.write_all(stream, pieces) } }]
+    else [200, fields.merge("rack.hijack" => ->(stream) { pieces.each { |piece| stream.write(piece) } and stream.close }), []]
+    end
   end,
   "/close" => ->(_) { [200, { "connection" => "close" }, ["ok"]] },
   "/too-short" => ->(_) { [200, { "content-length" => "10" }, ["abc"]] },
