@@ -95,6 +95,23 @@ class EnvironmentTest < SharedWorker
     refute env.key?("HTTP_CONTENT_LENGTH")
   end
 
+  # An application with the Rack of this version, as far as the adapter looks at it.
+  def with_rack(release)
+    Dir.mktmpdir do |folder|
+      entry = File.join(folder, "app.rb")
+      File.write(entry, "module Rack; RELEASE = #{release.inspect}; end\neval(File.read(#{File.join(APPS, "app.rb").inspect}))\n")
+      Worker.with(entry) { |worker| yield worker }
+    end
+  end
+
+  def test_from_rack_3_1_on_http_version_is_the_header_of_the_client
+    versions = lambda do |worker|
+      [[], [%w[version 7]]].map { |fields| worker.get("/environ", fields: fields, protocol: "HTTP/1.0").json.values_at("HTTP_VERSION", "SERVER_PROTOCOL") }
+    end
+    %w[2.2.22 3.0.18].each { |release| with_rack(release) { |worker| assert_equal [%w[HTTP/1.0 HTTP/1.0]] * 2, versions.call(worker), release } }
+    %w[3.1.0 3.2.3 4.0.0].each { |release| with_rack(release) { |worker| assert_equal [[nil, "HTTP/1.0"], %w[7 HTTP/1.0]], versions.call(worker), release } }
+  end
+
   def test_repeated_fields_are_joined_in_order
     env = environ(
       flags: END_BODY | REPEATS, fields: [%w[x-a 1], %w[cookie a=1], %w[x-a 2], %w[cookie b=2], %w[x-b 3], %w[x-a 1]]

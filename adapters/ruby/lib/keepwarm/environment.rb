@@ -8,7 +8,7 @@ module Keepwarm
   class Environment
     MAX_REMEMBERED = 1_024 # names; clients choose them, so they must not fill the memory
     FIXED = %w[
-      REQUEST_METHOD SERVER_PROTOCOL HTTP_VERSION PATH_INFO REQUEST_URI QUERY_STRING SCRIPT_NAME SERVER_NAME SERVER_PORT
+      REQUEST_METHOD SERVER_PROTOCOL PATH_INFO REQUEST_URI QUERY_STRING SCRIPT_NAME SERVER_NAME SERVER_PORT
       REMOTE_ADDR REMOTE_PORT
     ].freeze
     LOCALHOST, ON, CONTINUE = %w[localhost on 100-continue].map { |value| value.b.freeze }
@@ -33,6 +33,9 @@ module Keepwarm
         "SERVER_SOFTWARE" => software.b.freeze
       )
       @base["rack.version"] = [1, 3] if rack[0] < 3
+      # Up to Rack 3.0 it is the protocol, as its lint wants it; from 3.1 on it is the client's header `Version`, as any other.
+      @protocol_twice = (rack <=> [3, 1]) < 0
+      @base["HTTP_VERSION"] = "".b.freeze if @protocol_twice
       @prefixes = {}
     end
 
@@ -53,7 +56,7 @@ module Keepwarm
         env["HTTPS"] = ON if scheme == "https"
       end
       flags & Wire::REPEATS == 0 ? fields(env, strings) : repeated_fields(env, strings)
-      env["HTTP_VERSION"] = protocol # after the fields: a client's own `Version` is none of the application's business
+      env["HTTP_VERSION"] = protocol if @protocol_twice # after the fields: a client's own `Version` must not pass for it
       env["HTTP_EXPECT"] = CONTINUE if flags & Wire::EXPECT != 0
       env
     end
