@@ -138,13 +138,21 @@ fn failure(entry: &str, more: &str) -> String {
 }
 
 #[test]
-fn an_app_that_starts_threads_is_refused_with_their_names() {
-    for entry in [WSGI, RACK] {
-        let log = failure(entry, ", START_THREAD = \"1\"");
-        for part in ["preload is not possible", "metrics-flusher", "after_fork"] {
-            assert!(log.contains(part), "{entry}: no {part:?} in\n{log}");
-        }
+fn a_python_app_that_starts_threads_is_refused_with_their_names() {
+    let log = failure(WSGI, ", START_THREAD = \"1\"");
+    for part in ["preload is not possible", "metrics-flusher", "after_fork"] {
+        assert!(log.contains(part), "no {part:?} in\n{log}");
     }
+}
+
+#[test]
+fn a_rack_app_that_starts_threads_is_served_and_they_are_named() {
+    let server = Server::start(&config(RACK, ", START_THREAD = \"1\"")).warm("/");
+    let line = server.wait_for_log("metrics-flusher", LONG);
+    for part in ["started a thread while it was loaded", "after_fork"] {
+        assert!(line.contains(part), "no {part:?} in {line}");
+    }
+    assert_eq!(server.ask(get("/")).json()["loaded_by"], loads(&server)[0]);
 }
 
 #[test]

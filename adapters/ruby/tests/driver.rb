@@ -102,6 +102,71 @@ module Driver
     end
   end
 
+  # A template (spec/wire.md §9). Ends with `stop`.
+  class Template
+    attr_reader :pid, :ready
+
+    # Yields it, and stops it.
+    def self.with(source)
+      Dir.mktmpdir do |folder|
+        File.write(File.join(folder, "app.rb"), source)
+        template = new(folder)
+        yield template
+      ensure
+        template&.stop
+      end
+    end
+
+    def initialize(folder)
+      @mine, theirs = UNIXSocket.pair
+      @log = Tempfile.new("keepwarm-template-log")
+      @pid = Process.spawn(
+        { "KEEPWARM_FD" => "3", "RACK_ENV" => nil }, RbConfig.ruby, "-w", PROGRAM, "app.rb", "--preload",
+        in: File::NULL, out: @log.path, err: %i[child out], 3 => theirs, chdir: folder, pgroup: true
+      )
+      theirs.close
+      @number = 0
+      @ready = line
+    end
+
+    # What it says next; nil when it has gone.
+    def line
+      raise "the template says nothing; its log:\n#{log}" unless @mine.wait_readable(PATIENCE)
+
+      @mine.gets&.chomp
+    end
+
+    # The id of a new worker with these, or nil: what it said instead is in `refused`.
+    def fork_worker(wire, log)
+      File.open(log.path, "a") { |file| @mine.sendmsg("fork #{@number += 1}\n", 0, nil, Socket::AncillaryData.unix_rights(wire, file, file)) }
+      @said = line
+      @said.to_s[/\Aforked (\d+)\z/, 1]&.to_i or raise "not forked: #{@said}; its log:\n#{self.log}"
+    end
+
+    def worker(&block)
+      Worker.with("app.rb", template: self, &block)
+    end
+
+    # The status of a worker that ends.
+    def reap(pid)
+      @mine.write("reap #{pid}\n")
+      line[/\Aended #{pid} exit (\d+)\z/, 1].to_i
+    end
+
+    def log
+      File.read(@log.path)
+    end
+
+    def stop
+      @mine.close
+      Process.kill("KILL", -@pid)
+      Process.wait(@pid)
+      @log.close!
+    rescue Errno::ESRCH, Errno::ECHILD
+      nil
+    end
+  end
+
   # A worker process on a wire that the test holds the other end of. Ends with `stop`.
   class Worker
     attr_reader :hello, :pid, :held, :mine
@@ -115,12 +180,14 @@ module Driver
       worker&.stop
     end
 
-    def initialize(entry, *options, hello: true, stream_credit: 65_536, connection_credit: 1 << 20, workers: 1, env: {}, directory: APPS)
+    # `template`: forks it, in place of a start.
+    def initialize(entry, *options, hello: true, stream_credit: 65_536, connection_credit: 1 << 20, workers: 1, env: {}, directory: APPS, template: nil)
       @mine, theirs = UNIXSocket.pair
       theirs.nonblock = false # as Keepwarm gives it
       @log = Tempfile.new("keepwarm-log")
       environment = { "KEEPWARM_FD" => "3", "RACK_ENV" => nil }.merge(env)
-      @pid = Process.spawn(
+      @template = template
+      @pid = template&.fork_worker(theirs, @log) || Process.spawn(
         environment, RbConfig.ruby, "-w", PROGRAM, entry, *options,
         in: File::NULL, out: @log.path, err: %i[child out], 3 => theirs, chdir: directory, pgroup: true
       )
@@ -270,6 +337,8 @@ module Driver
 
     # The exit status.
     def wait
+      return @template.reap(@pid) if @template
+
       Driver.eventually { @status ||= Process.wait2(@pid, Process::WNOHANG)&.last }
       @status.exitstatus
     end

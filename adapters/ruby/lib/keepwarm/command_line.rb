@@ -25,7 +25,13 @@ module Keepwarm
       return 1 unless worker
 
       socket = Template.serve(socket) if preload
-      Hooks.after_fork_worked? ? worker.serve(socket, threads) : 1
+      return 1 unless Hooks.after_fork_worked?
+
+      begin
+        worker.serve(socket, threads)
+      ensure
+        Hooks.before_shutdown
+      end
     end
 
     def options(arguments)

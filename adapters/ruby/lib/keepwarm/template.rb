@@ -17,13 +17,10 @@ module Keepwarm
       new(control).serve
     end
 
-    # Why this process is not to be forked, in words; nil when it may be.
-    def self.threads
-      others = Thread.list - [Thread.main]
-      return if others.empty?
-
-      names = others.map { |thread| thread.name || thread.inspect }.sort
-      "the application has started the thread#{"s" if names.size > 1} #{names.join(", ")} while it was loaded."
+    # The threads that a fork will lack, described. Those marked as Rails and Puma do it are left out: their owners know.
+    def self.lost_threads
+      others = Thread.list.reject { |thread| thread == Thread.main || thread.thread_variable_get(:fork_safe) }
+      others.map { |thread| "#{thread.name || thread.inspect} (#{thread.backtrace&.first || thread.status})" }.sort
     end
 
     def initialize(control)
@@ -33,7 +30,7 @@ module Keepwarm
     end
 
     def serve
-      refuse_threads
+      warn_of_threads
       WorkerProcess.settle_memory
       say("ready")
       loop do
@@ -47,13 +44,14 @@ module Keepwarm
 
     private
 
-    def refuse_threads
-      reason = Template.threads
-      return unless reason
+    # As Puma does it: Ruby releases what the others had locked, and most of them are started again when they are needed.
+    def warn_of_threads
+      lost = Template.lost_threads
+      return if lost.empty?
 
-      Log.write("keepwarm: preload is not possible: #{reason} A fork copies one thread only. " \
-                "Start it in a `Keepwarm.after_fork` block, or turn `preload` off.")
-      exit!(1)
+      Log.write("keepwarm: preload: the application has started #{lost.size == 1 ? "a thread" : "#{lost.size} threads"} while it was loaded, " \
+                "which its workers will not have: #{lost.join(", ")}. Start them in a `Keepwarm.after_fork` block. " \
+                "Those that workers can do without may be marked with `thread_variable_set(:fork_safe, true)`.")
     end
 
     def receive
@@ -79,20 +77,20 @@ module Keepwarm
     end
 
     def fork_worker(number, given)
-      pid = forked
+      pid = forked(number)
       return enter(number, given) if pid&.zero?
 
       given.each(&:close)
-      say("forked #{pid}") if pid
+      return if pid.nil?
+
+      say("forked #{pid}")
+      Hooks.after_worker_fork(number)
       nil
     end
 
     # The new worker's id, 0 in it, nil when there is none.
-    def forked
-      Hooks.before_fork
-      reason = Template.threads
-      raise "preload: #{reason}" if reason
-
+    def forked(number)
+      Hooks.before_fork(number)
       [$stdout, $stderr].each(&:flush)
       Process.fork || 0
     rescue StandardError, NotImplementedError => error
