@@ -66,6 +66,10 @@ class ProcessTest < Minitest::Test
       assert_equal 200, worker.get("/").status
       assert_equal [[:BUSY, 0], [:BUSY, 1]], worker.held.map { |frame| [frame.name, frame.flags] }
     end
+    with do |worker|
+      assert_equal %w[replied hello], [worker.get("/only-after-reply").body, worker.get("/").body]
+      assert_equal [[:BUSY, 0], [:BUSY, 1]], worker.held.map { |frame| [frame.name, frame.flags] }
+    end
     with("app.rb", "--threads", "2") do |worker|
       assert_equal [200, 200], [worker.get("/finishing").status, worker.get("/").status]
       assert_empty worker.held

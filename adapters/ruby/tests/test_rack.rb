@@ -394,6 +394,15 @@ class AnswersTest < SharedWorker
     assert_equal expected, seen
   end
 
+  def test_rack_after_reply_runs_in_order_behind_the_answer
+    assert_equal "body", get("/after-reply").body
+    assert_finished "closed", "finished", "first", "of the body"
+    assert_includes worker.log, "a callable fails (RuntimeError)"
+    log_of { assert_equal 3, get("/after-reply", query: "fail").reset[0] }
+    assert_finished "finished", "first"
+    closed
+  end
+
   def test_what_runs_after_the_answer_runs_in_reverse_order
     get("/finishing")
     assert_finished ["last", 4], ["first", 200, nil]

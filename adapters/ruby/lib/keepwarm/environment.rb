@@ -28,6 +28,7 @@ module Keepwarm
         "rack.hijack?" => rack[0] >= 3, # from 3 on it means the partial one; in 2 it promises the full one, which there is not
         "rack.early_hints" => nil,
         "rack.response_finished" => nil,
+        "rack.after_reply" => nil,
         "keepwarm.send_continue" => nil,
         "GATEWAY_INTERFACE" => "CGI/1.2".b.freeze,
         "SERVER_SOFTWARE" => software.b.freeze

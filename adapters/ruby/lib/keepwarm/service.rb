@@ -40,7 +40,8 @@ module Keepwarm
       env["rack.input"] = input
       env["rack.early_hints"] = flags & Wire::EARLY_HINTS == 0 ? NO_HINTS : hints(answer, stream)
       finished = env["rack.response_finished"] = []
-      run(env, input, finished)
+      after = env["rack.after_reply"] = []
+      run(env, input, finished, after)
     ensure
       # Only a thread that is killed comes here with an open answer.
       answer.abort(Wire::APP_ERROR, "the application ended its thread") unless answer.over
@@ -61,19 +62,20 @@ module Keepwarm
       @connection.send(Wire.frame(Wire::BUSY, Wire::END_BODY, 0))
     end
 
-    def run(env, input, finished)
+    def run(env, input, finished, after)
       error = body = status = headers = nil
       begin
         status, headers, body = @app.call(env)
         status, headers, body = again(env, body) if status == 100
-        stay_busy if @alone && (!finished.empty? || slow_to_close?(body))
+        stay_busy if @alone && (!finished.empty? || !after.empty? || slow_to_close?(body))
         @answer.deliver(checked(status), headers, body, input)
       rescue Exception => error # rubocop:disable Lint/RescueException -- whatever the application raises ends here
         ending = failed(error)
       end
       close(body) if body.respond_to?(:close)
       input.close unless input.equal?(NO_INPUT)
-      finished.reverse_each { |action| finish(action, env, status, headers, error) } unless finished.empty?
+      finished.reverse_each { |action| finish { action.call(env, status, headers, error) } } unless finished.empty?
+      after.each { |action| finish { action.call } } unless after.empty?
       ending
     end
 
@@ -155,8 +157,9 @@ module Keepwarm
       end
     end
 
-    def finish(action, env, status, headers, error)
-      action.call(env, status, headers, error)
+    # What one of them raises does not stop the next.
+    def finish
+      yield
     rescue StandardError, ScriptError => failure
       Log.exception(failure)
     end

@@ -308,6 +308,17 @@ ROUTES = {
 
     Routes.text("finishing")
   end,
+  "/after-reply" => lambda do |env|
+    said = Routes::FINISHED
+    env["rack.response_finished"] << ->(*) { said << "finished" }
+    env["rack.after_reply"] << -> { said << "first" } << -> { raise "a callable fails" }
+    body = Routes::Parts.new("after", ["body", -> { env["rack.after_reply"] << -> { said << "of the body" } and "" }])
+    body.define_singleton_method(:close) { said << "closed" }
+    raise "before its answer" if env["QUERY_STRING"] == "fail"
+
+    [200, {}, body]
+  end,
+  "/only-after-reply" => ->(env) { env["rack.after_reply"] << -> { Routes::FINISHED << "alone" } and Routes.text("replied") },
   "/continue" => lambda do |env|
     2.times { env["keepwarm.send_continue"].call }
     Routes.text(env["rack.input"].read)
