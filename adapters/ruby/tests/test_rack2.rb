@@ -18,6 +18,11 @@ class LintTest < SharedWorker
     "rack2.ru"
   end
 
+  # In Rack 2 `rack.hijack?` promises the full one.
+  def test_lint_of_rack_2_refuses_a_partial_hijack_as_there_is_no_full_one
+    assert_includes log_of { assert_equal 3, get("/hijack").reset[0] }, "rack.hijack header must not be present if server does not support hijacking"
+  end
+
   def test_lint_finds_nothing
     log = log_of do
       assert_equal "hello", get.body

@@ -69,6 +69,26 @@ class TemplateTest < Minitest::Test
     end
   end
 
+  def test_the_end_of_a_process_that_a_request_forked_is_not_that_of_the_worker
+    Dir.mktmpdir do |folder|
+      File.write(File.join(folder, "app.rb"), <<~'RUBY')
+        ME = $$
+        Keepwarm.before_worker_shutdown { warn "worker #{$$ == ME}" }
+        lambda do |env|
+          child = fork
+          exit 5 if child.nil? && env["PATH_INFO"] == "/exit"
+          Process.wait(child) if child
+          [200, {}, ["by the parent"]]
+        end
+      RUBY
+      Worker.with("app.rb", directory: folder) do |worker|
+        assert_equal ["by the parent"] * 2, [worker.get("/").body, worker.get("/exit").body]
+        assert_equal 0, worker.drain
+        assert_equal "worker true\n", worker.log
+      end
+    end
+  end
+
   def test_hooks_of_a_worker_run_without_a_template
     Dir.mktmpdir do |folder|
       File.write(File.join(folder, "app.rb"), HOOKS)

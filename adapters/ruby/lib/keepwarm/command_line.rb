@@ -27,11 +27,14 @@ module Keepwarm
       socket = Template.serve(socket) if preload
       return 1 unless Hooks.after_fork_worked?
 
-      begin
-        worker.serve(socket, threads)
-      ensure
-        Hooks.before_shutdown
-      end
+      serve(worker, socket, threads)
+    end
+
+    def serve(worker, socket, threads)
+      owner = $$
+      worker.serve(socket, threads)
+    ensure
+      Hooks.before_shutdown if $$ == owner # what a request has forked comes here too
     end
 
     def options(arguments)
@@ -46,6 +49,6 @@ module Keepwarm
 
       [rest.first, threads]
     end
-    private_class_method :options
+    private_class_method :serve, :options
   end
 end
