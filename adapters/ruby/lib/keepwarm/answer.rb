@@ -92,6 +92,7 @@ module Keepwarm
     def finish
       return if @over
       return abort(Wire::CANCELLED, "") if @stream.gone
+      return finish_unchunked if @coding && !@coding.rest.empty?
       return short(@coding.missing) if @coding && !@coding.ended?
       return too_short if @length && (@begun ? @sent : 0) < @length
       return first("", true) unless @begun
@@ -101,6 +102,14 @@ module Keepwarm
     end
 
     private
+
+    # A body that has turned out not to be chunked, with what was held of it.
+    def finish_unchunked
+      held = @coding.rest
+      @coding = nil
+      put(held)
+      finish
+    end
 
     # The stream's end leaves next.
     def ends

@@ -2,14 +2,16 @@
 
 module Keepwarm
   # Decodes a body that the application has chunked itself (RFC 9112 §7.1). Strict: what another parser might read differently raises. Chunk
-  # extensions and trailers are dropped.
+  # extensions and trailers are dropped. A body that does not even begin like a chunk is not chunked, whatever its fields say: it passes as it is.
   class ChunkedCoding
     class Invalid < StandardError; end
 
     LINE = 8_192 # bytes of a chunk's head, or of a trailer
     CHUNK = /\A(\h{1,15})[ \t]*(?:;[^\r\n\0]*)?\z/n.freeze
     TRAILER = /\A[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*\z/n.freeze
-    private_constant :LINE, :CHUNK, :TRAILER
+    BEGINS = /\A\h+[ \t]*[;\r\n]/n.freeze
+    MAY_BEGIN = /\A\h{0,16}[ \t]{0,16}\z/n.freeze
+    private_constant :LINE, :CHUNK, :TRAILER, :BEGINS, :MAY_BEGIN
 
     # The whole of a body that is all here.
     def self.decode(body)
@@ -17,20 +19,26 @@ module Keepwarm
 
       coding = new
       plain = coding.decode(body)
+      plain << coding.rest
       raise Invalid, coding.missing unless coding.ended?
 
       plain
     end
 
     def initialize
-      @state = :head
+      @state = :unknown
       @left = 0 # bytes of the chunk that have not come
       @held = "".b # the beginning of a line
     end
 
-    # The last chunk and the trailers have come.
+    # The last chunk and the trailers have come, or it is not chunked at all.
     def ended?
-      @state == :ended && @held.empty?
+      %i[plain unknown].include?(@state) || (@state == :ended && @held.empty?)
+    end
+
+    # The body ends: what has been held because it may have been the beginning of a chunk.
+    def rest
+      @state == :unknown ? @held : "".b
     end
 
     # What a body that stops here lacks.
@@ -40,7 +48,13 @@ module Keepwarm
 
     # The plain bytes of a further block. Raises `Invalid`, and again at each later call.
     def decode(block)
+      return block.b if @state == :plain
+
       input = @held << block.b
+      recognise(input) if @state == :unknown
+      return "".b if @state == :unknown
+      return input if @state == :plain
+
       plain = "".b
       at = 0
       while at < input.bytesize
@@ -63,6 +77,14 @@ module Keepwarm
     end
 
     private
+
+    def recognise(input)
+      if input.match?(BEGINS)
+        @state = :head
+      elsif !input.match?(MAY_BEGIN)
+        @state = :plain
+      end
+    end
 
     def line(line)
       case @state

@@ -74,6 +74,8 @@ module Routes
     "empty" => "0\r\n\r\n",
     "long" => "30D40\r\n#{LONG_CHUNK}\r\n0\r\n\r\n",
     "not chunked" => "hello world",
+    "digits" => "abc",
+    "nothing" => "",
     "bare feed" => "5\nhello\n0\n\n",
     "feed in extension" => "5;a\nb\r\nhello\r\n0\r\n\r\n",
     "sign" => "+5\r\nhello\r\n0\r\n\r\n",
