@@ -35,6 +35,11 @@ def load(target):
         return _made(target, found(*positional, **named))
     if not callable(found):
         raise LoadError(f"{target!r} is {_described(found)}, not a WSGI or ASGI application: it cannot be called.")
+    return _application(target, found)
+
+
+def _application(target, found):
+    """What was found, or what it makes."""
     return _made(target, found()) if _is_factory(found) else found
 
 
@@ -123,17 +128,20 @@ def _module_name(where):
 
 
 def _usual(module, where):
-    found = _found_in(module)
-    if found is not None:
-        return _made(where, found()) if _is_factory(found) else found
+    for one in _candidates(module):
+        found = _found_in(one)
+        if found is not None:
+            return _application(where, found)
+    raise LoadError(f"{where!r} has neither 'application' nor 'app' nor 'create_app'; name the application: '{where}:NAME'.")
+
+
+def _candidates(module):
+    """The module, then those that it stands for, each imported when it is asked for."""
+    yield module
     names = [f"{module.__name__}.{name}" for name in _USUAL_MODULES] if hasattr(module, "__path__") else _django(module)
     for name in names:
-        if not _exists(name):
-            continue
-        found = _found_in(importlib.import_module(name))
-        if found is not None:
-            return _made(where, found()) if _is_factory(found) else found
-    raise LoadError(f"{where!r} has neither 'application' nor 'app' nor 'create_app'; name the application: '{where}:NAME'.")
+        if _exists(name):
+            yield importlib.import_module(name)
 
 
 def _found_in(module):
