@@ -106,7 +106,7 @@ impl Http2Pool {
             return Ok(Err(failure));
         }
         let shelf = waiter.wait(&mut inner, cx.waker());
-        let made = usize::from(everywhere >= max && shelf.make_room());
+        let made = usize::from(everywhere >= max && !shelf.dialling && shelf.make_room());
         if shelf.is_short(need, everywhere - made, max) {
             return Err(NoPlace::Short);
         }

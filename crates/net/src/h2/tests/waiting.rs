@@ -288,3 +288,23 @@ async fn a_server_that_takes_no_calls_at_all_is_not_asked_on_a_third_connection(
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_idle_connection_stays_while_the_one_that_will_do_is_being_made() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let (gate, connections) = serve_gated(listener, 10);
+        gate.add_permits(1);
+        let pool = Http2Pool::new(PoolSettings { max: 2, ..PoolSettings::default() });
+        assert_eq!(ask(&pool, &endpoint).await.unwrap().body, b"hello");
+        until(|| pool.count(&endpoint) == (1, 0)).await;
+        let mut waiting = pin!(pool.acquire(&endpoint, Need::New));
+        for _ in 0..2 {
+            assert!(is_pending(waiting.as_mut()).await);
+        }
+        assert_eq!((pool.dials(), pool.count(&endpoint)), (2, (1, 0)));
+        drop(waiting.await.unwrap());
+        assert_eq!((connections.get(), pool.count(&endpoint)), (2, (2, 0)));
+    })
+    .await;
+}
