@@ -5,7 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use super::kernel::{Kind, with};
+use super::file::Kind;
+use super::kernel::with;
 use super::socket::Socket;
 use crate::Endpoint;
 

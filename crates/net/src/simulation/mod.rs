@@ -7,20 +7,24 @@
 //! part of what it is given; readiness is told by edges, some time after the fact, also where nothing is ready; a registration learns the present state by an
 //! event; a close over unread bytes is a reset; calls fail for want of memory or descriptors.
 //!
-//! * [`kernel`]: files, what travels between them, events in virtual time.
+//! * [`kernel`]: the world of a thread, and the reactor that lets its events happen; [`events`]: what each does; [`file`]: sockets and registrations.
 //! * [`socket`]: the calls of the data plane.  [`bound`]: its listening sockets.
 //! * [`disk`]: files that spools use, and the threads that may block.
 //! * [`peer`]: the other end, for scripts.  [`thread`]: several data-plane threads on one.
 
 pub(crate) mod bound;
 pub(crate) mod disk;
+mod events;
+mod file;
 mod kernel;
 mod peer;
 mod rng;
+mod settings;
 pub mod socket;
 mod thread;
 
-pub use kernel::{Faults, Reactor, Settings, Totals, describe, reset, settings, totals, turn};
+pub use kernel::{Reactor, describe, reset, settings, totals, turn};
 pub use peer::{Peer, PeerListener, connect, listen, pair};
 pub use rng::Rng;
+pub use settings::{Faults, Settings, Totals};
 pub use thread::{OnThread, on_thread};

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use rustix::io::Errno;
 
 use super::bound;
-use super::kernel::{Kind, with};
+use super::file::Kind;
+use super::kernel::with;
 use super::socket::{self, Socket};
 use crate::Endpoint;
 

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, ready};
 use rustix::io::Errno;
 use tokio::io::Interest;
 
-use super::kernel::{Event, Kernel, Kind, Registration, try_with, turn, with};
+use super::events::Event;
+use super::file::{Kind, Registration};
+use super::kernel::{Kernel, try_with, turn, with};
 use crate::Endpoint;
 use crate::client::Idleness;
 
