@@ -10,6 +10,7 @@ pub mod escape;
 pub mod log;
 pub mod meters;
 pub mod panics;
+pub mod printed;
 mod request_id;
 pub mod sink;
 pub mod stack;

@@ -4,7 +4,8 @@
 //! 2026-01-01T00:00:00.000Z WARN  app=shop worker=2 the worker ended status=1 after=3.2s
 //! ```
 //!
-//! `app` and `worker` stand in front of the message, the other fields behind it. Spans are not recorded: nothing of ours has any.
+//! `app` and `worker` stand in front of the message, the other fields behind it. What an app has printed in several lines that belong together
+//! ([`crate::printed`]) is one record: in text its further lines follow as they are, each behind four spaces. Spans are not recorded: nothing of ours has any.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -16,7 +17,7 @@ use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::escape::{push_json, push_readable};
-use crate::{Format, Output, Sink, timestamp};
+use crate::{Format, Output, Sink, printed, timestamp};
 
 /// Sends what the process reports, at `level` and above, to `output`. Once in a process. Gives the sink, for [`Sink::flush`] and [`Sink::reopen`].
 ///
@@ -75,9 +76,9 @@ impl Subscriber for Log {
 impl Log {
     /// Formats first and appends then, since formatting runs code of others.
     fn write(&self, event: &Event<'_>, line: &mut Line) {
-        line.clear(self.format);
-        event.record(line);
         let metadata = event.metadata();
+        line.clear(self.format, metadata.target() == printed::TARGET);
+        event.record(line);
         let time = timestamp(SystemTime::now());
         let level = *metadata.level();
         self.sink.append(|out| match self.format {
@@ -94,6 +95,7 @@ impl Log {
                     push_readable(out, metadata.target());
                 }
                 out.push(b'\n');
+                out.extend_from_slice(&line.further);
             }
             Format::Json => {
                 out.extend_from_slice(b"{\"time\":\"");
@@ -144,16 +146,22 @@ fn push_level(out: &mut Vec<u8>, level: Level, colour: bool) {
 #[derive(Default)]
 struct Line {
     json: bool,
+    /// The message is what an app has printed.
+    printed: bool,
     front: Vec<u8>,
     message: Vec<u8>,
     rest: Vec<u8>,
+    /// The lines of the message behind its first, with their ends; in text alone.
+    further: Vec<u8>,
     /// A value as its type writes it, before it is escaped.
     value: String,
 }
 
 impl Line {
-    fn clear(&mut self, format: Format) {
+    fn clear(&mut self, format: Format, printed: bool) {
         self.json = format == Format::Json;
+        self.printed = printed;
+        self.further.clear();
         self.front.clear();
         self.message.clear();
         self.rest.clear();
@@ -163,6 +171,7 @@ impl Line {
         if field.name() == "message" {
             match self.json {
                 true => push_json(&mut self.message, value.as_bytes()),
+                false if self.printed => self.push_printed(value),
                 false => push_readable(&mut self.message, value),
             }
             return;
@@ -176,6 +185,17 @@ impl Line {
                 out.push(b'"');
             }
             false => push_token(out, value),
+        }
+    }
+
+    /// No line of it can be taken for the beginning of a record: that is not indented.
+    fn push_printed(&mut self, text: &str) {
+        let mut lines = text.split('\n');
+        push_printed_line(&mut self.message, lines.next().unwrap_or_default());
+        for line in lines {
+            self.further.extend_from_slice(b"    ");
+            push_printed_line(&mut self.further, line);
+            self.further.push(b'\n');
         }
     }
 
@@ -234,6 +254,16 @@ impl Visit for Line {
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
         self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+/// Tabs stay: traces are indented by them.
+fn push_printed_line(out: &mut Vec<u8>, line: &str) {
+    for (number, part) in line.split('\t').enumerate() {
+        if number > 0 {
+            out.push(b'\t');
+        }
+        push_readable(out, part);
     }
 }
 

@@ -16,6 +16,9 @@ fn logged(format: Format, level: Level, colour: bool, act: impl FnOnce()) -> Vec
     };
     let without_time = |line: &str| {
         let mut line = line.to_owned();
+        if line.starts_with("    ") {
+            return line;
+        }
         assert!(line[time.clone()].contains("T") && line[time.clone()].contains("Z"), "{line}");
         line.replace_range(time.clone(), "");
         line
@@ -87,4 +90,29 @@ fn a_value_that_logs_while_it_is_logged_makes_two_lines() {
     // `tracing` itself drops what is logged inside an event for a scoped subscriber; ours must not stop on it.
     let log = logged(Format::Text, Level::INFO, false, || tracing::info!("{}", Chatty));
     assert_eq!(log.last().map(String::as_str), Some("INFO  outer"));
+}
+
+#[test]
+fn what_an_app_prints_in_several_lines_is_one_record() {
+    let print = || {
+        crate::printed::log(
+            Level::ERROR,
+            ("shop", 2, 7),
+            "stderr",
+            b"boom\n\tfrom a.rb:1\n2026-01-01T00:00:00.000Z ERROR forged\x1b[31m\n",
+        )
+    };
+    assert_eq!(
+        logged(Format::Text, Level::INFO, false, print),
+        [
+            "ERROR app=shop worker=2 boom pid=7 stream=stderr",
+            "    \tfrom a.rb:1",
+            r"    2026-01-01T00:00:00.000Z ERROR forged\x1b[31m",
+            "    ",
+        ]
+    );
+    let lines = logged(Format::Json, Level::INFO, false, print);
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].contains(r#""level":"error""#), "{}", lines[0]);
+    assert!(lines[0].contains(r#""message":"boom\u000a\u0009from a.rb:1\u000a2026-"#), "{}", lines[0]);
 }

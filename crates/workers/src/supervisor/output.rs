@@ -1,4 +1,4 @@
-//! What workers print, as log lines.
+//! What workers print, as records of the log: `keepwarm_telemetry::printed` says which lines belong together.
 //!
 //! One thread with a small runtime of its own reads the pipes of all workers. It takes 8 KiB of one worker at a time, and
 //! nothing more before those lines are in the log: a worker that prints faster than the log takes it fills its pipe and
@@ -14,9 +14,14 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
+use tracing::Level;
+
+use keepwarm_telemetry::printed::Records;
 
 /// The longest line in the log, and the most that is read at once. A longer line becomes several.
 const LINE_MAX: usize = 8 * 1024;
+/// A record is whole when nothing has come behind it for so long: a language prints a traceback without a pause, if in several writes. The number is arbitrary.
+const WHOLE_AFTER: Duration = Duration::from_millis(25);
 /// How much of its standard error is kept for a worker that cannot boot: far more than a traceback.
 const KEPT_MAX: usize = 64 * 1024;
 /// How long a line of a worker in its first boot is held back from the log, in case the worker dies of what it says: then
@@ -105,8 +110,8 @@ impl Job {
     async fn run(self) {
         let Self { source, stdout, stderr, kept, ended } = self;
         tokio::join!(
-            log_errors(&source, "stdout", read_stdout(&source, stdout)),
-            log_errors(&source, "stderr", read_stderr(&source, stderr, &kept)),
+            log_errors(&source, "stdout", read(stdout, &source, None)),
+            log_errors(&source, "stderr", read(stderr, &source, Some(&kept))),
         );
         // The worker's keeper may have stopped waiting.
         let _ = ended.send(());
@@ -120,48 +125,48 @@ async fn log_errors(source: &Source, stream: &'static str, reading: impl Future<
     }
 }
 
-async fn read_stdout(source: &Source, pipe: OwnedFd) -> io::Result<()> {
+/// Reads to the end. `kept` is of standard error alone.
+async fn read(pipe: OwnedFd, source: &Source, kept: Option<&Kept>) -> io::Result<()> {
     let mut pipe = Receiver::from_owned_fd(pipe)?;
     let mut lines = Lines::default();
+    let mut records = Records::default();
+    let mut whole_at = None;
     let mut bytes = vec![0; LINE_MAX];
+    let tell = |level: Level, text: &[u8]| match kept {
+        Some(kept) => kept.handle_record(source, level, text),
+        None => log(source, "stdout", level, text),
+    };
     loop {
-        let length = pipe.read(&mut bytes).await?;
-        if length == 0 {
-            lines.finish(|line| log(source, "stdout", line));
+        let hold_until = kept.and_then(Kept::hold_until);
+        let length = tokio::select! {
+            biased;
+            read = pipe.read(&mut bytes) => read?,
+            () = sleep_until(whole_at.unwrap_or_else(Instant::now)), if whole_at.is_some() => {
+                records.flush(tell);
+                whole_at = None;
+                continue;
+            }
+            () = sleep_until(hold_until.unwrap_or_else(Instant::now)), if hold_until.is_some() => {
+                kept.inspect(|kept| kept.release(source));
+                continue;
+            }
+        };
+        let Some(bytes) = bytes.get(..length).filter(|bytes| !bytes.is_empty()) else {
+            lines.finish(|line| records.line(line, tell));
+            records.flush(tell);
             return Ok(());
-        }
-        lines.handle_bytes(bytes.get(..length).unwrap_or_default(), |line| log(source, "stdout", line));
+        };
+        kept.inspect(|kept| kept.handle_bytes(bytes));
+        lines.handle_bytes(bytes, |line| records.line(line, tell));
+        whole_at = (!records.is_empty()).then(|| Instant::now() + WHOLE_AFTER);
         // The others have their turn between two reads.
         tokio::task::yield_now().await;
     }
 }
 
-async fn read_stderr(source: &Source, pipe: OwnedFd, kept: &Kept) -> io::Result<()> {
-    let mut pipe = Receiver::from_owned_fd(pipe)?;
-    let mut lines = Lines::default();
-    let mut bytes = vec![0; LINE_MAX];
-    loop {
-        let hold_until = kept.hold_until();
-        let length = tokio::select! {
-            read = pipe.read(&mut bytes) => read?,
-            () = sleep_until(hold_until.unwrap_or_else(Instant::now)), if hold_until.is_some() => {
-                kept.release(source);
-                continue;
-            }
-        };
-        let Some(bytes) = bytes.get(..length).filter(|bytes| !bytes.is_empty()) else {
-            lines.finish(|line| kept.handle_line(source, line));
-            return Ok(());
-        };
-        kept.handle_bytes(bytes);
-        lines.handle_bytes(bytes, |line| kept.handle_line(source, line));
-        tokio::task::yield_now().await;
-    }
-}
-
-fn log(source: &Source, stream: &'static str, line: &[u8]) {
+fn log(source: &Source, stream: &'static str, level: Level, text: &[u8]) {
     let Source { app, worker, pid } = source;
-    tracing::info!(target: "keepwarm::worker", app = %app, worker, pid, stream, "{}", String::from_utf8_lossy(line));
+    keepwarm_telemetry::printed::log(level, (app, *worker, *pid), stream, text);
 }
 
 /// What is kept of a worker's standard error while it boots, and who listens to it. Shared by the thread, which fills it, and the control task.
@@ -178,8 +183,8 @@ struct KeptState {
     bytes: VecDeque<u8>,
     /// Bytes were dropped at the front, so that it is not the beginning of a line.
     cut: bool,
-    /// Lines that are not in the log yet, at most [`KEPT_MAX`] bytes in all.
-    held: Vec<Vec<u8>>,
+    /// Records that are not in the log yet, at most [`KEPT_MAX`] bytes in all.
+    held: Vec<(Level, Vec<u8>)>,
     held_bytes: usize,
     /// When the first of `held` goes to the log.
     hold_until: Option<Instant>,
@@ -241,15 +246,15 @@ impl Kept {
         }
     }
 
-    fn handle_line(&self, source: &Source, line: &[u8]) {
+    fn handle_record(&self, source: &Source, level: Level, text: &[u8]) {
         let held = {
             let mut state = self.lock();
             if !state.holding {
                 drop(state);
-                return log(source, "stderr", line);
+                return log(source, "stderr", level, text);
             }
-            state.held.push(line.to_vec());
-            state.held_bytes += line.len().max(1);
+            state.held.push((level, text.to_vec()));
+            state.held_bytes += text.len().max(1);
             state.hold_until.get_or_insert_with(|| Instant::now() + HOLD);
             if state.held_bytes <= KEPT_MAX {
                 return;
@@ -270,16 +275,16 @@ impl Kept {
 }
 
 impl KeptState {
-    fn take_held(&mut self) -> Vec<Vec<u8>> {
+    fn take_held(&mut self) -> Vec<(Level, Vec<u8>)> {
         self.held_bytes = 0;
         self.hold_until = None;
         std::mem::take(&mut self.held)
     }
 }
 
-fn log_all(source: &Source, lines: Vec<Vec<u8>>) {
-    for line in lines {
-        log(source, "stderr", &line);
+fn log_all(source: &Source, records: Vec<(Level, Vec<u8>)>) {
+    for (level, text) in records {
+        log(source, "stderr", level, &text);
     }
 }
 

@@ -6,6 +6,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use keepwarm_net::{Answer, Lease, SpoolError, UNSENT_ENOUGH};
+use keepwarm_telemetry::printed::{self, Records};
+use tracing::Level;
 
 use super::super::activity::About;
 use super::super::conversation::body::Source;
@@ -38,13 +40,19 @@ pub(super) fn run_out<C: Dialect>(
     }));
 }
 
-/// Writes words of a worker to the log, line by line.
+/// Writes words of a worker to the log: what it had to say of one request is here whole.
 pub(super) fn tell(worker: &WorkerKey, words: &[u8]) {
     let WorkerKey { app, number, pid, .. } = worker;
-    for line in words.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
-        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
-        tracing::info!(target: "keepwarm::worker", app = %app, worker = number, pid, stream = "stderr", "{line}");
+    let mut records = Records::default();
+    let log = |level: Level, text: &[u8]| {
+        if !text.is_empty() {
+            printed::log(level, (app, *number, *pid), "stderr", text);
+        }
+    };
+    for line in words.split(|&byte| byte == b'\n') {
+        records.line(line.strip_suffix(b"\r").unwrap_or(line), log);
     }
+    records.flush(log);
 }
 
 struct Leftover<C: Dialect> {

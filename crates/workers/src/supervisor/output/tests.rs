@@ -71,7 +71,7 @@ fn nothing_is_kept_after_the_boot() {
     let source = Source { app: Arc::from("shop"), worker: 1, pid: 2 };
     let kept = Kept::new(true);
     kept.handle_bytes(b"boot\n");
-    kept.handle_line(&source, b"boot");
+    kept.handle_record(&source, Level::INFO, b"boot");
     assert!(kept.hold_until().is_some());
     kept.finish_boot(&source);
     assert!(kept.hold_until().is_none());

@@ -1,0 +1,191 @@
+use super::*;
+
+/// The records of these lines, when nothing pauses.
+fn records(text: &str) -> Vec<(Level, String)> {
+    let mut found = Vec::new();
+    let mut records = Records::default();
+    let mut each = |level, text: &[u8]| found.push((level, String::from_utf8_lossy(text).into_owned()));
+    for line in text.lines() {
+        records.line(line.as_bytes(), &mut each);
+    }
+    records.flush(&mut each);
+    found
+}
+
+/// The text is one record of this level, also between other prints.
+fn is_one(level: Level, text: &str) {
+    assert_eq!(records(text), [(level, text.to_owned())]);
+    let between = records(&format!("before\n{text}\nafter\n"));
+    let expected =
+        [(Level::INFO, "before".to_owned()), (level, text.to_owned()), (Level::INFO, "after".to_owned())];
+    assert_eq!(between, expected);
+}
+
+#[test]
+fn a_traceback_of_python_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "Traceback (most recent call last):\n  File \"shop.py\", line 3, in pay\n    raise ValueError(card)\n    ^^^^^\nValueError: no such card",
+    );
+    is_one(
+        Level::ERROR,
+        "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nKeyError: 'x'\n\nDuring handling of the above exception, another exception occurred:\n\n\
+         Traceback (most recent call last):\n  File \"a.py\", line 3, in f\nOSError: gone\n\nThe above exception was the direct cause of the following exception:\n\n\
+         Traceback (most recent call last):\n  File \"a.py\", line 9, in g\nRuntimeError: in vain\n  with more of it",
+    );
+}
+
+#[test]
+fn a_logged_exception_of_python_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "ERROR:shop:cannot pay\nTraceback (most recent call last):\n  File \"shop.py\", line 3, in pay\nValueError: no such card",
+    );
+    let plain =
+        records("paid\nTraceback (most recent call last):\n  File \"shop.py\", line 3\nValueError: x");
+    assert_eq!(plain.len(), 2, "a line that says nothing of an error stands for itself");
+}
+
+#[test]
+fn a_group_of_exceptions_is_one_record() {
+    is_one(
+        Level::INFO,
+        "Group:\n  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\", line 1, in f\n  | ExceptionGroup: two (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n    | ValueError: 1",
+    );
+}
+
+#[test]
+fn an_uncaught_exception_of_php_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "PHP Fatal error:  Uncaught LogicException: no such card in /srv/shop.php:3\nStack trace:\n#0 /srv/shop.php(9): pay()\n#1 {main}\n\n\
+         Next RuntimeError: in vain in /srv/shop.php:5\nStack trace:\n#0 {main}\n  thrown in /srv/shop.php on line 5",
+    );
+    is_one(
+        Level::ERROR,
+        "PHP message: PHP Fatal error:  Uncaught Error: x in a.php:1\nStack trace:\n#0 {main}\n  thrown in a.php on line 1",
+    );
+}
+
+#[test]
+fn an_exception_that_php_has_logged_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "LogicException: no such card in /srv/shop.php:3\nStack trace:\n#0 /srv/shop.php(9): pay()\n#1 {main}",
+    );
+}
+
+#[test]
+fn a_backtrace_of_ruby_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "shop.rb:3:in `pay': no such card (ArgumentError)\n\tfrom shop.rb:9:in `buy'\n\tfrom shop.rb:12:in `<main>'",
+    );
+    is_one(Level::ERROR, "RuntimeError: boom\n\tfrom config.ru:3:in 'block'");
+}
+
+#[test]
+fn an_error_of_rubys_logger_has_its_further_lines() {
+    let found = records(
+        "E, [2026-01-01T00:00:00.000000 #12] ERROR -- : [9f] ArgumentError (no such card):\n[9f]\n[9f] app/models/card.rb:3:in `pay'\n\
+         I, [2026-01-01T00:00:00.000000 #12]  INFO -- : next\nsold",
+    );
+    assert_eq!(found.iter().map(|it| it.0).collect::<Vec<_>>(), [Level::ERROR, Level::INFO, Level::INFO]);
+    assert!(found[0].1.ends_with("card.rb:3:in `pay'"));
+}
+
+#[test]
+fn an_error_of_node_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "TypeError: no such card\n    at pay (/srv/shop.js:3:9)\n    at /srv/shop.js:12:1 {\n  code: 'E_CARD'\n}",
+    );
+    is_one(
+        Level::ERROR,
+        "/srv/shop.js:3\n    throw new TypeError('no such card');\n    ^\n\nTypeError: no such card\n    at pay (/srv/shop.js:3:9)\n\nNode.js v18.19.0",
+    );
+}
+
+#[test]
+fn a_panic_of_go_or_rust_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "panic: no such card\n\ngoroutine 1 [running]:\nmain.pay(...)\n\t/srv/shop.go:3\nmain.main()\n\t/srv/shop.go:9 +0x1d\n\ngoroutine 5 [select]:\nmain.wait()\n\t/srv/shop.go:12",
+    );
+    let served = "2026/01/01 00:00:00 http: panic serving 192.0.2.1:1234: no such card\ngoroutine 5 [running]:\nnet/http.(*conn).serve.func1()\n\t/usr/lib/go/src/net/http/server.go:1868 +0xb9";
+    assert_eq!(records(served), [(Level::ERROR, served.to_owned())]);
+    is_one(
+        Level::ERROR,
+        "thread 'main' panicked at src/main.rs:2:5:\nno such card\nnote: run with `RUST_BACKTRACE=1`",
+    );
+}
+
+#[test]
+fn what_is_indented_belongs_to_the_line_above() {
+    is_one(Level::INFO, "{\n  \"card\": 1\n}");
+    assert_eq!(records("one\ntwo\n\nthree").len(), 4, "and an empty line stands for itself");
+}
+
+#[test]
+fn a_level_is_known_where_the_language_says_it() {
+    for (level, line) in [
+        (Level::ERROR, "ERROR:root:x"),
+        (Level::ERROR, "2026-01-01 00:00:00,123 - shop.cards - ERROR - x"),
+        (Level::ERROR, "[2026-01-01 00:00:00 +0000] [12] [CRITICAL] x"),
+        (Level::ERROR, "[2026-01-01T00:00:00.0+00:00] app.ERROR: x {\"a\":1} []"),
+        (Level::ERROR, "2026-01-01T00:00:00+00:00 [critical] Uncaught x"),
+        (Level::WARN, "WARNING: x"),
+        (Level::WARN, "[01-Jan-2026 00:00:00 UTC] PHP Warning:  x in a.php on line 3"),
+        (Level::WARN, "[01-Jan-2026 00:00:00] WARNING: [pool www] x"),
+        (Level::WARN, "W, [2026-01-01T00:00:00.000000 #12]  WARN -- : x"),
+        (Level::WARN, "/srv/shop.py:3: DeprecationWarning: x"),
+        (Level::WARN, "/srv/shop.rb:3: warning: x"),
+        (Level::WARN, "(node:12) ExperimentalWarning: x"),
+        (Level::INFO, "INFO:     no ERROR here"),
+        (Level::INFO, "GET /ERROR HTTP/1.1"),
+        (Level::INFO, "DEBUG:root:x"),
+        (Level::INFO, "the user's words were long enough before they said ERROR"),
+        (Level::INFO, "PHP Notice:  x in a.php on line 3"),
+        (Level::INFO, ""),
+    ] {
+        assert_eq!(level::of(line.as_bytes()), level, "{line}");
+    }
+}
+
+#[test]
+fn no_byte_is_lost_whatever_comes_and_no_record_grows_without_end() {
+    let parts = [
+        "",
+        " ",
+        "\tfrom x",
+        "Traceback (most recent call last):",
+        "ValueError: x",
+        "  File \"x\"",
+        "panic: x",
+        "goroutine 1 [running]:",
+        "    ^",
+        "PHP Fatal error:  x",
+        "Stack trace:",
+        "#0 x",
+        "Next x",
+        "E, [x",
+        "During handling of the above exception, x",
+        "}",
+        "thread 'x' panicked at y",
+        "plain",
+    ];
+    let mut seed = 1_u64;
+    for _ in 0..2_000 {
+        let mut lines = Vec::new();
+        for _ in 0..30 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            lines.push(parts[(seed >> 33) as usize % parts.len()]);
+        }
+        let given: Vec<_> = records(&(lines.join("\n") + "\n")).into_iter().map(|it| it.1).collect();
+        assert_eq!(given.join("\n"), lines.join("\n"));
+    }
+    let long =
+        format!("Traceback (most recent call last):\n{}", "  File \"x\", line 1, in f\n".repeat(20_000));
+    let found = records(&long);
+    assert!(found.len() > 1 && found.iter().all(|it| it.1.len() <= RECORD_MAX));
+}
