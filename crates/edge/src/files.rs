@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::Method;
-use keepwarm_net::{Exchange, Folder, Found, Handler, OpenFile, Refusal, answer_error, file_name};
+use keepwarm_net::{Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, answer_error, file_name};
 
 pub use handed::SendFiles;
 
@@ -32,6 +32,8 @@ pub struct Files {
     folder: Folder,
     /// How many bytes of the path are not the file's name: the route's prefix.
     prefix: usize,
+    /// What lies there and is not served.
+    guard: Option<Arc<Guard>>,
 }
 
 /// Serves the files of a folder; what is none of them is the app's.
@@ -47,6 +49,8 @@ enum Looked {
     NeedsSlash,
     Nothing,
     Denied,
+    /// A file that is there and is not served.
+    Hidden,
     /// That was the answer.
     Failed,
 }
@@ -55,7 +59,14 @@ impl Files {
     /// Serves the files in `folder`. The first `prefix` bytes of a path do not name them; what follows begins with a slash.
     #[must_use]
     pub fn new(folder: PathBuf, prefix: usize) -> Self {
-        Self { folder: Folder::new(folder), prefix }
+        Self { folder: Folder::new(folder), prefix, guard: None }
+    }
+
+    /// The folder is a site of PHP: what its `.htaccess` files deny, copies and Composer's files are not served.
+    #[must_use]
+    pub fn guarded(mut self) -> Self {
+        self.guard = Some(Arc::new(Guard::new(self.folder.clone())));
+        self
     }
 
     /// Answers with the file that the path names, or says that there is none.
@@ -69,6 +80,10 @@ impl Files {
             Looked::Denied => {
                 let detail = "The server may not read this file.";
                 answer_error(exchange, 403, "file_denied", detail, &[]);
+            }
+            Looked::Hidden => {
+                let detail = "This file is not served.";
+                answer_error(exchange, 403, "file_hidden", detail, &[]);
             }
             Looked::Failed => {}
             Looked::Nothing => return false,
@@ -91,7 +106,7 @@ impl Files {
         let whole = name.is_empty() || name.ends_with(b"/");
         if !whole {
             match self.open(&name, exchange).await {
-                Some(Found::File(file)) => return Looked::File(file, name),
+                Some(Found::File(file)) => return self.shown(file, name, exchange).await,
                 Some(Found::Folder) => name.push(b'/'),
                 Some(Found::Nothing | Found::Outside) => return Looked::Nothing,
                 Some(Found::Denied) => return Looked::Denied,
@@ -101,10 +116,22 @@ impl Files {
         name.extend_from_slice(INDEX);
         match self.open(&name, exchange).await {
             Some(Found::File(_)) if !whole => Looked::NeedsSlash,
-            Some(Found::File(file)) => Looked::File(file, name),
+            Some(Found::File(file)) => self.shown(file, name, exchange).await,
             Some(Found::Denied) => Looked::Denied,
             Some(Found::Folder | Found::Nothing | Found::Outside) => Looked::Nothing,
             None => Looked::Failed,
+        }
+    }
+
+    async fn shown(&self, file: OpenFile, name: Vec<u8>, exchange: &mut Exchange<'_>) -> Looked {
+        let Some(guard) = &self.guard else { return Looked::File(file, name) };
+        match guard.hides(&name).await {
+            Ok(false) => Looked::File(file, name),
+            Ok(true) => Looked::Hidden,
+            Err(error) => {
+                fail(exchange, &self.folder, &error);
+                Looked::Failed
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! A checked configuration as running parts: what the edge, the workers and the listeners are given.
 
+mod htaccess;
 mod logs;
 mod upstream;
 
@@ -242,7 +243,8 @@ pub(crate) struct Parts<'p> {
 /// # Errors
 /// A field of a route that cannot be sent; the configuration has checked them before.
 pub(crate) fn site(config: &Config, listen: &Listen, parts: Parts<'_>) -> Result<Site, String> {
-    let routes = listen.routes.iter().map(|route| self::route(route, parts)).collect::<Result<_, _>>()?;
+    let routes =
+        listen.routes.iter().map(|route| self::route(route, config, parts)).collect::<Result<_, _>>()?;
     let site = Site::new(routes, config.server.trusted_proxies.iter().filter_map(cidr).collect());
     Ok(match logs::access_log(listen)? {
         Some(log) => site.with_access_log(log),
@@ -250,7 +252,7 @@ pub(crate) fn site(config: &Config, listen: &Listen, parts: Parts<'_>) -> Result
     })
 }
 
-fn route(route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Route, String> {
+fn route(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> Result<Route, String> {
     let rules = &route.headers;
     let edits = match rules.remove.is_empty() && rules.set.is_empty() {
         true => None,
@@ -281,17 +283,25 @@ fn route(route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Route, Stri
             any_names: route.any_header_names,
             via: route.via,
         },
-        ..Route::to(target(route, parts)?)
+        ..Route::to(target(route, config, parts)?)
     })
 }
 
-fn target(route: &keepwarm_config::Route, parts: Parts<'_>) -> Result<Target, String> {
+fn target(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> Result<Target, String> {
     Ok(match &route.action {
         Action::App(name) => {
             let app = parts.links.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
+            let is_php = config
+                .apps
+                .iter()
+                .any(|app| app.name == *name && matches!(app.kind, Some(AppKind::Php | AppKind::FastCgi)));
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_limit(with_files(Arc::new(AppHandler(app)), route), route, parts)?,
+                handler: with_limit(
+                    with_files(Arc::new(AppHandler(app)), route, is_php.then_some(name)),
+                    route,
+                    parts,
+                )?,
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -331,7 +341,7 @@ fn with_limit(
 }
 
 /// The app's handler with the files that stand before it and behind it.
-fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route) -> Arc<dyn Handler> {
+fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option<&str>) -> Arc<dyn Handler> {
     let app = match route.send_files.as_slice() {
         [] => app,
         folders => {
@@ -341,7 +351,14 @@ fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route) -> Arc<dyn 
     };
     match &route.try_files {
         None => app,
-        Some(folder) => Arc::new(TryFiles::new(Files::new(absolute(folder), 0), app)),
+        Some(folder) => {
+            let mut files = Files::new(absolute(folder), 0);
+            if let Some(app) = php {
+                htaccess::tell(app, &absolute(folder));
+                files = files.guarded();
+            }
+            Arc::new(TryFiles::new(files, app))
+        }
     }
 }
 

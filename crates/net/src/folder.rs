@@ -6,6 +6,8 @@
 //!   runtime's blocking threads.
 //! * The folder itself is looked up for each file, so that a deploy can exchange it by moving a link.
 
+mod guard;
+mod htaccess;
 mod name;
 
 use std::fs::{File, Metadata};
@@ -18,6 +20,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::disk;
+pub use guard::Guard;
+pub use htaccess::Rules;
 pub use name::file_name;
 
 /// How often a name is tried that others are just moving. This number is arbitrary.

@@ -125,13 +125,16 @@ impl Sink {
     }
 }
 
-/// Writes what was appended to any sink before, as the last thing a process does: at most `wait` in all. `false` when some of it was not taken.
+/// Writes what was appended to any sink before, as the last thing a process does. Files are waited for five times as long as `wait`: a disk that others keep
+/// busy takes the lines in the end, where nobody may ever read a pipe. `false` when some of it was not taken.
 pub fn flush_all(wait: Duration) -> bool {
-    let until = Instant::now() + wait;
+    let now = Instant::now();
     let sinks: Vec<_> = all().iter().filter_map(Weak::upgrade).collect();
     // All are asked before one is waited for, so that a blocked one does not keep the others.
     let asked: Vec<_> = sinks.iter().map(|sink| sink.0.ask_flush()).collect();
-    sinks.iter().zip(asked).filter(|(sink, asked)| !sink.0.await_flush(*asked, until)).count() == 0
+    let until =
+        |sink: &Handle| now + if matches!(sink.0.output, Some(Output::File(_))) { wait * 5 } else { wait };
+    sinks.iter().zip(asked).filter(|(sink, asked)| !sink.0.await_flush(*asked, until(sink))).count() == 0
 }
 
 /// Opens every file anew ([`Sink::reopen`]).

@@ -238,7 +238,7 @@ pub(crate) static ROUTE: Section<RouteDraft> = Section {
         Key {
             name: "try_files",
             brief: "A directory whose files are served before the app is asked",
-            long: "A GET or HEAD whose whole path names a file in it gets the file, by the rules of `files`; every other request is the app's.",
+            long: "A GET or HEAD whose whole path names a file in it gets the file, by the rules of `files`; every other request is the app's. In front of an app of PHP, copies (`*~`, `*.bak`), Composer's files and what an `.htaccess` denies are answered with 403.",
             default: Preset::Words("none"),
             right: "try_files = \"public\"",
             wrong: "try_files = [\"$uri\", \"/index.php\"]",

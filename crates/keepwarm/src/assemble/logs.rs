@@ -1,6 +1,6 @@
 //! Logs: what the configuration says of them, opened; and whether that will be possible.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -51,7 +51,13 @@ pub(crate) struct Logging;
 impl Logging {
     /// Writes what is still to be written.
     pub(crate) fn finish(self) {
-        keepwarm_telemetry::flush_all(Duration::from_secs(2));
+        if !keepwarm_telemetry::flush_all(Duration::from_secs(2)) {
+            // Nobody may read this either.
+            let _ = writeln!(
+                io::stderr(),
+                "keepwarm: the last lines of a log could not be written: its output takes nothing"
+            );
+        }
     }
 }
 

@@ -43,6 +43,9 @@ pub(super) async fn hold(app: &Arc<App>, root: Arc<ScriptRoot>, exchange: &mut E
         }
         Ok(Resolved::Script(script)) => relay::hold::<FastCgi>(app, exchange, Aim { root, script }).await,
         Ok(Resolved::NeedsSlash) => redirect_to_folder(exchange),
+        Ok(Resolved::Hidden) => {
+            answer_error(exchange, 403, "file_hidden", "This script is not run for clients.", &[])
+        }
         Err(error) => {
             tracing::error!(app = %app.name, root = %root.path().display(), %error, "a script cannot be looked for");
             answer_error(exchange, 500, "script_failed", "The server could not look for the script.", &[]);

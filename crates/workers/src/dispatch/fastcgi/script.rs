@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::percent_decode;
-use keepwarm_net::{Folder, Found, file_name, now};
+use keepwarm_net::{Folder, Found, Guard, file_name, now};
 
 use super::known::Known;
 
@@ -28,6 +28,8 @@ const ENDING: &[u8] = b".php";
 #[derive(Debug)]
 pub struct ScriptRoot {
     folder: Folder,
+    /// What lies there and is not run.
+    guard: Guard,
     /// The entry, relative to the root.
     entry: Vec<u8>,
     known: Known,
@@ -59,6 +61,8 @@ pub(super) enum Resolved {
     Script(Arc<Script>),
     /// A folder, asked for without its slash.
     NeedsSlash,
+    /// A script that is not run for clients.
+    Hidden,
 }
 
 impl ScriptRoot {
@@ -71,8 +75,10 @@ impl ScriptRoot {
         match (entry.parent(), entry.file_name()) {
             (Some(folder), Some(name)) => {
                 let entry = name.as_bytes().to_vec();
+                let folder = Folder::new(folder);
                 Ok(Self {
-                    folder: Folder::new(folder),
+                    guard: Guard::new(folder.clone()),
+                    folder,
                     entry,
                     known: Known::default(),
                     said: AtomicBool::new(false),
@@ -109,6 +115,7 @@ impl ScriptRoot {
             let (front, rest) = path.split_at_checked(end).unwrap_or((path, b""));
             let Some(name) = file_name(front) else { break };
             match self.folder.open(&name).await? {
+                Found::File(_) if self.guard.hides(&name).await? => return Ok(Resolved::Hidden),
                 Found::File(_) => {
                     let mut scratch = Vec::new();
                     let path_info = percent_decode(rest, &mut scratch).to_vec();
@@ -132,6 +139,7 @@ impl ScriptRoot {
         }
         name.extend_from_slice(INDEX);
         Ok(match self.folder.open(&name).await? {
+            Found::File(_) if self.guard.hides(&name).await? => Some(Resolved::Hidden),
             Found::File(_) if whole => Some(Resolved::script(name, Vec::new())),
             Found::File(_) => Some(Resolved::NeedsSlash),
             Found::Outside => {

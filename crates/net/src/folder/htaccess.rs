@@ -1,0 +1,419 @@
+//! What an `.htaccess` of Apache denies: the part of the format that sites use to keep their own files from clients.
+//!
+//! Honoured, as Apache 2.4 has it: `Require all`, `Order`, `Deny from`, `Allow from`, `<Files>`, `<FilesMatch>`, and `RewriteRule` with `[F]` or `[G]` that has no
+//! condition. What limits access to some (`Require ip`, `Allow from 192.0.2.1`, a password) denies it to all: nobody is let in whom Apache would not have let
+//! in. A rewrite that leads everything to a front controller is what Keepwarm does anyway. All else is named, with its line ([`Rules::ignored`]).
+
+use regex_lite::{Regex, RegexBuilder};
+
+/// What one file says of its folder and what is below.
+#[derive(Debug, Default)]
+pub struct Rules {
+    /// Of every file: denied or granted.
+    folder: Option<bool>,
+    /// Of files whose last part fits: denied or granted. The last that fits decides.
+    files: Vec<(Pattern, bool)>,
+    /// Paths, from this folder on, that are forbidden by a rewrite.
+    forbidden: Vec<Pattern>,
+    /// Lines that deny, limit or rewrite, and are not honoured: their numbers, and what stands there.
+    pub ignored: Vec<(usize, String)>,
+}
+
+#[derive(Debug)]
+enum Pattern {
+    Any,
+    /// `*` and `?` are wild.
+    Glob(Vec<u8>),
+    Expression(Regex),
+}
+
+/// What has been said of access in one section.
+#[derive(Debug, Default)]
+struct Access {
+    granted: bool,
+    denied: bool,
+    /// `Require` of somebody: an address, a user.
+    limited: bool,
+    allow_first: Option<bool>,
+    allow_all: bool,
+    deny_all: bool,
+}
+
+#[derive(Debug)]
+enum Section {
+    /// Its lines count as if it were not there.
+    Open,
+    /// Of a module that is missing, or of methods.
+    Skipped,
+    Files(Pattern, Access),
+}
+
+impl Rules {
+    /// What a file that cannot be read says, as Apache has it.
+    pub(super) fn denying() -> Self {
+        Self { folder: Some(true), ..Self::default() }
+    }
+
+    /// Reads the file. No line is an error: what is not understood is ignored, and named if it could have denied something.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut reader = Reader::default();
+        let mut lines = text.lines().enumerate();
+        while let Some((number, line)) = lines.next() {
+            let mut whole = line.trim().to_owned();
+            while whole.ends_with('\\') {
+                whole.pop();
+                whole.push_str(lines.next().map_or("", |(_, next)| next.trim()));
+            }
+            if !whole.is_empty() && !whole.starts_with('#') {
+                reader.line(number + 1, &whole);
+            }
+        }
+        reader.finish()
+    }
+
+    /// Whether the whole folder is denied.
+    #[must_use]
+    pub fn denies_all(&self) -> bool {
+        self.folder == Some(true) && !self.files.iter().any(|(_, denied)| !denied)
+    }
+
+    /// Whether anything is denied.
+    #[must_use]
+    pub fn denies_some(&self) -> bool {
+        self.folder == Some(true)
+            || !self.forbidden.is_empty()
+            || self.files.iter().any(|(_, denied)| *denied)
+    }
+
+    pub(super) fn of_folder(&self) -> Option<bool> {
+        self.folder
+    }
+
+    /// Of a file with that last part.
+    pub(super) fn of_file(&self, last: &[u8]) -> Option<bool> {
+        self.files.iter().rev().find(|(pattern, _)| pattern.fits(last)).map(|(_, denied)| *denied)
+    }
+
+    /// Of a path that begins in this folder.
+    pub(super) fn forbids(&self, path: &[u8]) -> bool {
+        self.forbidden.iter().any(|pattern| pattern.fits(path))
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    rules: Rules,
+    access: Access,
+    sections: Vec<Section>,
+    /// Conditions stand before the next rewrite.
+    conditions: bool,
+}
+
+impl Reader {
+    fn line(&mut self, number: usize, line: &str) {
+        let words = words(line);
+        let Some(name) = words.first().map(|word| word.to_ascii_lowercase()) else { return };
+        let rest = words.get(1..).unwrap_or_default();
+        if let Some(section) = name.strip_prefix('<') {
+            return match section.strip_prefix('/') {
+                Some(_) => self.end(),
+                None => self.begin(number, line, section.trim_end_matches('>')),
+            };
+        }
+        if self.sections.iter().any(|section| matches!(section, Section::Skipped)) {
+            return;
+        }
+        let all = rest.iter().any(|word| word.eq_ignore_ascii_case("all"));
+        let mut ignore = false;
+        let access = match self
+            .sections
+            .iter_mut()
+            .rev()
+            .find_map(|it| if let Section::Files(_, access) = it { Some(access) } else { None })
+        {
+            Some(access) => access,
+            None => &mut self.access,
+        };
+        match name.as_str() {
+            "require" => match rest.first().map(|word| word.to_ascii_lowercase()).as_deref() {
+                Some("all") if rest.iter().any(|word| word.eq_ignore_ascii_case("granted")) => {
+                    access.granted = true
+                }
+                Some("all") => access.denied = true,
+                Some("not") => ignore = true,
+                _ => (access.limited, ignore) = (true, true),
+            },
+            "order" => access.allow_first = Some(rest.concat().to_ascii_lowercase().starts_with("allow")),
+            "deny" if all => access.deny_all = true,
+            "allow" if all => access.allow_all = true,
+            "deny" | "allow" | "authtype" | "authuserfile" => ignore = true,
+            "redirect" | "redirectmatch" | "redirectpermanent" | "php_value" | "php_flag"
+            | "php_admin_value" | "setenvif" | "sethandler" | "addhandler" | "directoryindex"
+            | "errordocument" => ignore = true,
+            "rewritecond" => self.conditions = true,
+            "rewriterule" => {
+                let conditions = std::mem::take(&mut self.conditions);
+                ignore = !self.rewrite(rest, conditions);
+            }
+            _ => {}
+        }
+        if ignore {
+            self.rules.ignored.push((number, line.to_owned()));
+        }
+    }
+
+    fn begin(&mut self, number: usize, line: &str, section: &str) {
+        let inside = line.trim_start_matches('<').trim_end_matches('>');
+        let arguments = words(inside);
+        let argument = arguments.get(1).map_or("", String::as_str);
+        let section = match section {
+            "ifmodule" => {
+                if has_module(argument) {
+                    Section::Open
+                } else {
+                    Section::Skipped
+                }
+            }
+            "ifversion" => match argument.starts_with('<') {
+                true => Section::Skipped,
+                false => Section::Open,
+            },
+            "files" if argument == "~" => Section::Files(
+                Pattern::expression(arguments.get(2).map_or("", String::as_str)),
+                Access::default(),
+            ),
+            "files" => Section::Files(Pattern::Glob(argument.as_bytes().to_vec()), Access::default()),
+            "filesmatch" => Section::Files(Pattern::expression(argument), Access::default()),
+            "requireall" | "requireany" => Section::Open,
+            _ => {
+                self.rules.ignored.push((number, line.to_owned()));
+                Section::Skipped
+            }
+        };
+        self.sections.push(section);
+    }
+
+    fn end(&mut self) {
+        if let Some(Section::Files(pattern, access)) = self.sections.pop()
+            && let Some(denied) = access.verdict()
+        {
+            self.rules.files.push((pattern, denied));
+        }
+    }
+
+    /// Whether the rewrite is honoured, or does what is done without it.
+    fn rewrite(&mut self, words: &[String], conditions: bool) -> bool {
+        let [pattern, target, rest @ ..] = words else { return true };
+        let flags = rest.first().map_or("", String::as_str).trim_matches(['[', ']']).to_ascii_lowercase();
+        let mut flags = flags.split(',').map(str::trim);
+        let forbids = flags.any(|flag| matches!(flag, "f" | "forbidden" | "g" | "gone"));
+        if forbids && !conditions {
+            self.rules.forbidden.push(Pattern::expression(pattern));
+            return true;
+        }
+        let to_front = target.rsplit('/').next().is_some_and(|last| last == "index.php");
+        !forbids && (target == "-" || to_front)
+    }
+
+    fn finish(mut self) -> Rules {
+        while !self.sections.is_empty() {
+            self.end();
+        }
+        self.rules.folder = self.access.verdict();
+        self.rules
+    }
+}
+
+impl Access {
+    /// `Some(true)`: denied.
+    fn verdict(&self) -> Option<bool> {
+        if self.limited {
+            return Some(true);
+        }
+        if self.granted || self.denied {
+            return Some(!self.granted);
+        }
+        match self.allow_first {
+            Some(true) => Some(self.deny_all || !self.allow_all),
+            _ if self.deny_all => Some(!self.allow_all),
+            _ => self.allow_all.then_some(false),
+        }
+    }
+}
+
+impl Pattern {
+    /// What is not understood fits everything: it was to be denied.
+    fn expression(text: &str) -> Self {
+        let (text, flags) = text.strip_prefix("(?i)").map_or((text, false), |rest| (rest, true));
+        match RegexBuilder::new(text).case_insensitive(flags).size_limit(1 << 20).build() {
+            Ok(expression) => Self::Expression(expression),
+            Err(_) => Self::Any,
+        }
+    }
+
+    fn fits(&self, name: &[u8]) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Glob(pattern) => fits_glob(pattern, name),
+            Self::Expression(expression) => expression.is_match(&String::from_utf8_lossy(name)),
+        }
+    }
+}
+
+/// Without recursion: a `*` that has taken too little takes one more.
+fn fits_glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(&byte) if byte == b'?' || Some(&byte) == name.get(n) => (p, n) = (p + 1, n + 1),
+            _ => match star {
+                Some((at, taken)) => {
+                    star = Some((at, taken + 1));
+                    (p, n) = (at + 1, taken + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(p..).is_none_or(|rest| rest.iter().all(|&byte| byte == b'*'))
+}
+
+/// Whether Apache 2.4 as it is commonly installed has this module; `!` asks for the contrary.
+fn has_module(argument: &str) -> bool {
+    let (name, wanted) = argument.strip_prefix('!').map_or((argument, true), |name| (name, false));
+    let name = name
+        .trim_end_matches(".c")
+        .trim_end_matches("_module")
+        .trim_start_matches("mod_")
+        .to_ascii_lowercase();
+    let there = matches!(
+        name.as_str(),
+        "authz_core"
+            | "authz_host"
+            | "access_compat"
+            | "rewrite"
+            | "dir"
+            | "alias"
+            | "auth_basic"
+            | "setenvif"
+    );
+    there == wanted
+}
+
+/// Separated by white space; quotes hold it together.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_start();
+    while !rest.is_empty() {
+        let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''));
+        let (word, tail) = match quote {
+            Some(quote) => {
+                let inside = rest.get(1..).unwrap_or_default();
+                inside.split_once(quote).unwrap_or((inside, ""))
+            }
+            None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        };
+        words.push(word.to_owned());
+        rest = tail.trim_start();
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied(text: &str, name: &str) -> bool {
+        let rules = Rules::parse(text);
+        let last = name.rsplit('/').next().unwrap_or(name).as_bytes();
+        rules.forbids(name.as_bytes()) || rules.of_file(last).or(rules.of_folder()).unwrap_or(false)
+    }
+
+    const BOTH: &str = "# no access\n<IfModule mod_authz_core.c>\n  Require all denied\n</IfModule>\n<IfModule !mod_authz_core.c>\n  Order allow,deny\n  Deny from all\n</IfModule>\n";
+
+    #[test]
+    fn what_denies_a_folder() {
+        for text in [
+            BOTH,
+            "Deny from all",
+            "deny from all\r\n",
+            "Order deny,allow\nDeny from all",
+            "Order allow,deny",
+            "order Allow,Deny\n  DENY from ALL",
+            "Require all denied",
+            "Require ip 192.0.2.1",
+            "AuthType Basic\nRequire valid-user",
+            "<RequireAll>\nRequire all granted\nRequire ip 192.0.2.1\n</RequireAll>",
+            "<IfVersion >= 2.4>\nRequire all denied\n</IfVersion>\n<IfVersion < 2.4>\nAllow from all\n</IfVersion>",
+            "RewriteEngine on\nRewriteRule .* - [F,L]",
+            "<FilesMatch \".*\">\nRequire all denied\n</FilesMatch>",
+            "<FilesMatch \"(?<=x)y\">\nDeny from all\n</FilesMatch>",
+            "Require \\\n  all denied",
+        ] {
+            assert!(denied(text, "a.txt"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_denies_nothing() {
+        for text in [
+            "",
+            "Options -Indexes",
+            "Require all granted",
+            "Order deny,allow\nAllow from all",
+            "Order allow,deny\nAllow from all",
+            "<IfModule !mod_authz_core.c>\nDeny from all\n</IfModule>",
+            "RewriteEngine On\nRewriteBase /\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]",
+            "RewriteCond %{REQUEST_METHOD} ^TRACE\nRewriteRule .* - [F]",
+            "<Limit POST>\nDeny from all\n</Limit>",
+            "<Files \"b.*\">\nDeny from all\n</Files>",
+        ] {
+            assert!(!denied(text, "a.txt"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_denies_some_files() {
+        let text = "<FilesMatch \"\\.(ini|log|sh)$\">\nRequire all denied\n</FilesMatch>\n<Files \"wp-conf*.php\">\norder allow,deny\ndeny from all\n</Files>\n<Files ~ \"^\\.ht\">\nDeny from all\n</Files>";
+        for name in ["a.ini", "x/b.log", "wp-config.php", "wp-conf.php", ".htpasswd"] {
+            assert!(denied(text, name), "{name}");
+        }
+        for name in ["a.txt", "wp-conf.txt", "ini"] {
+            assert!(!denied(text, name), "{name}");
+        }
+        let but = "Deny from all\n<FilesMatch \"\\.(png|css)$\">\nAllow from all\n</FilesMatch>";
+        assert!(denied(but, "a.txt") && !denied(but, "a.png"));
+        assert!(
+            denied("RewriteRule ^(?:cache|tmp)/ - [F]", "cache/a")
+                && !denied("RewriteRule ^(?:cache|tmp)/ - [F]", "a/cache/a")
+        );
+    }
+
+    #[test]
+    fn what_is_not_honoured_is_named_with_its_line() {
+        let text = "RewriteEngine On\n\nRewriteRule ^_media/(.*) lib/exe/fetch.php?media=$1 [QSA,L]\nRequire ip 192.0.2.1\n<Limit POST>\nDeny from all\n</Limit>\nphp_value a b\nRewriteRule ^ index.php [L]";
+        let ignored: Vec<_> = Rules::parse(text).ignored.into_iter().map(|(line, _)| line).collect();
+        assert_eq!(ignored, [3, 4, 5, 8]);
+    }
+
+    #[test]
+    fn wild_cards() {
+        for (pattern, name, fits) in [
+            ("*", "", true),
+            ("a*b*c", "aXbYbc", true),
+            ("a*b", "abc", false),
+            ("?", "", false),
+            ("a?c", "abc", true),
+            ("", "a", false),
+            ("*.inc", "a.inc", true),
+        ] {
+            assert_eq!(fits_glob(pattern.as_bytes(), name.as_bytes()), fits, "{pattern} {name}");
+        }
+    }
+}

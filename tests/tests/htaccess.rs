@@ -1,0 +1,130 @@
+//! What lies in a site of PHP and is not for clients: what its `.htaccess` files deny, copies that people leave, Composer's packages.
+
+use std::path::Path;
+use std::time::Duration;
+
+use keepwarm_tests::process::wait_until;
+use keepwarm_tests::{Server, get};
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// As DokuWiki and others write it, for Apache 2.2 and 2.4.
+const DENIED: &str = "<IfModule mod_authz_core.c>\n    Require all denied\n</IfModule>\n<IfModule !mod_authz_core.c>\n    Order allow,deny\n    Deny from all\n</IfModule>\n";
+/// As WordPress has it, and something that is not honoured in its fourth line.
+const FRONT: &str = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^feed/(.*) rss.php?name=$1\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n\
+                     <FilesMatch \"\\.(sql|ini)$\">\nRequire all denied\n</FilesMatch>\n";
+
+fn lay_out(site: &Path) {
+    let files = [
+        ("index.php", "<?php echo 'front ', $_SERVER['REQUEST_URI'];"),
+        (".htaccess", FRONT),
+        ("style.css", "shown"),
+        ("page.php", "<?php echo 'page';"),
+        ("dump.sql", "secret"),
+        ("dump.SQL.bak", "secret"),
+        ("notes.txt~", "secret"),
+        ("composer.json", "secret"),
+        ("sub/composer.lock", "secret"),
+        ("sub/app.ini", "secret"),
+        ("conf/.htaccess", DENIED),
+        ("conf/users.txt", "secret"),
+        ("conf/users.auth.php", "<?php echo 'secret';"),
+        ("conf/deep/index.php", "<?php echo 'secret';"),
+        ("conf/public/.htaccess", "Require all granted"),
+        ("conf/public/logo.txt", "shown"),
+        ("vendor/autoload.php", "<?php echo 'secret';"),
+        ("vendor/phpunit/eval-stdin.php", "<?php echo 'secret';"),
+        ("js/vendor/jquery.js", "shown"),
+        ("uploads/a.txt", "shown"),
+    ];
+    for (name, text) in files {
+        let file = site.join(name);
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("the folder");
+        std::fs::write(file, text).expect("the file");
+    }
+}
+
+#[track_caller]
+fn answers(server: &Server, path: &str, status: u16, body: &str) {
+    let response = server.ask(get(path));
+    let text = String::from_utf8_lossy(&response.body).into_owned();
+    assert_eq!((response.status, text.contains(body)), (status, true), "{path}: {text}");
+    assert!(!text.contains("secret"), "{path}: {text}");
+}
+
+/// The app of a configuration whose site is laid out before it starts.
+fn serve(app: &str) -> Server {
+    let config = format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"site\"\ntry_files = \"@DIR@/site\"\n\
+         [app.site]\ndirectory = \"@DIR@/site\"\nworkers = 1\n{app}\n"
+    );
+    let lay = |command: &mut std::process::Command| {
+        lay_out(&command.get_current_dir().expect("its folder").join("site"))
+    };
+    Server::start_with(&config, lay).warm("/")
+}
+
+#[track_caller]
+fn keeps_from_clients(server: &Server) {
+    for path in [
+        "/dump.sql",
+        "/dump.SQL.bak",
+        "/notes.txt~",
+        "/composer.json",
+        "/sub/composer.lock",
+        "/sub/app.ini",
+        "/conf/users.txt",
+        "/conf/%75sers.txt",
+    ] {
+        answers(server, path, 403, "");
+    }
+    answers(server, "/style.css", 200, "shown");
+    answers(server, "/js/vendor/jquery.js", 200, "shown");
+    answers(server, "/conf/public/logo.txt", 200, "shown");
+}
+
+#[test]
+fn classic_php_neither_sends_nor_runs_what_is_denied() {
+    let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
+    keeps_from_clients(&server);
+    for path in [
+        "/conf/users.auth.php",
+        "/conf/users.auth.php/more",
+        "/conf/deep/",
+        "/vendor/phpunit/eval-stdin.php",
+        "/vendor/autoload.php",
+    ] {
+        answers(&server, path, 403, "");
+    }
+    answers(&server, "/page.php", 200, "page");
+    answers(&server, "/any/where", 200, "front /any/where");
+    answers(&server, "/vendor/of/the/month", 200, "front /vendor/of/the/month");
+}
+
+#[test]
+fn warm_php_does_not_send_what_is_denied() {
+    let server = Server::start_with(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"site\"\ntry_files = \"@DIR@/site\"\n\
+         [app.site]\ndirectory = \"@APPS@/failing\"\nworkers = 1\nentry = \"app.php\"\nkind = \"php\"\n",
+        |command| lay_out(&command.get_current_dir().expect("its folder").join("site")),
+    );
+    keeps_from_clients(&server.warm("/"));
+}
+
+#[test]
+fn the_start_says_what_is_denied_and_what_is_not_honoured() {
+    let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
+    let log = server.wait_for_log("what .htaccess files deny", LONG);
+    assert!(log.contains("folders=\"/ (in part), /conf\""), "{log}");
+    let ignored = server.wait_for_log("is not honoured", LONG);
+    assert!(ignored.contains("site/.htaccess line=4 ") && ignored.contains("^feed/(.*)"), "{ignored}");
+    assert_eq!(server.log().matches("is not honoured").count(), 1, "{}", server.log());
+}
+
+#[test]
+fn an_htaccess_that_comes_later_counts_within_seconds() {
+    let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
+    answers(&server, "/uploads/a.txt", 200, "shown");
+    std::fs::write(server.folder().join("site/uploads/.htaccess"), "deny from all\n").expect("the file");
+    wait_until("it counts", LONG, || server.ask(get("/uploads/a.txt")).status == 403);
+}
