@@ -443,7 +443,8 @@ final class Connection
         $this->payConnection($size);
     }
 
-    private function takeRest(): void
+    /** What came behind the REQUEST in work is what is read next. */
+    public function takeRest(): void
     {
         if ($this->rest !== null) {
             $this->buffer .= $this->rest;

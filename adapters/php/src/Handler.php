@@ -13,6 +13,9 @@ interface Handler
     /** The answer has left. */
     public function terminate(): void;
 
-    /** `handle` threw: the next request is not to be served by what this one may have left half done. */
+    /** `handle` threw, or `exit()` was called in it: the next request is not to be served by what this one may have left half done. */
     public function failed(): void;
+
+    /** Whether that holds after `exit()`, too, which takes no `finally` on its way. */
+    public function outlivesExit(): bool;
 }

@@ -57,6 +57,12 @@ final class Input extends \php_user_filter
         }
     }
 
+    /** `exit()` left something of this class. */
+    public static function interrupted(): void
+    {
+        self::$busy = false;
+    }
+
     /** Called by PHP, which takes the position where it writes from the stream. Throws `ClientDisconnected`. */
     public function filter($in, $out, &$consumed, bool $closing): int
     {

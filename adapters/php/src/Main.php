@@ -128,9 +128,31 @@ final class Main
             Output::end();
             exit(1);
         }
+        if (Shutdown::isCalled() && self::$worker?->outlives()) {
+            self::goOn(self::$worker);
+            return;
+        }
         self::$worker?->ended();
         Shutdown::script();
         self::$worker?->deliver();
+    }
+
+    /** Behind an `exit()`, until the worker's end. */
+    private static function goOn(Worker $worker): void
+    {
+        $status = $worker->serveOn();
+        if (self::$connection?->isForked()) {
+            Shutdown::script();
+            return;
+        }
+        self::$worker = null;
+        Log::quietly(Temporary::end(...));
+        if (!Worker::isFatal(error_get_last())) {
+            Shutdown::script();
+        }
+        if ($status !== null) {
+            exit($status);
+        }
     }
 
     private static function hint(): string

@@ -31,6 +31,8 @@ final class Output
     private static ?Answer $answer = null;
     /** Begins the answer of an application that prints it. */
     private static ?\Closure $starter = null;
+    /** Called when PHP ends all buffers after a fatal error, where there is no other way to learn of it. */
+    public static ?\Closure $atEnd = null;
     private static bool $dropping = false;
     /** An output buffer of the application cannot be removed. */
     private static bool $stuck = false;
@@ -52,6 +54,12 @@ final class Output
         for ($level = self::level(); $level < self::$ours; $level++) {
             ob_start([self::class, 'take'], 1, Web::$complete ? \PHP_OUTPUT_HANDLER_CLEANABLE | \PHP_OUTPUT_HANDLER_FLUSHABLE : \PHP_OUTPUT_HANDLER_STDFLAGS);
         }
+    }
+
+    /** `exit()` left something of this class. */
+    public static function interrupted(): void
+    {
+        self::$dropping = false;
     }
 
     /** Ends the innermost buffer, which is the application's, and throws away what is in it. Gives whether it could be ended. */
@@ -97,6 +105,10 @@ final class Output
         }
         self::$held .= $output;
         if (\strlen(self::$held) >= self::$piece || ($phase & (\PHP_OUTPUT_HANDLER_FLUSH | \PHP_OUTPUT_HANDLER_FINAL)) !== 0) {
+            if (self::$atEnd !== null && ($phase & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && Worker::isFatal(error_get_last())) {
+                (self::$atEnd)();
+                return '';
+            }
             self::move();
         }
         return '';
@@ -161,6 +173,12 @@ final class Output
         return $held;
     }
 
+    /** What our buffer has of it, where PHP's functions for buffers are no more to be called. */
+    public static function taken(): string
+    {
+        return self::$held;
+    }
+
     /** What is printed from now on is the body of `$answer`, whose head is known. */
     public static function pass(Answer $answer): void
     {
@@ -193,8 +211,13 @@ final class Output
     /** Everything printed goes where it belongs; from now on it is log. */
     public static function end(): void
     {
-        if (ob_get_length() !== 0 || self::$held !== '' || self::level() !== self::$ours) {
+        $top = ob_get_status();
+        if (self::$held !== '' || ($top['level'] ?? -1) !== self::$ours - 1 || $top['buffer_used'] !== 0) {
             self::settle();
+            $top = ob_get_status();
+        }
+        if ((($top['flags'] ?? 0) & \PHP_OUTPUT_HANDLER_DISABLED) !== 0) {
+            self::disabled();
         }
         self::$mode = self::LOG;
         self::$held = '';
@@ -244,6 +267,16 @@ final class Output
         Web::$connection?->askToDrain();
         self::$held .= ob_get_contents();
         self::move();
+    }
+
+    /** PHP switches off a buffer that something has to leave while an exception, or exit(), is on its way: one from the callback of a buffer above. */
+    private static function disabled(): void
+    {
+        if (!self::$stuck) {
+            self::$stuck = true;
+            Log::write('keepwarm: the callback of an output buffer threw, or called exit(), so that what is printed is lost from now on; the worker is replaced.');
+            Web::$connection?->askToDrain();
+        }
     }
 
     private static function level(): int

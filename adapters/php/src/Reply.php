@@ -134,8 +134,12 @@ final class Reply
             $this->answer->finish();
             return;
         }
-        $body = Output::held() . $more;
-        $status ??= $this->printedStatus();
+        $this->page(Output::held() . $more, $status ?? $this->printedStatus());
+    }
+
+    /** A whole page that was printed. */
+    public function page(string $body, int $status): void
+    {
         $this->answer->head($status, $this->printedFields($status));
         $this->answer->whole($body);
     }

@@ -18,6 +18,7 @@ final class Shutdown
     private static array $request = [];
     private static bool $serving = false;
     private static bool $ended = false;
+    private static bool $called = true;
     /** Destroyed at the end, where PHP has no sessions. */
     private static ?object $last = null;
 
@@ -29,6 +30,7 @@ final class Shutdown
         } elseif (\function_exists('session_register_shutdown')) {
             session_register_shutdown();
         } else {
+            self::$called = false;
             self::$last = new class {
                 public function __destruct()
                 {
@@ -36,6 +38,12 @@ final class Shutdown
                 }
             };
         }
+    }
+
+    /** Whether PHP learns of the end by a function that it calls, and nothing is destroyed yet. */
+    public static function isCalled(): bool
+    {
+        return self::$called;
     }
 
     /** What is registered from now on is a request's. */

@@ -13,6 +13,8 @@ final class Worker
     private const FATAL = \E_ERROR | \E_PARSE | \E_CORE_ERROR | \E_COMPILE_ERROR | \E_USER_ERROR | \E_RECOVERABLE_ERROR;
     private const SHUTDOWN_MEMORY = 16 << 20; // bytes that an application which ran out of memory gets for its end
 
+    private const COMPLETIONS = 3; // tries to end a request, each of which the application may leave by exit()
+
     private readonly Answer $answer;
     private readonly Reply $reply;
     private readonly Reset $reset;
@@ -101,14 +103,10 @@ final class Worker
      */
     public function ended(): void
     {
-        $this->reserve = null;
         $error = error_get_last();
         $fatal = self::isFatal($error);
         if ($fatal) {
-            $limit = Forms::bytes((string) \ini_get('memory_limit'));
-            if ($limit > 0) {
-                ini_alter('memory_limit', (string) max($limit, memory_get_usage(true) + self::SHUTDOWN_MEMORY));
-            }
+            $this->makeRoom();
             Output::open(); // PHP takes every buffer away when memory runs out: what is still printed goes where the rest went
         }
         $this->fatal = $fatal;
@@ -123,6 +121,120 @@ final class Worker
                 $this->worker->deliver();
             }
         };
+    }
+
+    /** Whether this worker can go on behind an `exit()` of the request in work. */
+    public function outlives(): bool
+    {
+        return $this->busy && Web::$request !== null && !$this->connection->lost && !self::isFatal(error_get_last())
+            && $this->handler->outlivesExit() && ExitGuard::fits();
+    }
+
+    /**
+     * Goes on behind `exit()`, in a function that PHP calls at the end of a script. Gives the exit status, or null for a process that is to end with
+     * the application's own.
+     */
+    public function serveOn(): ?int
+    {
+        Output::$atEnd = $this->died(...);
+        $status = null;
+        do {
+            for ($tries = 0; $this->isInterrupted(); $tries++) {
+                if ($tries === self::COMPLETIONS) {
+                    $this->giveUp();
+                }
+                ExitGuard::run($this->complete(...));
+            }
+            $ended = !$this->busy && ExitGuard::run(function () use (&$status): void {
+                $status = $this->serveForever();
+            });
+        } while (!$ended && $this->isInterrupted());
+        if (!$ended && !$this->connection->isForked()) {
+            $this->died(); // when memory runs out in a fiber that is thrown away, PHP goes on behind it
+            $this->connection->refuseWaiting();
+        }
+        return $status;
+    }
+
+    /** `exit()` left a request; not one that the application forked a child for, in that child. */
+    private function isInterrupted(): bool
+    {
+        return $this->busy && Web::$request !== null && !$this->connection->isForked() && !self::isFatal(error_get_last());
+    }
+
+    /** Ends the request in work, which `exit()` left. What is done here may call it again. */
+    private function complete(): void
+    {
+        $request = Web::$request;
+        Output::interrupted();
+        Input::interrupted();
+        $this->connection->takeRest();
+        try {
+            if (!$this->answer->over) {
+                $this->reply->finishPrinted();
+            }
+        } catch (\Throwable $error) {
+            Log::exception($error);
+            $this->answer->abort(Wire::APP_ERROR, 'what the application left could not be sent');
+        }
+        try {
+            $this->handler->failed(); // its `finally` blocks were not run
+            $this->handler->terminate();
+        } catch (\Throwable $error) {
+            Log::exception($error);
+            $this->connection->askToDrain();
+        }
+        try {
+            $this->finish($request);
+        } catch (Lost) {
+        } catch (Fault $fault) {
+            $this->connection->fail($fault);
+        }
+    }
+
+    /** `exit()` wherever a request is completed: the worker goes, as it would at the end of a script. */
+    private function giveUp(): never
+    {
+        Log::write('keepwarm: what ends a request calls exit() each time; the worker is replaced.');
+        $this->answer->abort(Wire::APP_ERROR, 'exit() in what ends a request');
+        Temporary::unlink(array_keys(Web::$uploads));
+        $this->connection->refuseWaiting();
+        $this->leave();
+    }
+
+    /** A fatal error behind `exit()`: PHP calls its functions for the end of a script no second time, and only what ends its buffers. */
+    private function died(): void
+    {
+        if ($this->delivered || !$this->busy || $this->connection->isForked() || !self::isFatal(error_get_last())) {
+            return;
+        }
+        $printed = Output::taken();
+        $this->delivered = true;
+        $this->makeRoom();
+        Log::write('keepwarm: a fatal error ended this worker in ' . self::what() . '; it is replaced.');
+        if ($printed === '' || $this->answer->begun) {
+            $this->answer->abort(Wire::APP_ERROR, 'a fatal error in the application');
+        } else {
+            $this->reply->page($printed, Web::$status === false ? 500 : Web::$status);
+        }
+        Temporary::unlink(array_keys(Web::$uploads));
+        $this->connection->refuseWaiting();
+        Log::quietly(Temporary::end(...));
+    }
+
+    private static function what(): string
+    {
+        return Web::$request === null ? 'no request' : Web::$request->method . ' ' . Web::$request->rawPath;
+    }
+
+    /** Gives the end of an application memory that it may have run out of. */
+    private function makeRoom(): void
+    {
+        $this->reserve = null;
+        $limit = Forms::bytes((string) \ini_get('memory_limit'));
+        if ($limit > 0) {
+            ini_alter('memory_limit', (string) max($limit, memory_get_usage(true) + self::SHUTDOWN_MEMORY));
+        }
     }
 
     /** Serves the whole REQUESTs at the front of a read, which nearly all reads are; gives how many bytes were used. */
@@ -221,6 +333,11 @@ final class Worker
         } catch (\Throwable $error) {
             Log::exception($error);
         }
+        $this->finish($request);
+    }
+
+    private function finish(Request $request): void
+    {
         try {
             $this->finished($request);
         } catch (Lost | Fault $error) {
@@ -229,8 +346,8 @@ final class Worker
             // A session handler that throws, or an error handler that makes an exception of our warning: what it kept from being put back is not known.
             Log::exception($error);
             $this->busy = false;
-            $connection->endStream();
-            $connection->askToDrain();
+            $this->connection->endStream();
+            $this->connection->askToDrain();
         }
     }
 
@@ -315,7 +432,7 @@ final class Worker
         $this->delivered = true;
         $request = Web::$request;
         if ($this->busy && $request !== null) {
-            $what = "$request->method $request->rawPath";
+            $what = self::what();
             Log::write($fatal
                 ? "keepwarm: a fatal error ended this worker in $what; it is replaced."
                 : "keepwarm: the application called exit() in $what; what it had produced is delivered, and the worker is replaced.");
@@ -345,7 +462,7 @@ final class Worker
     }
 
     /** Asks for a replacement, and goes when Keepwarm says so: `exit()` is no failure of the worker. */
-    private function leave(): void
+    private function leave(): never
     {
         $connection = $this->connection;
         $connection->endStream();

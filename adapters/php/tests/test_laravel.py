@@ -108,7 +108,10 @@ class Laravel(unittest.TestCase):
 
     def test_exit_delivers_what_there_is(self):
         with self.start() as worker:
-            self.assertEqual(worker.get("/exit").body, b"produced")
+            for name in ("one", "two"):
+                self.assertEqual(worker.get("/exit").body, b"produced")
+                found = worker.get(f"/item/{name}", fields=[("host", "shop.example")]).body.decode()
+                self.assertEqual(found, f"{name} {name} http://shop.example/item/{name} made {name}")
             self.assertEqual(worker.drain(), 0)
 
     def test_memory_does_not_grow(self):

@@ -188,29 +188,6 @@ class Process(unittest.TestCase):
         worker.mine.close()
         self.assertEqual(worker.process.wait(PATIENCE), 0)
 
-    def test_exit_delivers_what_there_is(self):
-        for path, status, body in (("/exit", 200, b"before exit"), ("/exit-status", 418, b"a teapot"), ("/exit-late", 200, b"begun and ended")):
-            with Worker("plain.php") as worker:
-                first, second = worker.request(path, send=False), worker.request("/", send=False)
-                worker.send(first[1] + second[1])
-                answer = worker.answer(first[0])
-                self.assertEqual((answer.status, answer.body, answer.reset), (status, body, None))
-                # It came before the answer's end, so that nothing is given to this worker behind it.
-                self.assertEqual([frame.name for frame in worker.held], ["DRAIN"])
-                self.assertEqual(worker.answer(second[0]).reset[0], REFUSED)
-                self.assertEqual(worker.get("/").reset[0], REFUSED)  # one that crossed
-                self.assertEqual(worker.drain(), 0)
-                self.assertIn(f"the application called exit() in GET {path}", worker.log())
-
-    def test_exit_in_a_shutdown_function_delivers_what_there_is(self):
-        for query in ("", "throw=1"):
-            with Worker("plain.php") as worker:
-                answer = worker.get("/exit-in-shutdown", query=query)
-                self.assertEqual((answer.status, answer.body, answer.field("x-exit")), (200, b"produced and more", ["1"]), query)
-                self.assertEqual(worker.get("/").reset[0], REFUSED)
-                self.assertEqual(worker.drain(), 0)
-                self.assertIn("the application called exit() in GET /exit-in-shutdown", worker.log())
-
     def test_fatal_errors(self):
         for path, status, body, reset in (
             ("/fatal", None, b"", 3), ("/fatal-printed", 500, b"printed before", None), ("/fatal-late", 200, b"begun", 3),

@@ -93,10 +93,8 @@ class Sessions(unittest.TestCase):
                     line.readline()
                 worker.send(pack("PING", payload=b"12345678"))  # nobody reads it while the session is written
                 begun = select.select([worker.mine], [], [], 0)[0] != []
-                self.assertEqual(begun, how in ("pieces", "flushed", "exit"), how)
-                if how == "exit":
-                    self.assertEqual(worker.read().name, "DRAIN")
-                elif begun:
+                self.assertEqual(begun, how in ("pieces", "flushed"), how)
+                if begun:
                     self.assertFalse(is_over(worker.take(stream, lambda answer: answer.frames)), how)
                 with open(go, "w") as line:
                     line.write("\n")

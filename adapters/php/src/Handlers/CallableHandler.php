@@ -133,6 +133,17 @@ final class CallableHandler implements Handler
     {
     }
 
+    public function outlivesExit(): bool
+    {
+        return !self::stacksRequests();
+    }
+
+    /** Symfony's stack of requests is emptied by `finally`: behind `exit()` it says that the request is that of the visitor before. */
+    public static function stacksRequests(): bool
+    {
+        return class_exists('Symfony\Component\HttpFoundation\RequestStack', false);
+    }
+
     /**
      * `[status, ['name' => 'value' or [values]], body]`, the body a string, an iterable of strings, or a stream.
      *

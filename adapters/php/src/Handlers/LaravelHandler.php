@@ -95,6 +95,11 @@ final class LaravelHandler implements Handler
         $this->response = null;
     }
 
+    public function outlivesExit(): bool
+    {
+        return true;
+    }
+
     private function reset(?LaravelRequest $request): void
     {
         $route = $request?->route();

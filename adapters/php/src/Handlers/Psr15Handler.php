@@ -38,6 +38,11 @@ final class Psr15Handler implements Handler
         }
     }
 
+    public function outlivesExit(): bool
+    {
+        return !CallableHandler::stacksRequests();
+    }
+
     /** Sends a PSR-7 response; its stream is read in pieces and never becomes one string. */
     public static function send(object $response, Reply $reply): void
     {

@@ -66,6 +66,11 @@ final class SlimThreeHandler implements Handler
     {
     }
 
+    public function outlivesExit(): bool
+    {
+        return !CallableHandler::stacksRequests();
+    }
+
     private static function request(Request $request): SlimRequest
     {
         $headers = new Headers();

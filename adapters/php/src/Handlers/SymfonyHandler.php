@@ -85,6 +85,11 @@ final class SymfonyHandler implements Handler
         }
     }
 
+    public function outlivesExit(): bool
+    {
+        return $this->again !== null || $this->kernel instanceof KernelInterface;
+    }
+
     /** Boots a kernel before its first request: none waits for it, and a worker that cannot boot is never ready. */
     private static function boot(HttpKernelInterface $kernel): void
     {

@@ -92,6 +92,7 @@ final class Site extends Kernel
             'ip' => $request->getClientIp(), 'secure' => $request->isSecure(), 'query' => $request->query->all(), 'form' => $request->request->all(),
             'cookies' => $request->cookies->all(), 'content' => $request->getContent(), 'header' => $request->headers->get('x-one'),
             'context' => [$_SERVER['APP_RUNTIME_MODE'], isset($_SERVER['argv']), $this->environment], 'made' => self::$made,
+            'main' => $this->getContainer()->get('request_stack')->getMainRequest()?->getUri(),
         ]);
     }
 

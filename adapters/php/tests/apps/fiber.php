@@ -1,0 +1,3 @@
+<?php
+
+return function () { $fiber = new Fiber(fn () => Fiber::suspend('from a fiber')); return $fiber->start(); };
