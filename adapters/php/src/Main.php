@@ -25,6 +25,7 @@ final class Main
     {
         self::settings();
         Output::clear();
+        Session::install();
         Streams::install();
         Web::install();
         Output::open();

@@ -83,6 +83,19 @@ final class Output
         return $ended;
     }
 
+    /** Whether the innermost buffer, which is the application's, may be ended; if not, PHP's notices say so. */
+    public static function isRemovable(string $function, string ...$failed): bool
+    {
+        $top = ob_get_status();
+        if (($top['flags'] & \PHP_OUTPUT_HANDLER_REMOVABLE) !== 0) {
+            return true;
+        }
+        foreach ($failed as $what) {
+            Diagnostics::raise(\E_NOTICE, "$function(): Failed to $what buffer of {$top['name']} (" . $top['level'] - self::$ours . ')');
+        }
+        return false;
+    }
+
     /** `ob_get_clean()` of an application that has no buffer, as it may have where php.ini has `output_buffering`: gives whether anything was held. */
     public static function forget(): bool
     {

@@ -22,12 +22,33 @@ final class Session
     ];
     /** @var array<string, string> name => value */
     private static array $settings = [];
+    /** What functions change without a session: session_set_cookie_params(), session_save_path(), … */
+    private static array $place = [];
+    /** `session.auto_start` */
+    private static bool $automatic = false;
     /** PHP has sessions. */
     private static bool $loaded = false;
     /** That of the cookie whose id was taken. */
     private static string $name = '';
     /** This request may have changed settings. */
     public static bool $touched = false;
+
+    /** Takes back the session that `session.auto_start` has PHP begin with the process, before there is a request. */
+    public static function install(): void
+    {
+        if (\extension_loaded('session') && session_status() === \PHP_SESSION_ACTIVE) {
+            self::$automatic = self::$used = true;
+            session_destroy();
+            session_id('');
+            unset($GLOBALS['_SESSION']);
+        }
+    }
+
+    /** @return array<array-key, mixed> */
+    private static function place(): array
+    {
+        return [session_get_cookie_params(), session_save_path(), session_cache_limiter(), session_cache_expire(), session_module_name()];
+    }
 
     public static function settle(): void
     {
@@ -36,12 +57,13 @@ final class Session
             self::$settings["session.$name"] = (string) \ini_get("session.$name");
         }
         self::$touched = false;
+        self::$place = self::$loaded ? self::place() : [];
     }
 
     /** Puts the settings back. */
     public static function reset(): void
     {
-        if (!self::$touched) {
+        if (!self::$touched && (!self::$loaded || self::place() === self::$place)) {
             return;
         }
         self::$touched = false;
@@ -58,6 +80,9 @@ final class Session
         if (self::$used) {
             self::adopt();
         }
+        if (self::$automatic) {
+            session_start();
+        }
     }
 
     /** Takes the id from the cookie of the session's name. */
@@ -65,7 +90,7 @@ final class Session
     {
         self::$name = (string) \ini_get('session.name');
         if (self::$used && session_status() !== \PHP_SESSION_ACTIVE) {
-            $id = $_COOKIE[self::$name] ?? '';
+            $id = $_COOKIE[self::$name] ?? (\ini_get('session.use_only_cookies') ? '' : $_GET[self::$name] ?? $_POST[self::$name] ?? '');
             session_id(\is_string($id) && preg_match('/^[a-zA-Z0-9,-]{1,256}$/D', $id) === 1 ? $id : '');
         }
     }

@@ -24,7 +24,7 @@ final class Settings
     /** `ini_set()` */
     public static function set(string $name, string|int|float|bool|null $value): string|false
     {
-        $before = ini_alter($name, $value);
+        $before = Diagnostics::named('ini_alter', 'ini_set', static fn (): string|false => ini_alter($name, $value));
         if ($before !== false && !isset(self::$touched[$name])) {
             self::$touched[$name] = $before;
         }

@@ -62,12 +62,12 @@ final class Web
     public static function header(string $line, bool $replace, int $code): void
     {
         if (self::areSent()) {
-            trigger_error('Cannot modify header information - headers already sent', \E_USER_WARNING);
+            Diagnostics::raise(\E_WARNING, 'Cannot modify header information - headers already sent');
             return;
         }
         $line = rtrim(ltrim($line, ' '));
         if (strpbrk($line, "\r\n\0") !== false || str_contains($line, "\0")) {
-            trigger_error('Header may not contain more than a single header, new line detected', \E_USER_WARNING);
+            Diagnostics::raise(\E_WARNING, 'Header may not contain more than a single header, new line detected');
             return;
         }
         if (preg_match('~^HTTP/[0-9.]+ +(\d{3})~i', $line, $match) === 1) {
@@ -97,7 +97,7 @@ final class Web
         self::$headers[] = [$name, $value];
         if ($code !== 0) {
             self::$status = $code;
-        } elseif (strcasecmp($name, 'Location') === 0 && !\in_array(self::$status, [201, 301, 303, 307, 308], true)) {
+        } elseif (strcasecmp($name, 'Location') === 0 && self::$status !== 201 && (self::$status < 300 || self::$status > 399)) {
             self::$status = 302;
         } elseif (strcasecmp($name, 'WWW-Authenticate') === 0) {
             self::$status = 401;
@@ -174,12 +174,12 @@ final class Web
             throw new \ValueError("$function(): \"expires\" option cannot have a year greater than 9999");
         }
         if (self::areSent()) {
-            trigger_error('Cannot modify header information - headers already sent', \E_USER_WARNING);
+            Diagnostics::raise(\E_WARNING, 'Cannot modify header information - headers already sent');
             return false;
         }
         $text = self::cookieText($name, $value, $known);
         if (strpbrk($text, "\r\n") !== false || str_contains($text, "\0")) {
-            trigger_error('Header may not contain more than a single header, new line detected', \E_USER_WARNING);
+            Diagnostics::raise(\E_WARNING, 'Header may not contain more than a single header, new line detected');
             return false;
         }
         self::$headers[] = ['Set-Cookie', $text];

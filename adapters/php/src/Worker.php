@@ -107,6 +107,10 @@ final class Worker
         $fatal = self::isFatal($error);
         if ($fatal) {
             $this->makeRoom();
+            if (str_contains($error['message'], 'in output buffering display handlers')) {
+                $this->died(); // there is no buffer any more, and none can be begun
+                return;
+            }
             Output::open(); // PHP takes every buffer away when memory runs out: what is still printed goes where the rest went
         }
         $this->fatal = $fatal;

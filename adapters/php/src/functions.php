@@ -4,6 +4,7 @@
  * The functions of the web, in place of the command line's, which do nothing. See `Keepwarm\Web`.
  */
 
+use Keepwarm\Diagnostics;
 use Keepwarm\Output;
 use Keepwarm\Web;
 
@@ -42,7 +43,7 @@ function http_response_code(int $response_code = 0): int|bool
         return $before === false ? (Web::$answer === null ? false : 200) : $before;
     }
     if (Web::areSent()) {
-        trigger_error('http_response_code(): Cannot set response code - headers already sent', E_USER_WARNING);
+        Diagnostics::raise(E_WARNING, 'http_response_code(): Cannot set response code - headers already sent');
         return false;
     }
     Web::$status = $response_code;
@@ -118,10 +119,10 @@ function ob_get_level(): int
 function ob_end_clean(): bool
 {
     if (count(ob_list_handlers()) <= Output::OURS) {
-        trigger_error('ob_end_clean(): Failed to delete buffer. No buffer to delete', E_USER_NOTICE);
+        Diagnostics::raise(E_NOTICE, 'ob_end_clean(): Failed to delete buffer. No buffer to delete');
         return false;
     }
-    return Output::drop();
+    return Output::isRemovable('ob_end_clean', 'discard') && Output::drop();
 }
 
 function ob_get_clean(): string|false
@@ -130,17 +131,19 @@ function ob_get_clean(): string|false
         return Output::forget() ? '' : false;
     }
     $contents = ob_get_contents();
-    Output::drop();
+    if (Output::isRemovable('ob_get_clean', 'discard', 'delete')) {
+        Output::drop();
+    }
     return $contents;
 }
 
 function ob_end_flush(): bool
 {
     if (count(ob_list_handlers()) <= Output::OURS) {
-        trigger_error('ob_end_flush(): Failed to delete and flush buffer. No buffer to delete or flush', E_USER_NOTICE);
+        Diagnostics::raise(E_NOTICE, 'ob_end_flush(): Failed to delete and flush buffer. No buffer to delete or flush');
         return false;
     }
-    return ob_get_flush() !== false;
+    return Output::isRemovable('ob_end_flush', 'send') && ob_get_flush() !== false;
 }
 
 // A session's id is that of the cookie of its name, and PHP looks for it only once in the life of a process.

@@ -199,6 +199,29 @@ class Process(unittest.TestCase):
                 self.assertIn("PHP Fatal error:", worker.log())
                 self.assertIn(f"a fatal error ended this worker in GET {path}", worker.log())
 
+    def test_a_buffer_in_the_callback_of_a_buffer(self):
+        worker = self.start()
+        self.assertEqual(worker.get("/buffer-in-callback").reset[0], 3)
+        self.assertEqual(worker.process.wait(PATIENCE), 255)
+        self.assertIn("a fatal error ended this worker in GET /buffer-in-callback", worker.log())
+
+    def test_warnings_of_our_functions_are_the_applications(self):
+        worker = self.start()
+        for _ in range(2):
+            lines = worker.get("/warnings").body.decode().splitlines()
+            self.assertEqual(lines[:4], [
+                '2 ini_set(): Session save handler "user" cannot be set by ini_set() plain.php here',
+                "2 Header may not contain more than a single header, new line detected plain.php here",
+                "8 ob_end_clean(): Failed to delete buffer. No buffer to delete plain.php here",
+                "8 ob_end_flush(): Failed to delete and flush buffer. No buffer to delete or flush plain.php here",
+            ])  # fmt: skip
+            self.assertEqual(len(lines), 6, lines)
+            self.assertRegex(lines[5], r"^Warning: Header may not contain .* in /.*/plain\.php on line \d+$")
+        self.assertIn("PHP Warning:  Header may not contain", worker.log())
+
+    def test_a_location_beside_a_status_of_redirection(self):
+        self.assertEqual(self.start().get("/unmodified").status, 304)
+
     def test_out_of_memory(self):
         worker = self.start("plain.php", "-d", "memory_limit=32M")
         self.assertEqual(worker.get("/memory").reset[0], 3)

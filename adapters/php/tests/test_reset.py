@@ -58,6 +58,9 @@ class Visitors:
     def test_a_setting_that_cannot_be_put_back_replaces_the_worker(self):
         self.replaced("open_basedir")
 
+    def test_settings_of_sessions_that_were_never_begun(self):
+        self.put_back("session cookie", "session path", "session cache")
+
     def test_stream_wrappers(self):
         self.put_back("new wrapper", "wrapper removed", "wrapper replaced", "new wrapper")
 

@@ -100,6 +100,27 @@ class Sessions(unittest.TestCase):
                     line.write("\n")
                 self.assertEqual(worker.answer(stream).body, b"x", how)
 
+    def test_a_session_that_php_begins_by_itself(self):
+        with Worker("plain.php", "-d", f"session.save_path={self.folder.name}", "-d", "session.auto_start=1") as worker:
+            first = worker.get("/session-automatic")
+            name, number = json.loads(first.body)
+            cookie = first.field("set-cookie")[0].split(";")[0]
+            self.assertEqual((cookie, number), (f"PHPSESSID={name}", 1))
+            other, number = json.loads(worker.get("/session-automatic").body)
+            self.assertEqual((other != name, number), (True, 1))
+            again = worker.get("/session-automatic", fields=[("cookie", cookie)])
+            self.assertEqual((json.loads(again.body), again.field("set-cookie")), ([name, 2], []))
+            self.assertEqual(sorted(os.listdir(self.folder.name)), sorted(f"sess_{one}" for one in (name, other)))
+
+    def test_an_id_from_the_query_or_a_form_where_the_site_allows_it(self):
+        options = ("-d", f"session.save_path={self.folder.name}", "-d", "session.auto_start=1", "-d", "session.use_only_cookies=0")
+        with Worker("plain.php", *options) as worker:
+            name = json.loads(worker.get("/session-automatic").body)[0]
+            self.assertEqual(json.loads(worker.get("/session-automatic", query=f"PHPSESSID={name}").body), [name, 2])
+            self.assertEqual(json.loads(worker.post("/session-automatic", {"PHPSESSID": name}).body), [name, 3])
+        with Worker("plain.php", *options[:4]) as worker:
+            self.assertNotEqual(json.loads(worker.get("/session-automatic", query=f"PHPSESSID={name}").body)[0], name)
+
     def test_two_names_are_two_sessions(self):
         _, one, _ = self.visit()
         body, two, _ = self.visit("/session-other", cookie=one)

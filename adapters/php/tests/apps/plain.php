@@ -278,6 +278,17 @@ $routes = [
     '/limits' => fn (Request $r) => json_encode([ini_get('memory_limit'), (bool) ini_get('display_errors'), (string) ini_get('error_log'), ob_get_level()]),
     '/buffered' => function () { echo 'junk'; $junk = ob_get_clean(); header('X-After: 1'); echo json_encode([$junk, ob_get_level()]); },
     '/buffered-late' => function () { echo str_repeat('x', 300); flush(); return headers_sent() ? ' sent' : ' not sent'; },
+    '/session-automatic' => fn () => json_encode([session_id(), $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1]),
+    '/buffer-in-callback' => function () { ob_start(function (string $text): string { ob_start(); return $text; }); echo 'lost'; ob_end_flush(); return 'never'; },
+    '/unmodified' => function () { header('HTTP/1.1 304 Not Modified'); header('Location: /there'); },
+    '/warnings' => function () {
+        set_error_handler(function (int $level, string $text, string $file, int $line): bool { printf("%d %s %s %s\n", $level, $text, basename($file), $line === CALLS ? 'here' : $line); return true; });
+        if (!defined('CALLS')) { define('CALLS', __LINE__ + 1); }
+        ini_set('session.save_handler', 'user'); header("X: a\nb"); ob_end_clean(); ob_end_flush();
+        restore_error_handler();
+        ini_set('display_errors', '1'); header("X: a\nb");
+        @header("X: a\nb");
+    },
     '/log' => function () { error_log('to the error log'); fwrite(STDERR, "to stderr\n"); trigger_error('a warning', E_USER_WARNING); return 'logged'; },
     '/pid' => fn () => (string) getmypid(),
     '/fork' => function () {
