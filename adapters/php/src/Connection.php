@@ -31,6 +31,8 @@ final class Connection
     /** Blocked, or about to block, in the read for a next request. */
     public bool $idle = false;
     public bool $drainAsked = false;
+    /** What a request left behind cannot be put back: no other may be served. */
+    public bool $unfit = false;
     /** The beginning of a frame whose end has not come. */
     public string $buffer = '';
     /** @var list<array{int, int, int, string}> frames of REQUESTs that came while another was in work */
@@ -213,6 +215,13 @@ final class Connection
         if ($this->idle) {
             $this->settleDrain();
         }
+    }
+
+    /** As `askToDrain`, for a process that is not to serve what is on its way either. */
+    public function becomeUnfit(): void
+    {
+        $this->unfit = true;
+        $this->askToDrain();
     }
 
     /** Sends what `askToDrain` could not, because a request was being answered. */

@@ -277,7 +277,7 @@ final class Output
         }
         self::$stuck = true;
         Log::write('keepwarm: the application has left an output buffer that cannot be removed; the worker is replaced.');
-        Web::$connection?->askToDrain();
+        Web::$connection?->becomeUnfit();
         self::$held .= ob_get_contents();
         self::move();
     }
@@ -288,7 +288,7 @@ final class Output
         if (!self::$stuck) {
             self::$stuck = true;
             Log::write('keepwarm: the callback of an output buffer threw, or called exit(), so that what is printed is lost from now on; the worker is replaced.');
-            Web::$connection?->askToDrain();
+            Web::$connection?->becomeUnfit();
         }
     }
 

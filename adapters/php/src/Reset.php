@@ -100,7 +100,7 @@ final class Reset
     public static function giveUp(string $what): void
     {
         Log::once("stays $what", "keepwarm: a request changed the $what of its process, which cannot be put back; the worker is replaced after each such request");
-        Web::$connection?->askToDrain();
+        Web::$connection?->becomeUnfit();
     }
 
     private function process(): void

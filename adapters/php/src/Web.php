@@ -66,8 +66,9 @@ final class Web
             return;
         }
         $line = rtrim(ltrim($line, ' '));
-        if (strpbrk($line, "\r\n\0") !== false || str_contains($line, "\0")) {
-            Diagnostics::raise(\E_WARNING, 'Header may not contain more than a single header, new line detected');
+        $at = strcspn($line, "\r\n\0");
+        if ($at < \strlen($line)) {
+            Diagnostics::raise(\E_WARNING, 'Header may not contain ' . ($line[$at] === "\0" ? 'NUL bytes' : 'more than a single header, new line detected'));
             return;
         }
         if (preg_match('~^HTTP/[0-9.]+ +(\d{3})~i', $line, $match) === 1) {
@@ -109,7 +110,7 @@ final class Web
      *
      * @return array<array-key, mixed>
      */
-    public static function input(int $type): array
+    public static function input(int $type, string $function): array
     {
         $request = self::$request;
         return match ($type) {
@@ -118,7 +119,7 @@ final class Web
             \INPUT_COOKIE => $request?->cookies ?? [],
             \INPUT_SERVER => $request?->server ?? [],
             \INPUT_ENV => getenv(),
-            default => throw new \ValueError('filter_input(): Argument #1 ($type) must be an INPUT_* constant'),
+            default => throw new \ValueError("$function(): Argument #1 (\$" . ($function === 'filter_has_var' ? 'input_type' : 'type') . ') must be an INPUT_* constant'),
         };
     }
 

@@ -65,6 +65,10 @@ final class Worker
         $connection = $this->connection;
         try {
             while (!$connection->lost && !$connection->leaving) {
+                if ($connection->unfit) {
+                    $this->refuse();
+                    break;
+                }
                 $connection->idle = true;
                 if ($connection->drainAsked) {
                     $connection->settleDrain();
@@ -265,6 +269,10 @@ final class Worker
             $connection->rest = $end === $size ? null : substr($data, $end); // whoever reads on within this request finds it first
             $this->serve($flags, $head['s'], $head['b'], $strings, $end === $textEnd ? '' : substr($data, $textEnd, $end - $textEnd));
             if ($connection->rest === null || $connection->lost) {
+                return $size;
+            }
+            if ($connection->unfit) {
+                $connection->takeRest();
                 return $size;
             }
             $connection->rest = null;
@@ -468,21 +476,28 @@ final class Worker
     /** Asks for a replacement, and goes when Keepwarm says so: `exit()` is no failure of the worker. */
     private function leave(): never
     {
-        $connection = $this->connection;
-        $connection->endStream();
-        $connection->settleDrain();
+        $this->connection->endStream();
         try {
-            while (!$connection->leaving && !$connection->lost) {
-                $frame = $connection->nextFrame();
-                if ($frame[0] === Wire::REQUEST) {
-                    $connection->send(Wire::reset($frame[2], Wire::REFUSED, 'the process ends'));
-                } elseif ($frame[0] !== Wire::RESET) {
-                    $connection->handle(...$frame);
-                }
-            }
+            $this->refuse();
         } catch (Lost | Fault) {
         }
         exit(0);
+    }
+
+    /** Takes no request any more, also none that is on its way, until Keepwarm says that none is. */
+    private function refuse(): void
+    {
+        $connection = $this->connection;
+        $connection->settleDrain();
+        $connection->refuseWaiting();
+        while (!$connection->leaving && !$connection->lost) {
+            $frame = $connection->nextFrame();
+            if ($frame[0] === Wire::REQUEST) {
+                $connection->send(Wire::reset($frame[2], Wire::REFUSED, 'the process ends'));
+            } elseif ($frame[0] !== Wire::RESET) {
+                $connection->handle(...$frame);
+            }
+        }
     }
 
     private function deliverAnswer(bool $fatal): void

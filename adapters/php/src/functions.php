@@ -187,12 +187,12 @@ if (function_exists('session_commit')) {
 
 function filter_has_var(int $input_type, string $var_name): bool
 {
-    return array_key_exists($var_name, Web::input($input_type));
+    return array_key_exists($var_name, Web::input($input_type, __FUNCTION__));
 }
 
 function filter_input(int $type, string $var_name, int $filter = FILTER_DEFAULT, array|int $options = 0): mixed
 {
-    $input = Web::input($type);
+    $input = Web::input($type, __FUNCTION__);
     if (array_key_exists($var_name, $input)) {
         return filter_var($input[$var_name], $filter, $options);
     }
@@ -205,6 +205,6 @@ function filter_input(int $type, string $var_name, int $filter = FILTER_DEFAULT,
 
 function filter_input_array(int $type, array|int $options = FILTER_DEFAULT, bool $add_empty = true): array|false|null
 {
-    $input = Web::input($type);
+    $input = Web::input($type, __FUNCTION__);
     return $input === [] ? null : filter_var_array($input, $options, $add_empty);
 }

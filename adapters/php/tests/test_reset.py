@@ -7,6 +7,9 @@ import unittest
 
 from tests import driver
 from tests.driver import Worker, wire_driver
+from tests.test_forms import fields, multipart, part
+
+REFUSED = 6
 
 
 class Visitors:
@@ -37,9 +40,13 @@ class Visitors:
     def replaced(self, name):
         """The worker asks to be replaced after the request that changed it."""
         worker = self.start()
-        self.assertEqual(worker.get(f"/touch/{name}").status, 200)
-        while (worker.held.pop(0) if worker.held else worker.read()).name != "DRAIN":
-            pass
+        first, second = worker.request(f"/touch/{name}", send=False), worker.request("/", send=False)
+        worker.send(first[1] + second[1])
+        self.assertEqual(worker.answer(first[0]).status, 200)
+        # One that crossed is not served: Keepwarm gives it to another worker.
+        self.assertEqual(worker.answer(second[0]).reset[0], REFUSED)
+        self.assertIn("DRAIN", [frame.name for frame in worker.held])
+        self.assertEqual(worker.get("/").reset[0], REFUSED)
         self.assertEqual(worker.drain(), 0)
         self.assertIn("cannot be put back; the worker is replaced", worker.log())
 
@@ -76,6 +83,32 @@ class Visitors:
 
     def test_regular_expressions_of_mbstring(self):
         self.put_back("mb_regex_set_options")
+
+    def test_place_and_language_of_the_process(self):
+        self.put_back("umask", "working directory", "time zone", "locale")
+
+    def in_a_folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        file = os.path.join(folder.name, "lock")
+        open(file, "w").close()
+        return {"TMPDIR": folder.name, "TEST_FILE": file}
+
+    def test_locks_and_files(self):
+        self.put_back("lock", "semaphore", "open file", **self.in_a_folder())
+
+    def test_an_open_transaction(self):
+        self.put_back("transaction", "transaction of a persistent connection", **self.in_a_folder())
+
+    def test_uploads(self):
+        worker = self.start(**self.in_a_folder())
+        before = self.see(worker, "upload")
+        self.assertEqual(before, [[], [], []])
+        body = multipart(part("file", "content", "x.txt"), part("name", "visitor"))
+        for _ in range(2):
+            answer = worker.get("/touch/upload", method="POST", body=body, fields=fields(body))
+            self.assertEqual(json.loads(answer.body), {"file": [True, True]}, worker.log())
+            self.assertEqual(self.see(worker, "upload"), before)
 
     def test_what_functions_remember(self):
         self.put_back("strtok", "json_last_error", "spl_autoload_extensions", "memory peak")

@@ -14,6 +14,13 @@ final class Wrapper
     public function stream_stat(): array { return []; }
 }
 
+function database(bool $persistent): PDO
+{
+    $database = new PDO('sqlite:' . getenv('TMPDIR') . '/visitors.sqlite', null, null, [PDO::ATTR_PERSISTENT => $persistent]);
+    $database->exec('CREATE TABLE IF NOT EXISTS visitors (name TEXT)');
+    return $database;
+}
+
 ini_set('default_socket_timeout', '5');
 stream_wrapper_register('booted', Wrapper::class);
 register_shutdown_function(function () { error_log('the script ends'); });
@@ -56,6 +63,31 @@ $cases = [
     'session cookie' => [fn () => session_set_cookie_params(99, '/visitor'), fn () => session_get_cookie_params()],
     'session path' => [fn () => session_save_path('/visitor'), fn () => session_save_path()],
     'session cache' => [fn () => [session_cache_limiter('public'), session_cache_expire(5)], fn () => [session_cache_limiter(), session_cache_expire()]],
+    'umask' => [fn () => umask(0), fn () => umask()],
+    'working directory' => [fn () => chdir('/'), fn () => getcwd()],
+    'time zone' => [fn () => date_default_timezone_set('Asia/Tokyo'), fn () => date_default_timezone_get()],
+    'locale' => [fn () => setlocale(LC_ALL, 'C.UTF-8'), fn () => setlocale(LC_ALL, '0')],
+    'lock' => [
+        function () { $file = fopen(getenv('TEST_FILE'), 'c'); return flock($file, LOCK_EX); },
+        function () { $file = fopen(getenv('TEST_FILE'), 'c'); return flock($file, LOCK_EX | LOCK_NB); },
+    ],
+    'semaphore' => [
+        function () { $semaphore = sem_get(fileinode(getenv('TEST_FILE'))); return sem_acquire($semaphore); },
+        function () { $semaphore = sem_get(fileinode(getenv('TEST_FILE'))); $free = sem_acquire($semaphore, true); $free && sem_remove($semaphore); return $free; },
+    ],
+    'transaction' => [
+        function () { $database = database(false); $database->beginTransaction(); return $database->exec("INSERT INTO visitors VALUES ('one')"); },
+        fn () => [database(false)->query('SELECT count(*) FROM visitors')->fetchColumn(), database(false)->exec('DELETE FROM visitors')],
+    ],
+    'transaction of a persistent connection' => [
+        function () { $database = database(true); $database->beginTransaction(); return $database->exec("INSERT INTO visitors VALUES ('one')"); },
+        fn () => [database(true)->inTransaction(), database(true)->query('SELECT count(*) FROM visitors')->fetchColumn(), database(false)->exec('DELETE FROM visitors')],
+    ],
+    'upload' => [
+        fn () => array_map(fn (array $file) => [is_file($file['tmp_name']), is_uploaded_file($file['tmp_name'])], $_FILES),
+        fn () => [$_FILES, $_POST, glob(getenv('TMPDIR') . '/keepwarm-uploads-*/php*')],
+    ],
+    'open file' => [fn () => fwrite(tmpfile(), 'visitor'), fn () => glob(getenv('TMPDIR') . '/php*')],
     'autoloaders' => [fn () => null, fn () => count(spl_autoload_functions())],
     'buffers removed' => [function () { echo 'junk'; while (ob_get_clean() !== false) {} @ob_get_flush(); @ob_get_flush(); echo 'left'; }, fn () => session_start() && session_id() !== ''],
     'handler' => [fn () => set_error_handler(fn () => true), fn () => 1 + (int) $GLOBALS['none']],

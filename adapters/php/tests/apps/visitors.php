@@ -52,7 +52,7 @@ if (getenv('TEST_KIND') === 'slim') {
     require_once 'Slim/autoload.php';
     $app = new \Slim\App(['settings' => ['displayErrorDetails' => false]]);
     $app->get('/', fn ($request, $response) => $response->write('hello'));
-    $app->get('/{what}/{name}', fn ($request, $response, array $arguments) => $response->write($answer($arguments['what'], $arguments['name'])));
+    $app->map(['GET', 'POST'], '/{what}/{name}', fn ($request, $response, array $arguments) => $response->write($answer($arguments['what'], $arguments['name'])));
     return $app;
 }
 

@@ -147,7 +147,7 @@ final class ShopProvider extends ServiceProvider
             DB::logging(), count(DB::getQueryLog()), DB::transactionLevel(), DB::table('users')->count(), now()->year > 2001, (new \ReflectionProperty(\Illuminate\Http\Resources\Json\JsonResource::class, 'wrap'))->getValue(),
             Item::isUnguarded(), url('/x'), app()->runningInConsole(), app('hidden')->owner,
         ]);
-        Route::get('/{what}/{name}', fn (string $what, string $name) => response(json_encode(self::$cases[$name][$what === 'see' ? 1 : 0]())))->where('what', 'touch|see');
+        Route::match(['get', 'post'], '/{what}/{name}', fn (string $what, string $name) => response(json_encode(self::$cases[$name][$what === 'see' ? 1 : 0]())))->where('what', 'touch|see')->withoutMiddleware(\Illuminate\Foundation\Http\Middleware\VerifyCsrfToken::class);
         Route::get('/fails', fn () => throw new \RuntimeException('a failure'));
         Route::get('/notice', fn () => (string) $GLOBALS['none']);
         Route::get('/stream', fn () => response()->stream(function (): void { echo 'one '; flush(); echo 'two'; }));
