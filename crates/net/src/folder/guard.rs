@@ -25,8 +25,11 @@ const HTACCESS: &[u8] = b".htaccess";
 #[derive(Debug)]
 pub struct Guard {
     folder: Folder,
-    seen: Mutex<HashMap<Box<[u8]>, (Instant, Option<Arc<Rules>>)>>,
+    seen: Mutex<Seen>,
 }
+
+/// What the `.htaccess` of a folder said when it was read, by the folder's name.
+type Seen = HashMap<Box<[u8]>, (Instant, Option<Arc<Rules>>)>;
 
 impl Guard {
     /// For a site whose root is `folder`.
@@ -118,7 +121,7 @@ impl Guard {
         }))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Box<[u8]>, (Instant, Option<Arc<Rules>>)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
