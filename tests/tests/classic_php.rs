@@ -34,6 +34,22 @@ of_both! {
     a_reload_under_load_loses_and_repeats_nothing => reload(2);
     ab_without_keep_alive_never_waits => ab(2);
     a_slow_reader_holds_no_process => slow_reader(1);
+    a_folder_has_settings_of_its_own => settings(1);
+}
+
+/// `.user.ini`, as PHP has it.
+fn settings(server: &Server) {
+    let site = server.folder().join("site/settings");
+    fs::create_dir_all(site.join("below")).expect("folders");
+    fs::write(site.join(".user.ini"), "memory_limit = 77M\n").expect("the settings");
+    fs::write(site.join("below/.user.ini"), "precision = 5\n").expect("the settings");
+    for folder in [site.clone(), site.join("below")] {
+        fs::write(folder.join("index.php"), "<?php echo ini_get('memory_limit'), ' ', ini_get('precision');")
+            .expect("a script");
+    }
+    assert_eq!(ask(server, "GET", "/settings/", "", "").text(), "77M 14");
+    assert_eq!(ask(server, "GET", "/settings/below/", "", "").text(), "77M 5");
+    assert!(!ask(server, "GET", "/settings/.user.ini", "", "").text().contains("memory_limit"));
 }
 
 fn ask(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> Response {
@@ -453,6 +469,35 @@ fn a_link_that_leads_out_of_the_site_is_named_in_the_log() {
     }
     server.wait_for_log("a link leads out of the site there", LONG);
     assert!(server.log().contains("script=out.php"), "{}", server.log());
+}
+
+/// MediaWiki's sessions and rate limits count on it.
+#[test]
+fn the_processes_of_a_php_fpm_share_apcu_and_opcache() {
+    let server = start(&php_fpm(), 4);
+    let script = "<?php usleep(5000); echo apcu_inc('hits'), ' ', getmypid(), ' ', (int) opcache_is_script_cached(__FILE__);";
+    let file = server.folder().join("site/count.php");
+    fs::write(&file, script).expect("a script");
+    // Opcache leaves out what is younger than two seconds (opcache.file_update_protection).
+    let minute = std::time::SystemTime::now() - Duration::from_secs(60);
+    fs::File::options().write(true).open(&file).and_then(|file| file.set_modified(minute)).expect("its time");
+    let answers: Vec<String> = std::thread::scope(|scope| {
+        let ask = || {
+            (0..25).map(|_| ask(&server, "GET", "/count.php", "", "").text().to_owned()).collect::<Vec<_>>()
+        };
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
+    });
+    let part = |at: usize| {
+        answers
+            .iter()
+            .map(move |answer| answer.split(' ').nth(at).unwrap_or_default())
+            .collect::<HashSet<_>>()
+    };
+    let expected: HashSet<String> = (1..=100).map(|count| count.to_string()).collect();
+    assert_eq!(part(0).into_iter().map(str::to_owned).collect::<HashSet<_>>(), expected, "{answers:?}");
+    assert!(part(1).len() > 1, "one process answered everything: {answers:?}");
+    assert!(part(2).contains("1"), "{answers:?}");
 }
 
 #[test]

@@ -94,8 +94,11 @@ fn mediawiki(interpreter: &str) {
         let settings = site.join("LocalSettings.php");
         let mut text = fs::read_to_string(&settings).expect("installed");
         text.push_str("\n$wgServer = WebRequest::detectServer();\n$wgEnableUploads = true;\n");
-        // With php-apcu the installer keeps sessions in memory, which processes of php-cgi do not share.
-        text.push_str("$wgMainCacheType = CACHE_NONE;\n$wgSessionCacheType = CACHE_DB;\n");
+        // The installer keeps sessions in APCu, which processes of php-cgi do not share.
+        assert!(text.contains("$wgMainCacheType = CACHE_ACCEL;"), "the installer has not found php-apcu");
+        if !interpreter.contains("fpm") {
+            text.push_str("$wgMainCacheType = CACHE_NONE;\n$wgSessionCacheType = CACHE_DB;\n");
+        }
         fs::write(settings, text).expect("written");
     });
     let browser = Browser::new(&server);

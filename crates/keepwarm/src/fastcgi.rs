@@ -46,6 +46,9 @@ pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
         env.push(("KEEPWARM_FPM_CATCH".into(), catch.into()));
         command.extend(app.options.iter().map(OsString::from));
     } else {
+        if requests > 1 {
+            warn_of_apcu(app, Path::new("/etc/php"));
+        }
         command = ["/bin/sh", "-c", LISTEN, "sh"].map(OsString::from).into();
         command.push(program.into_os_string());
         command.extend(app.options.iter().map(OsString::from));
@@ -54,6 +57,22 @@ pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
         env.push(("PHP_FCGI_MAX_REQUESTS".into(), "0".into()));
     }
     Ok(Start { command, env })
+}
+
+/// A site that keeps its sessions in APCu, as MediaWiki does where it finds it, logs its visitors out at random when each process has an APCu of its own.
+fn warn_of_apcu(app: &App, configuration: &Path) {
+    let folders =
+        |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_on = folders(configuration)
+        .flat_map(|version| folders(&version.join("cgi/conf.d")).collect::<Vec<_>>())
+        .any(|file| file.file_name().is_some_and(|name| name.to_string_lossy().ends_with("apcu.ini")));
+    if is_on {
+        let app = &app.name;
+        tracing::warn!(
+            app,
+            "php-apcu is installed, and processes of php-cgi do not share what it keeps: set app.{app}.interpreter to a php-fpm, or app.{app}.workers to 1"
+        );
+    }
 }
 
 /// Whether one process is enough, because it has others for the requests: php-fpm.
