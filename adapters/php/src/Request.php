@@ -92,6 +92,11 @@ final class Request
         if ($this->scriptName !== '') {
             $server['SCRIPT_NAME'] = $server['PHP_SELF'] = $this->scriptName . $base['SCRIPT_NAME'];
         }
+        if (str_starts_with($this->path, $base['SCRIPT_NAME'] . '/')) {
+            // As a web server splits /index.php/route (RFC 3875 §4.1.5).
+            $server['PATH_INFO'] = substr($this->path, \strlen($base['SCRIPT_NAME']));
+            $server['PHP_SELF'] = $server['SCRIPT_NAME'] . $server['PATH_INFO'];
+        }
         if (($flags & Wire::EXPECT) !== 0) {
             $server['HTTP_EXPECT'] = '100-continue';
         }

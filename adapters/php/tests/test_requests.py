@@ -35,6 +35,12 @@ class Shared(unittest.TestCase):
 
 
 class Requests(Shared):
+    def test_a_path_behind_the_name_of_the_script(self):
+        for script in ("", "/app"):
+            found = self.json("/plain.php/route/x", script=script)
+            self.assertEqual(found, {"PATH_INFO": "/route/x", "PHP_SELF": f"{script}/plain.php/route/x", "SCRIPT_NAME": f"{script}/plain.php"})
+        self.assertNotIn("PATH_INFO", self.json("/server"))
+
     def test_server_variables(self):
         fields = [("host", "shop.example:8080"), ("x-one-two", "1"), ("content-type", "text/plain"), ("content-length", "3"), ("123", "numeric")]
         server = self.json("/server", method="PUT", query="a=1&b=2", raw_path="/ser%76er", fields=fields, body=b"abc")

@@ -25,6 +25,7 @@ $routes = [
     '/keep-visitor' => fn () => 'kept',
     '/' => fn () => 'hello',
     '/server' => fn () => json_encode($_SERVER, JSON_PARTIAL_OUTPUT_ON_ERROR | JSON_INVALID_UTF8_SUBSTITUTE),
+    '/plain.php/route/x' => fn () => json_encode(array_intersect_key($_SERVER, ['PATH_INFO' => 1, 'PHP_SELF' => 1, 'SCRIPT_NAME' => 1])),
     '/request' => fn (Request $r) => json_encode([
         'method' => $r->method, 'path' => $r->path, 'raw' => $r->rawPath, 'query' => $r->query, 'fields' => $r->fields, 'get' => $_GET,
         'post' => $_POST, 'cookies' => $_COOKIE, 'files' => $_FILES, 'request' => $_REQUEST, 'uri' => $r->uri(),
