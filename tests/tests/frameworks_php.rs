@@ -340,3 +340,37 @@ fn an_interpreter_that_is_too_old_or_something_else_is_named() {
         assert!(server.log().contains(&format!("php {verdict}")), "{}", server.log());
     }
 }
+
+#[test]
+fn public_files_beside_a_kept_front_controller_are_served_without_a_route() {
+    for (folder, status, body) in [("public", 200, "shown"), ("code", 404, "by the application")] {
+        let lay = |command: &mut std::process::Command| {
+            let site = command.get_current_dir().expect("its folder").join(folder);
+            let script =
+                "<?php return fn () => [404, ['Content-Type' => 'text/plain'], 'by the application'];";
+            for (name, text) in [
+                ("index.php", script),
+                ("css/site.css", "shown"),
+                ("other.php", "<?php secret"),
+                ("settings.inc", "secret"),
+                (".env", "secret"),
+                ("composer.json", "secret"),
+            ] {
+                let file = site.join(name);
+                std::fs::create_dir_all(file.parent().expect("a folder")).expect("the folder");
+                std::fs::write(file, text).expect("the file");
+            }
+        };
+        let config = format!(
+            "[listen.main]\nbind = \"127.0.0.1:0\"\n[app.site]\ndirectory = \"@DIR@\"\nentry = \"{folder}/index.php\"\nworkers = 1\n"
+        );
+        let server = Server::start_with(&config, lay).warm("/");
+        let page = patient(&server).ask(get("/css/site.css"));
+        assert_eq!((page.status, page.text().as_ref()), (status, body), "{folder}");
+        for path in ["/", "/index.php/route", "/other.php", "/settings.inc", "/.env", "/composer.json"] {
+            let page = patient(&server).ask(get(path));
+            assert!([403, 404].contains(&page.status), "{folder}{path}: {}", page.status);
+            assert!(!page.text().contains("secret"), "{folder}{path}: {}", page.text());
+        }
+    }
+}

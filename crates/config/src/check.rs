@@ -1,6 +1,6 @@
 //! What no section can know of the others: routes and their apps, addresses, what is never reached.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::checker::Checker;
 use crate::model::{Action, Admin, App, AppKind, Config, Listen, PathPattern, Program, Route, Upstream};
@@ -105,12 +105,24 @@ fn settle_upstream(draft: UpstreamDraft, known: &Known, cx: &mut Checker<'_>) ->
     Upstream { bind, rate_limit, ..draft.upstream }
 }
 
-/// A site of classic PHP is scripts and files in one folder, and nobody has said otherwise.
+/// What web servers call the folder that they serve, where an `index.php` lies among public files.
+const PUBLIC_FOLDERS: [&str; 9] =
+    ["public", "web", "www", "html", "htdocs", "public_html", "webroot", "docroot", "pub"];
+
+/// A site of classic PHP is scripts and files in one folder, and nobody has said otherwise. So is the folder of a front controller that is
+/// kept warm, where its name says that it is public: another one may be that of the whole project.
 fn script_folder(app: &App) -> Option<PathBuf> {
-    match (&app.program, app.kind) {
-        (Program::Entry(entry), Some(AppKind::FastCgi)) => {
-            app.directory.join(entry).parent().map(Path::to_path_buf)
-        }
+    let Program::Entry(entry) = &app.program else { return None };
+    let script = app.directory.join(entry);
+    let folder = script.parent()?;
+    let public = || {
+        let name = folder.file_name().and_then(|name| name.to_str());
+        script.file_name().is_some_and(|name| name == "index.php")
+            && name.is_some_and(|name| PUBLIC_FOLDERS.contains(&name))
+    };
+    match app.kind {
+        Some(AppKind::FastCgi) => Some(folder.to_path_buf()),
+        Some(AppKind::Php) if public() => Some(folder.to_path_buf()),
         _ => None,
     }
 }
