@@ -105,9 +105,8 @@ fn settle_upstream(draft: UpstreamDraft, known: &Known, cx: &mut Checker<'_>) ->
     Upstream { bind, rate_limit, ..draft.upstream }
 }
 
-/// What web servers call the folder that they serve, where an `index.php` lies among public files.
-const PUBLIC_FOLDERS: [&str; 9] =
-    ["public", "web", "www", "html", "htdocs", "public_html", "webroot", "docroot", "pub"];
+/// What frameworks call the folder that is served, whose project lies around it. Not `html` or `htdocs`: whole projects are put into those.
+const PUBLIC_FOLDERS: [&str; 5] = ["public", "web", "webroot", "docroot", "pub"];
 
 /// A site of classic PHP is scripts and files in one folder, and nobody has said otherwise. So is the folder of a front controller that is
 /// kept warm, where its name says that it is public: another one may be that of the whole project.
