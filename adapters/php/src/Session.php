@@ -23,6 +23,12 @@ final class Session
     /** @var array<string, string> name => value */
     private static array $settings = [];
     /** What functions change without a session: session_set_cookie_params(), session_save_path(), … */
+    private const MOVABLE = [
+        'session.cookie_lifetime' => true, 'session.cookie_path' => true, 'session.cookie_domain' => true, 'session.cookie_secure' => true,
+        'session.cookie_httponly' => true, 'session.cookie_samesite' => true, 'session.save_path' => true, 'session.cache_limiter' => true,
+        'session.cache_expire' => true, 'session.save_handler' => true,
+    ];
+    /** @var array<string, string> of MOVABLE, as the application's boot left them */
     private static array $place = [];
     /** `session.auto_start` */
     private static bool $automatic = false;
@@ -44,10 +50,15 @@ final class Session
         }
     }
 
-    /** @return array<array-key, mixed> */
-    private static function place(): array
+    /** Whether a request changed settings by a function, without a session. */
+    private static function isMoved(): bool
     {
-        return [session_get_cookie_params(), session_save_path(), session_cache_limiter(), session_cache_expire(), session_module_name()];
+        foreach (self::$place as $name => $value) {
+            if (\ini_get($name) !== $value) {
+                return true;
+            }
+        }
+        return false;
     }
 
     public static function settle(): void
@@ -57,13 +68,13 @@ final class Session
             self::$settings["session.$name"] = (string) \ini_get("session.$name");
         }
         self::$touched = false;
-        self::$place = self::$loaded ? self::place() : [];
+        self::$place = array_intersect_key(self::$settings, self::MOVABLE);
     }
 
     /** Puts the settings back. */
     public static function reset(): void
     {
-        if (!self::$touched && (!self::$loaded || self::place() === self::$place)) {
+        if (!self::$touched && !self::isMoved()) {
             return;
         }
         self::$touched = false;
