@@ -24,7 +24,11 @@ enum Pattern {
     Any,
     /// `*` and `?` are wild.
     Glob(Vec<u8>),
-    Expression(Regex),
+    Expression {
+        regex: Regex,
+        /// It had `(?!well-known)`: certificates are proved by files in `/.well-known/`.
+        spares_well_known: bool,
+    },
 }
 
 /// What has been said of access in one section.
@@ -243,11 +247,11 @@ impl Access {
 }
 
 impl Pattern {
-    /// What is not understood fits everything: it was to be denied.
+    /// What looks ahead or behind is left out, so that more fits. What is not understood even so fits everything: it was to be denied.
     fn expression(text: &str) -> Self {
-        let (text, flags) = text.strip_prefix("(?i)").map_or((text, false), |rest| (rest, true));
-        match RegexBuilder::new(text).case_insensitive(flags).size_limit(1 << 20).build() {
-            Ok(expression) => Self::Expression(expression),
+        let build = |text: &str| RegexBuilder::new(text).size_limit(1 << 20).build();
+        match build(text).or_else(|_| build(&without_looks(text))) {
+            Ok(regex) => Self::Expression { regex, spares_well_known: text.contains("(?!well-known") },
             Err(_) => Self::Any,
         }
     }
@@ -256,9 +260,48 @@ impl Pattern {
         match self {
             Self::Any => true,
             Self::Glob(pattern) => fits_glob(pattern, name),
-            Self::Expression(expression) => expression.is_match(&String::from_utf8_lossy(name)),
+            Self::Expression { regex, spares_well_known } => {
+                let name = String::from_utf8_lossy(name);
+                regex.is_match(&name) && !(*spares_well_known && name.starts_with(".well-known"))
+            }
         }
     }
+}
+
+/// The expression without its groups `(?=…)`, `(?!…)`, `(?<=…)` and `(?<!…)`.
+fn without_looks(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let looks = ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| rest.starts_with(look));
+        let length = match (looks, first) {
+            (true, _) => group_length(rest),
+            (false, '\\') => 1 + rest.chars().nth(1).map_or(0, char::len_utf8),
+            _ => first.len_utf8(),
+        };
+        let (piece, tail) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        if !looks {
+            kept.push_str(piece);
+        }
+        rest = tail;
+    }
+    kept
+}
+
+/// Of the group that begins the text, in bytes.
+fn group_length(text: &str) -> usize {
+    let (mut depth, mut escaped) = (0, false);
+    for (at, char) in text.char_indices() {
+        match char {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '(' => depth += 1,
+            ')' if depth == 1 => return at + 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 /// Without recursion: a `*` that has taken too little takes one more.
@@ -353,7 +396,7 @@ mod tests {
             "<IfVersion >= 2.4>\nRequire all denied\n</IfVersion>\n<IfVersion < 2.4>\nAllow from all\n</IfVersion>",
             "RewriteEngine on\nRewriteRule .* - [F,L]",
             "<FilesMatch \".*\">\nRequire all denied\n</FilesMatch>",
-            "<FilesMatch \"(?<=x)y\">\nDeny from all\n</FilesMatch>",
+            "<FilesMatch \"(\">\nDeny from all\n</FilesMatch>",
             "Require \\\n  all denied",
         ] {
             assert!(denied(text, "a.txt"), "{text}");
@@ -386,6 +429,14 @@ mod tests {
         }
         for name in ["a.txt", "wp-conf.txt", "ini"] {
             assert!(!denied(text, name), "{name}");
+        }
+        let drupal = "<FilesMatch \"\\.(inc|.*sql|yml)(~|\\.sw[op])?$|^(\\.(?!well-known).*|Root|web\\.config)$|^#.*#$\">\nRequire all denied\n</FilesMatch>\n\
+                      RewriteRule \"/\\.|^\\.(?!well-known/)\" - [F]\nRewriteRule ^ index.php [L]";
+        for name in ["a.yml", "dump.sql~", ".git", "web.config", ".git/config", "a/.git/config", "#x#"] {
+            assert!(denied(drupal, name), "{name}");
+        }
+        for name in ["a.css", ".well-known/acme-challenge/x", "core/misc/drupal.js", "update.php"] {
+            assert!(!denied(drupal, name), "{name}");
         }
         let but = "Deny from all\n<FilesMatch \"\\.(png|css)$\">\nAllow from all\n</FilesMatch>";
         assert!(denied(but, "a.txt") && !denied(but, "a.png"));
