@@ -57,6 +57,8 @@ fn sigterm_closes_websockets_with_1001_and_ends_streams_by_the_drain_timeout() {
     expect_goodbye(&mut socket);
     let (bytes, _) = stream.read_to_end();
     assert!(!bytes.ends_with(b"0\r\n\r\n"), "what was cut does not look complete\n{stream}");
+    let record = server.wait_for_log("reason=draining", LONG);
+    assert!(record.contains(" id=") && record.contains("(drain_timeout)"), "{record}");
     wait_for_count(&server, "websocket.disconnect 1001");
     wait_for_count(&server, "http.disconnect");
     // Long before the end of the grace, and with the application's own shut-down.

@@ -23,6 +23,7 @@ struct Access {
     status: String,
     reason: String,
     id: String,
+    seconds: f64,
 }
 
 pub struct Verdict {
@@ -35,6 +36,8 @@ pub struct Verdict {
 /// Why a request may be refused, or lose its worker: `docs/operate/requests.md`.
 const REFUSED: [&str; 4] = ["queue_full", "queue_timeout", "route_quarantined", "worker_refused"];
 const LATE: [&str; 1] = ["request_timeout"];
+/// `drain_timeout` of the applications, in seconds.
+const DRAIN_TIMEOUT: f64 = 10.0;
 /// A body up to this has come whole before an early answer's connection closes; a longer one may take more time than that waits, and can cost the client the answer
 /// (`spec/http.md` §1).
 const LINGERED: usize = 64 * 1024;
@@ -157,7 +160,10 @@ impl Evidence {
             Expected::Cut => self.rules.failed,
             Expected::Answer(..) => &[],
         };
-        self.needs_reason(seen, "200", &[self.rules.lost, &LATE, failed].concat())
+        // A stream of a worker that is being replaced has `drain_timeout`.
+        let long = self.access(seen).is_some_and(|access| access.seconds >= DRAIN_TIMEOUT);
+        let drained: &[&str] = if long { &["draining"] } else { &[] };
+        self.needs_reason(seen, "200", &[self.rules.lost, &LATE, failed, drained].concat())
     }
 
     /// The application says that it has made this answer, but for one to a failure.
@@ -236,5 +242,7 @@ fn accessed(line: &str) -> Option<(u64, Access)> {
     let status = behind.split(' ').next()?.to_owned();
     let mut last = line.rsplit(' ');
     let (id, reason) = (last.next()?.to_owned(), last.next()?.to_owned());
-    Some((name, Access { status, reason, id }))
+    // Behind the app and in front of it stands how long it took.
+    let seconds = last.nth(1)?.parse().ok()?;
+    Some((name, Access { status, reason, id, seconds }))
 }

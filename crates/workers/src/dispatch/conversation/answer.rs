@@ -71,6 +71,8 @@ impl Conversation<'_, '_> {
             self.call.abandon();
             link.reset(stream, ResetCode::CANCELLED, "the time to finish is over");
         }
+        let (app, id) = (&self.app.name, id(self.exchange));
+        tracing::info!(app = %app, %id, reason = "draining", "response cut: it was not over when its worker's time to finish was (drain_timeout)");
         self.exchange.abort("draining");
     }
 
