@@ -21,7 +21,7 @@ use keepwarm_telemetry::printed::Records;
 /// The longest line in the log, and the most that is read at once. A longer line becomes several.
 const LINE_MAX: usize = 8 * 1024;
 /// A record is whole when nothing has come behind it for so long: a language prints a traceback without a pause, if in several writes. The number is arbitrary.
-const WHOLE_AFTER: Duration = Duration::from_millis(25);
+const WHOLE_AFTER: Duration = Duration::from_millis(100);
 /// How much of its standard error is kept for a worker that cannot boot: far more than a traceback.
 const KEPT_MAX: usize = 64 * 1024;
 /// How long a line of a worker in its first boot is held back from the log, in case the worker dies of what it says: then
