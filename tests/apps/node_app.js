@@ -6,6 +6,7 @@ const http = require('node:http');
 
 const { PORT, KEEPWARM_SOCKET, LISTEN, COUNT_FILE } = process.env;
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+const grown = [];
 
 // Notes that a request was begun, before anything is answered.
 function count(id) {
@@ -17,6 +18,11 @@ const routes = {
     response.end('hello from node\n');
   },
   async '/pid'(request, response) {
+    response.end(String(process.pid));
+  },
+  // Takes memory and keeps it, so that the process is long in dying.
+  async '/grow'(request, response, query) {
+    grown.push(Buffer.alloc(Number(query.get('mb')) << 20, 'x'));
     response.end(String(process.pid));
   },
   // What arrived: request line and fields as they came.

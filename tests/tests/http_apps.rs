@@ -613,6 +613,24 @@ fn node_is_reloaded_under_load_without_a_loss() {
 }
 
 #[test]
+fn a_get_is_not_given_to_the_second_of_two_that_are_killed() {
+    let server = node(2, "", "start_retries = 50\nqueue_timeout = \"60s\"");
+    let before = wait_for_processes(&server, "node_app.js", 2);
+    let mut large = Vec::new();
+    wait_until("both are large, and long in dying", LONG, || {
+        let pid = ask(&server, get("/grow?mb=200")).text();
+        if !large.contains(&pid) {
+            large.push(pid);
+        }
+        large.len() == 2
+    });
+    for pid in before {
+        process::signal(pid, Signal::KILL);
+    }
+    assert_eq!(ask(&server, get("/")).text(), "hello from node\n");
+}
+
+#[test]
 fn killed_processes_lose_no_get() {
     let server = node(2, "", "start_retries = 100\nqueue_timeout = \"60s\"");
     ask(&server, get("/"));

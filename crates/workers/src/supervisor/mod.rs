@@ -61,6 +61,7 @@ pub use guardian::{GUARDIAN, guardian_main};
 pub use launcher::{LAUNCH, launcher_main};
 pub use link::{LinkEvent, Requests, Verdict, WorkerKey, WorkerLink, WorkerLinks};
 pub use settings::{Credentials, Limit, ProcessSettings};
+pub(crate) use signals::is_killed;
 pub use snapshot::{AppSnapshot, FailedApp, LastDeath, Memory, Snapshot, WorkerSnapshot, WorkerState};
 pub use spec::{AppSpec, Contact, Recycling, ReloadReport, Scaling, StartFailure};
 pub use tally::{Counts, Death, Reason, Recycled};

@@ -7,6 +7,9 @@ use tokio::signal::unix::{SignalKind, signal};
 /// SIGPIPE, which every Rust program ignores, and which its exec restores.
 const PIPE: u32 = 13;
 const QUIT: u32 = 3;
+const KILL: u32 = 9;
+/// `PF_EXITING` of the kernel's `sched.h`.
+const EXITING: u32 = 4;
 
 /// Gives each ignored signal a handler, which an exec turns into the default action. The runtime is to live until then. `None`: there is nothing to do, as
 /// there nearly never is.
@@ -29,6 +32,31 @@ pub(super) fn stop_ignoring() -> Option<Runtime> {
 /// Whether a process has a handler for SIGQUIT, so that asking it for its stack does not end it.
 pub(super) fn catches_quit(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| has_quit_handler(&status))
+}
+
+/// Whether a process has been killed, and is perhaps not gone yet: its memory goes before its sockets, so that a large one still takes connections for a while.
+pub(crate) fn is_killed(pid: u32) -> bool {
+    let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+    match (read("status"), read("stat")) {
+        (Ok(status), Ok(stat)) => has_kill_pending(&status) || is_exiting(&stat),
+        // It is gone, which the supervisor knows too, or was never there.
+        _ => false,
+    }
+}
+
+/// By `/proc/PID/status`: a fatal signal is pending for every thread until the thread looks.
+fn has_kill_pending(status: &str) -> bool {
+    let pending = status.lines().filter(|line| line.starts_with("SigPnd:") || line.starts_with("ShdPnd:"));
+    pending
+        .filter_map(|line| u64::from_str_radix(line[7..].trim(), 16).ok())
+        .any(|bits| bits >> (KILL - 1) & 1 == 1)
+}
+
+/// By `/proc/PID/stat`: behind the name, which may hold anything, the seventh word holds the flags of the main thread.
+fn is_exiting(stat: &str) -> bool {
+    let words = stat.rsplit_once(')').map(|(_, words)| words.split_ascii_whitespace());
+    let flags = words.and_then(|mut words| words.nth(6)).and_then(|flags| flags.parse::<u32>().ok());
+    flags.is_some_and(|flags| flags & EXITING != 0)
 }
 
 fn has_quit_handler(status: &str) -> bool {
@@ -58,6 +86,18 @@ mod tests {
         assert!(has_quit_handler("SigIgn:\t0\nSigCgt:\t0000000000000004\n"));
         assert!(!has_quit_handler("SigIgn:\t0000000000000004\nSigCgt:\t0000000000000002\n"));
         assert!(!has_quit_handler("Name:\tx\n"));
+    }
+
+    #[test]
+    fn who_is_killed_is_read_from_the_status() {
+        assert!(has_kill_pending("SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n"));
+        assert!(has_kill_pending("SigPnd:\t0000000000000000\nShdPnd:\t0000000000004100\n"));
+        assert!(!has_kill_pending(
+            "SigPnd:\t0000000000000200\nShdPnd:\t0000000000000080\nSigCgt:\t0000000000000100\n"
+        ));
+        assert!(is_exiting("12 (a ) b) R 1 12 12 0 -1 4194564 105 0\n"));
+        assert!(!is_exiting("12 (a ) b) R 1 12 12 0 -1 4194560 105 0\n"));
+        assert!(!is_killed(std::process::id()));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::super::link::Link;
 use super::place::Place;
 use super::talk::Talk;
 use super::{Dialect, Relay, Verdict};
+use crate::supervisor::is_killed;
 
 /// A request is given to workers at most this often. One that refuses connections is not counted: it is not chosen twice.
 const GIVEN_AT_MOST: u8 = 4;
@@ -54,15 +55,16 @@ impl<C: Dialect> Relay<'_, '_, C> {
         }
     }
 
-    /// There is no other than the one that has failed. When a process dies, its connections go a moment before its listening socket: what is sent in
-    /// between is lost.
+    /// The last try goes to no process that dies: there is no other than the one that has failed, or the other was killed as well. When a process dies, its
+    /// memory and its connections go before its listening socket: what is sent in between is lost.
     async fn beware(&mut self, place: &Place) -> Option<Verdict> {
         let failed = self.failed_at.take()?;
-        if !Arc::ptr_eq(&failed, &place.link) {
+        let link = &place.link;
+        if !Arc::ptr_eq(&failed, link) && !is_killed(link.key.pid) {
             return None;
         }
         let dies = async {
-            while !failed.is_dead() {
+            while !link.is_dead() {
                 tokio::time::sleep(LOOK).await;
             }
         };
