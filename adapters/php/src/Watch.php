@@ -8,7 +8,8 @@ namespace Keepwarm;
  * In development: says in the log what a request left for the next one to find, and which routes make the process grow.
  *
  * The first requests fill caches, which is what a warm worker is for; so a thing is named when it changes again after that. Each is
- * named once. This looks at everything and costs milliseconds a request: it is on only with `KEEPWARM_WATCH=1`.
+ * named once, with its kind and never with its value, which may be a visitor's or a password. This looks at everything and
+ * costs milliseconds a request: it is on only with `KEEPWARM_WATCH=1`.
  */
 final class Watch
 {
@@ -18,6 +19,8 @@ final class Watch
     private const LOOKED_AT = 1_000; // values within a value
     private const DEEP = 6; // arrays within one another
     private const SUPERGLOBALS = ['_GET', '_POST', '_COOKIE', '_FILES', '_SERVER', '_REQUEST', '_ENV', '_SESSION'];
+
+    private const SCALAR = "\0value ";
 
     /** @var array<string, string> what => its value, as `seen` gives it */
     private array $before = [];
@@ -58,10 +61,12 @@ final class Watch
             }
             $shown = self::shown($value);
             $alike = $was !== null && self::shown($was) === $shown;
-            $caches = $alike || str_contains($what, '::$') || str_starts_with($what, 'static ');
+            $scalar = $was !== null && str_contains($value, self::SCALAR) && str_contains($was, self::SCALAR);
+            $caches = ($alike && !$scalar) || str_contains($what, '::$') || str_starts_with($what, 'static ');
             if (!$caches || $count > self::WARM) {
                 $this->changed[$what] = match (true) {
                     $was === null => "is new: $shown",
+                    $scalar => 'has another value than before',
                     $alike => "is $shown with other contents than before",
                     default => 'was ' . self::shown($was) . " and is $shown",
                 };
@@ -101,10 +106,10 @@ final class Watch
             'the working directory' => (string) getcwd(),
             'the umask' => decoct(umask()),
             'the error handler' => self::brief(self::handler()),
-            'the session id' => self::brief(self::sessionId()),
+            'the session id' => self::seen(self::sessionId()),
         ];
         foreach (ini_get_all(null, false) ?: [] as $name => $value) {
-            $found["the setting $name"] = (string) $value;
+            $found["the setting $name"] = self::seen((string) $value);
         }
         foreach (getenv() as $name => $value) {
             $found["the environment variable $name"] = self::seen($value);
@@ -188,24 +193,21 @@ final class Watch
         return $handler;
     }
 
-    /** A value in a few words, and behind a NUL what tells it from another of the same words. */
+    /** What a value is, and behind a NUL what tells it from another that is alike. */
     private static function seen(mixed $value): string
     {
-        $mark = '';
-        if (\is_array($value) || \is_object($value)) {
-            $left = self::LOOKED_AT;
-            $contents = hash_init('crc32b');
-            self::contents($value, $contents, $left, self::DEEP, false);
-            $mark = hash_final($contents);
-        } elseif (\is_string($value)) {
-            $mark = hash('crc32b', $value);
+        if (\is_scalar($value) || $value === null) {
+            return self::brief($value) . self::SCALAR . hash('xxh64', get_debug_type($value) . (string) $value);
         }
-        return self::brief($value) . "\0$mark";
+        $left = self::LOOKED_AT;
+        $contents = hash_init('crc32b');
+        self::contents($value, $contents, $left, self::DEEP, false);
+        return self::brief($value) . "\0" . hash_final($contents);
     }
 
     private static function shown(string $seen): string
     {
-        $end = strrpos($seen, "\0");
+        $end = strpos($seen, "\0");
         return $end === false ? $seen : substr($seen, 0, $end);
     }
 
@@ -232,15 +234,17 @@ final class Watch
         }
     }
 
-    /** A value in a few words: what it is and how large, never all of it. */
+    /** What a value is: never a part of it. */
     private static function brief(mixed $value): string
     {
         return match (true) {
             \is_array($value) => 'an array of ' . \count($value),
             $value instanceof \Countable => $value::class . ' of ' . \count($value),
             \is_object($value) => $value::class . ' #' . spl_object_id($value),
-            \is_string($value) => \strlen($value) <= 40 ? "\"$value\"" : '"' . substr($value, 0, 40) . '"… of ' . \strlen($value) . ' bytes',
-            \is_scalar($value) || $value === null => var_export($value, true),
+            \is_string($value) => 'a string',
+            \is_int($value) => 'an int',
+            \is_float($value) => 'a float',
+            \is_bool($value) => 'a bool',
             default => get_debug_type($value),
         };
     }

@@ -319,7 +319,7 @@ class Process(unittest.TestCase):
             worker.get("/keep")
         worker.get("/")
         log = worker.log()
-        for what in ("State::$count was", "State::$kept was an array of", "the environment variable LEAKED", "the setting precision was", "the global $grown"):
+        for what in ("State::$count has another value than before", "State::$kept was an array of", "the environment variable LEAKED", "the setting precision has another value than before", "the global $grown"):
             self.assertIn(f"leak: after GET /keep, {what}", log)
         self.assertRegex(log, r"leak: after GET /keep, the global \$grown .*; the next request finds it")
         self.assertRegex(log, r"leak: after GET /keep, the setting precision .*; Keepwarm puts it back")
@@ -335,6 +335,20 @@ class Process(unittest.TestCase):
         log = worker.log()
         for what in ("/who, State::$user", "/whom, State::$object", "/text-kept, State::$text", "/under, the global $_current"):
             self.assertIn(f"leak: after GET {what} ", log)
+
+    def test_a_watched_worker_prints_no_value(self):
+        worker = self.start(env={"KEEPWARM_WATCH": "1", "SECRET": "hunter0"})
+        for path in ("/who", "/whom", "/text-kept", "/under", "/keep-visitor", "/env-kept", "/setting-kept", "/number-kept"):
+            for count in range(6):
+                worker.get(path, query=f"7351{count}")
+        worker.get("/session-id")
+        worker.get("/")
+        log = worker.log()
+        for what in ("the global $_current is new: a string;", "the environment variable SECRET", "the setting error_append_string", "State::$count"):
+            self.assertIn(what, log)
+        self.assertNotIn("7351", log)
+        self.assertNotIn("hunter", log)
+        self.assertNotIn("left", log.replace("is left", ""))
 
     def test_a_watched_worker_reports_nothing_that_stays_the_same(self):
         worker = self.start(env={"KEEPWARM_WATCH": "1"})
@@ -359,7 +373,7 @@ class Process(unittest.TestCase):
         self.assertNotIn("the session id", worker.log())
         worker.get("/session-id")
         worker.get("/")
-        self.assertIn('leak: after GET /session-id, the session id was "" and is "left"; Keepwarm puts it back', worker.log())
+        self.assertIn('leak: after GET /session-id, the session id has another value than before; Keepwarm puts it back', worker.log())
 
     def test_memory_does_not_grow(self):
         worker = self.start()
