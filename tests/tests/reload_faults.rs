@@ -59,8 +59,7 @@ impl Bench {
         self.server.signal(Signal::HUP);
         let line = self.server.wait_for_log_after(mark, "reloaded", LONG);
         match line.contains("not reloaded") {
-            // The supervisor's line may come first; the end of the reload is told by this one.
-            true => Err(self.server.wait_for_log_after(mark, "not reloaded; ", LONG)),
+            true => Err(line),
             false => {
                 self.server.wait_for_log_after(mark, "reloaded in", LONG);
                 Ok(())

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use keepwarm_tests::process::wait_until;
-use keepwarm_tests::{Server, get};
+use keepwarm_tests::{Response, Server, get};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -55,6 +55,16 @@ fn about(server: &Server, path: &str) -> serde_json::Value {
     server.client().patient(LONG).ask(get(path)).json()
 }
 
+/// As a browser asks.
+fn page(server: &Server, for_what: &str) -> Response {
+    let fields = format!("Host: a\r\nAccept: text/html,*/*;q=0.8\r\nSec-Fetch-Dest: {for_what}\r\n");
+    server.client().patient(LONG).ask(format!("GET / HTTP/1.1\r\n{fields}\r\n"))
+}
+
+fn log_since(server: &Server, mark: usize) -> String {
+    server.log().lines().skip(mark).collect::<Vec<_>>().join("\n")
+}
+
 fn file(server: &Server) -> PathBuf {
     server.folder().join("a/code.py")
 }
@@ -99,9 +109,59 @@ fn a_broken_version_leaves_the_old_one_and_says_so() {
     server.wait_for_log_after(mark, "not recycled; what ran goes on running", LONG);
     server.wait_for_log_after(mark, "SyntaxError", LONG);
     assert_eq!(about(&server, "/"), before);
+    // A person sees the error; scripts, pictures and calls go on.
+    let shown = page(&server, "document");
+    assert_eq!((shown.status, shown.field("content-type")), (500, Some("text/html; charset=utf-8")));
+    for part in ["The application does not start as its files are now", "this is no Python", "SyntaxError: "]
+    {
+        assert!(shown.text().contains(part), "{part}: {}", shown.text());
+    }
+    assert_eq!(page(&server, "script").status, 200);
+    assert_eq!(page(&server, "document").status, 500);
+    assert_eq!(log_since(&server, mark).matches("SyntaxError: ").count(), 1, "it is in the log once");
     // And mended it is taken.
     save_by_rename(&file(&server), &code("2", ""));
     wait_for_version(&server, "2");
+    assert_eq!(page(&server, "document").status, 200);
+}
+
+#[test]
+fn what_does_not_start_at_first_is_shown_and_starts_when_it_is_mended() {
+    let server = Server::start_with(&CONFIG.replace("\"@DIR@/b\"", "\"@DIR@/a\""), |command| {
+        let folder = command.get_current_dir().expect("a folder").join("a");
+        std::fs::create_dir(&folder).expect("a folder");
+        std::fs::write(folder.join("code.py"), "1/0\n").expect("the app");
+    });
+    server.wait_for_log("it answers 503 until one of its files changes", LONG);
+    assert_eq!(server.ask(get("/")).status, 503);
+    let shown = page(&server, "document");
+    assert!(shown.status == 500 && shown.text().contains("ZeroDivisionError"), "{}", shown.text());
+    std::fs::write(file(&server), code("1", "")).expect("mended");
+    wait_until("it serves", LONG, || server.ask(get("/")).status == 200);
+    assert_eq!(page(&server, "document").status, 200);
+}
+
+#[test]
+fn a_new_version_serves_as_soon_as_one_worker_has_it() {
+    // The second worker's start waits until the test has seen the first serve.
+    let server = Server::start_with(&CONFIG.replacen("workers = 1", "workers = 2", 1), |command| {
+        let folder = command.get_current_dir().expect("a folder").to_path_buf();
+        for app in ["a", "b"] {
+            std::fs::create_dir(folder.join(app)).expect("a folder");
+            std::fs::write(folder.join(app).join("code.py"), code("1", "")).expect("the app");
+        }
+    });
+    let server = server.warm("/").warm("/b/");
+    let (first, go) = (server.folder().join("first"), server.folder().join("go"));
+    let before = format!(
+        "import time\ntry: os.mkdir({first:?})\nexcept FileExistsError:\n    while not os.path.exists({go:?}): time.sleep(0.01)\n"
+    );
+    std::fs::write(file(&server), code("2", &before)).expect("changed");
+    wait_for_version(&server, "2");
+    assert!(!go.exists());
+    let mark = server.mark();
+    std::fs::write(&go, "").expect("go");
+    server.wait_for_log_after(mark, "the worker is ready", LONG);
 }
 
 #[test]

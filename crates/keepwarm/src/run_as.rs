@@ -4,9 +4,11 @@
 //! An app has files that it writes to, and nothing says which: those that its variables name, and those of the usual names. What is not seen here
 //! shows when it is written to, as a fault of the app's in its log.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use keepwarm_config::{Account, App, Program};
 
@@ -66,8 +68,14 @@ pub(crate) fn choose(app: &App, start: &Start) -> Choice {
     }
 }
 
-/// Says in the log what was decided, where nobody was configured.
+/// Says in the log what was decided, where nobody was configured; not again as long as it stays the same.
 pub(crate) fn announce(app: &App, choice: &Choice) {
+    static SAID: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let words = format!("{choice:?}");
+    if said.insert(app.name.clone(), words.clone()) == Some(words) {
+        return;
+    }
     match choice {
         Choice::Given => {}
         Choice::Default(account) => tracing::info!(

@@ -6,7 +6,8 @@ mod tests;
 
 use std::io::Write;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
+use keepwarm_http1::RequestHead;
 use keepwarm_telemetry::{RequestId, counters, escape};
 
 use self::format::Format;
@@ -23,6 +24,28 @@ pub fn answer_error(
     detail: &str,
     fields: &[(&str, &[u8])],
 ) {
+    answer(exchange, (status, reason, detail), None, fields);
+}
+
+/// Answers a request of a person who develops the app with what the app has `printed`, as a page of HTML with status 500.
+pub fn answer_printed(exchange: &mut Exchange<'_>, reason: &'static str, detail: &str, printed: &str) {
+    answer(exchange, (500, reason, detail), Some(printed), &[]);
+}
+
+/// Whether a person in front of a browser has asked for a page: it is no script, image or call (<https://www.w3.org/TR/fetch-metadata/>), and HTML is wanted most.
+pub fn wants_page(head: &RequestHead) -> bool {
+    let is_document = |dest: &[u8]| matches!(dest, b"document" | b"iframe" | b"frame");
+    (head.method == Method::GET || head.method == Method::HEAD)
+        && head.fields.all("sec-fetch-dest").all(is_document)
+        && Format::accepted(head.fields.all("accept")) == Format::Html
+}
+
+fn answer(
+    exchange: &mut Exchange<'_>,
+    (status, reason, detail): (u16, &'static str, &str),
+    printed: Option<&str>,
+    fields: &[(&str, &[u8])],
+) {
     note(exchange, status, reason, detail);
     if exchange.answered() {
         exchange.abort(reason);
@@ -30,8 +53,11 @@ pub fn answer_error(
     }
     exchange.request_mut().reason = Some(reason);
     let request = exchange.request();
-    let format = Format::accepted(request.head.fields.all("accept"));
-    let body = render(format, status, reason, detail, RequestId::new(request.number));
+    let format = match printed {
+        Some(_) => Format::Html,
+        None => Format::accepted(request.head.fields.all("accept")),
+    };
+    let body = render(format, (status, reason, detail), printed, RequestId::new(request.number));
     let ours: [(&[u8], &[u8]); 2] =
         [(b"Content-Type", format.content_type()), (b"Cache-Control", b"no-store")];
     let theirs = fields.iter().map(|(name, value)| (name.as_bytes(), *value));
@@ -82,7 +108,13 @@ fn note(exchange: &Exchange<'_>, status: u16, reason: &'static str, detail: &str
     }
 }
 
-fn render(format: Format, status: u16, reason: &str, detail: &str, id: RequestId) -> Vec<u8> {
+/// `printed` is for HTML only.
+fn render(
+    format: Format,
+    (status, reason, detail): (u16, &str, &str),
+    printed: Option<&str>,
+    id: RequestId,
+) -> Vec<u8> {
     let title = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     let title = title.unwrap_or("Error");
     // Writing into memory cannot fail: hence the results that are not looked at.
@@ -105,7 +137,13 @@ fn render(format: Format, status: u16, reason: &str, detail: &str, id: RequestId
                  <h1>{status} {title}</h1>\n<p>"
             );
             push_html(&mut out, detail);
-            let _ = writeln!(out, "</p>\n<p>Request id: <code>{id}</code></p>\n</html>");
+            out.extend_from_slice(b"</p>\n");
+            if let Some(printed) = printed {
+                out.extend_from_slice(b"<pre>");
+                push_html(&mut out, printed);
+                out.extend_from_slice(b"</pre>\n");
+            }
+            let _ = writeln!(out, "<p>Request id: <code>{id}</code></p>\n</html>");
         }
     }
     out

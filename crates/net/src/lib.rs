@@ -46,7 +46,7 @@ pub use client::{Answer, Client, ClientError, Codec, ServerFault};
 pub use connect::{AcquireError, Dial, DialTimes, connect_any};
 pub use deadline::{Deadlines, Wait, now, run_ticker};
 pub use endpoint::Endpoint;
-pub use error_answer::{answer_error, answer_refusal, sentence};
+pub use error_answer::{answer_error, answer_printed, answer_refusal, sentence, wants_page};
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
 pub use folder::{Folder, Found, Guard, OpenFile, Rules, file_name};

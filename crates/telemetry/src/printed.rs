@@ -116,7 +116,7 @@ impl Records {
         if self.blanks > 0 {
             return shape.next_after_blank(line);
         }
-        if indented {
+        if indented && (shape != Shape::Line || !level::is_python_place(line)) {
             return Some(self.indented(shape, line));
         }
         match shape {
@@ -161,7 +161,7 @@ impl Records {
 impl Shape {
     fn of(line: &[u8]) -> Self {
         match line {
-            _ if is_traceback(line) => Self::Traceback,
+            _ if is_traceback(line) || level::is_python_place(line) => Self::Traceback,
             _ if level::is_go_panic(line) => Self::Panic,
             _ if level::is_rust_panic(line) => Self::Panicked,
             _ if level::is_php_fatal(line) => Self::Uncaught,

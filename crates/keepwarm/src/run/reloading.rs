@@ -1,7 +1,7 @@
 //! Reload: a new configuration, new workers; and the recycling of apps whose source files have changed.
 
 use keepwarm_config::Config;
-use keepwarm_workers::supervisor::AppSpec;
+use keepwarm_workers::supervisor::{AppSpec, StartFailure};
 
 use super::plan::Plan;
 use super::server::{Server, set_apps};
@@ -36,28 +36,30 @@ impl Server {
                 tracing::info!("{message}");
                 self.service_manager.ready("serving");
             }
-            Err(message) => {
+            Err(NotReloaded { message, .. }) => {
+                // What a worker has printed is in the log already.
                 tracing::error!("not reloaded; what ran goes on running: {message}");
                 self.service_manager.ready("serving; the last reload failed, see the log");
             }
         }
         if let Some(request) = request {
-            let _ = request.send(outcome);
+            let _ = request.send(outcome.map_err(|failure| failure.whole()));
         }
     }
 
-    async fn try_reload(&mut self) -> Result<String, String> {
-        let (config, warnings) = self.source.load().map_err(|report| report.to_string())?;
+    async fn try_reload(&mut self) -> Result<String, NotReloaded> {
+        let (config, warnings) =
+            self.source.load().map_err(|report| NotReloaded::from(report.to_string()))?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let tried = match self.make_ready(&config) {
             Ok(next) => match self.supervisor.reload(next.specs.clone()).await {
                 Ok(report) => Ok((next, report)),
                 Err(mut failure) => {
                     version::explain(&mut failure, &config).await;
-                    Err(told(&failure))
+                    Err(NotReloaded::from(failure))
                 }
             },
-            Err(message) => Err(message),
+            Err(message) => Err(message.into()),
         };
         match tried {
             Ok((next, report)) => {
@@ -70,9 +72,9 @@ impl Server {
                     apps.join(", ")
                 ))
             }
-            Err(message) => {
+            Err(failure) => {
                 self.take_back();
-                Err(message)
+                Err(failure)
             }
         }
     }
@@ -144,19 +146,22 @@ impl Server {
         config.apps.iter().for_each(|app| self.links.prepare(&app.name, assemble::server(app)));
     }
 
-    /// Replaces the workers of these apps, and of no others; those of an app that does not start go on.
+    /// Replaces the workers of these apps, and of no others; those of an app that does not start go on, and its pages show why.
     pub(super) async fn recycle(&mut self, names: &[String]) {
         for app in self.config.apps.iter().filter(|app| names.contains(&app.name)) {
             let outcome = match assemble::spec(app, &self.door_variables) {
-                Ok(spec) => self.supervisor.recycle(spec).await.map_err(|failure| told(&failure)),
-                Err(error) => Err(error.to_string()),
+                Ok(spec) => self.supervisor.recycle(spec).await.map_err(NotReloaded::from),
+                Err(error) => Err(error.to_string().into()),
             };
+            if let Some(links) = self.links.app(&app.name) {
+                links.set_unstarted(outcome.as_ref().err().map(NotReloaded::whole).as_deref());
+            }
             match outcome {
                 Ok(report) => tracing::info!(
                     app = %app.name, took_ms = report.took.as_millis(), generation = report.generation,
                     "recycled: the workers run what has changed"
                 ),
-                Err(message) => tracing::error!(
+                Err(NotReloaded { message, .. }) => tracing::error!(
                     app = %app.name, "not recycled; what ran goes on running: {message}"
                 ),
             }
@@ -164,8 +169,33 @@ impl Server {
     }
 }
 
-fn told(failure: &keepwarm_workers::supervisor::StartFailure) -> String {
-    let mut text = Vec::new();
-    let _ = failure.write_to(&mut text);
-    String::from_utf8_lossy(&text).trim_end().to_owned()
+/// Why what ran goes on.
+#[derive(Debug)]
+pub(super) struct NotReloaded {
+    message: String,
+    /// What the worker that did not start has printed.
+    printed: String,
+}
+
+impl NotReloaded {
+    /// For somebody who does not read the log.
+    pub(super) fn whole(&self) -> String {
+        match self.printed.is_empty() {
+            true => self.message.clone(),
+            false => format!("{}\n{}", self.printed, self.message),
+        }
+    }
+}
+
+impl From<String> for NotReloaded {
+    fn from(message: String) -> Self {
+        Self { message, printed: String::new() }
+    }
+}
+
+impl From<StartFailure> for NotReloaded {
+    fn from(failure: StartFailure) -> Self {
+        let printed = String::from_utf8_lossy(&failure.stderr).trim_end().to_owned();
+        Self { message: failure.to_string(), printed }
+    }
 }

@@ -314,7 +314,7 @@ pub(super) fn app_names(config: &Config) -> Vec<String> {
 
 pub(super) fn set_apps(config: &Config, links: &Links) {
     for app in &config.apps {
-        links.set_app(&app.name, assemble::policy(app));
+        links.set_app(&app.name, assemble::policy(app)).set_unstarted(None);
     }
 }
 

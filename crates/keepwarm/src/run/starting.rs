@@ -18,6 +18,7 @@ use super::inherited::Inherited;
 use super::listeners::Listeners;
 use super::pid_file::{Draft, PidFile};
 use super::plan::Plan;
+use super::reloading::NotReloaded;
 use super::server::{Failure, Server, absolute, app_names, set_apps};
 use super::signals::Signals;
 use super::sockets::Opened;
@@ -148,8 +149,17 @@ impl Server {
         for failure in &mut failures {
             version::explain(failure, &self.config).await;
         }
-        let serves = takeover.is_none() && failures.len() < self.config.apps.len();
+        // Of an app that is watched, the next change may mend it.
+        let waits =
+            |failure: &StartFailure| self.config.app(&failure.app).is_some_and(|app| !app.watch.is_empty());
+        let serves =
+            takeover.is_none() && (failures.len() < self.config.apps.len() || failures.iter().any(waits));
         let last = if serves { None } else { failures.pop() };
+        for failure in failures.iter().filter(|failure| waits(failure)) {
+            let app = self.links.app(&failure.app);
+            app.into_iter()
+                .for_each(|app| app.set_unstarted(Some(&NotReloaded::from(failure.clone()).whole())));
+        }
         for failure in failures {
             // Nobody reads it.
             let _ = failure.write_to(&mut std::io::stderr().lock());
@@ -192,7 +202,8 @@ impl Server {
         for app in &self.config.apps {
             if self.links.app(&app.name).is_some_and(|app| app.is_given_up()) {
                 let title = assemble::title(app);
-                let _ = writeln!(out, "  failed    {title}: it answers 503 until the next reload");
+                let until = if app.watch.is_empty() { "the next reload" } else { "one of its files changes" };
+                let _ = writeln!(out, "  failed    {title}: it answers 503 until {until}");
                 continue;
             }
             let about = self.links.app(&app.name).and_then(|app| app.about()).unwrap_or_default();

@@ -43,7 +43,7 @@ const DETAIL: &str = "No route matches <this> & \"that\".";
 
 fn rendered(format: Format) -> String {
     let id = RequestId::new(7).to_string();
-    let body = render(format, 404, "no_route", DETAIL, RequestId::new(7));
+    let body = render(format, (404, "no_route", DETAIL), None, RequestId::new(7));
     String::from_utf8(body).unwrap().replace(&id, "ID")
 }
 

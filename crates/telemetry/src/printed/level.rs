@@ -10,7 +10,8 @@ const WORDS_BEFORE: usize = 6;
 /// `INFO` where nothing is said. What is less is `INFO` too: what an app prints is never left out of the log.
 pub(super) fn of(line: &[u8]) -> Level {
     let line = line.strip_prefix(b"PHP message: ").unwrap_or(line);
-    if line.starts_with(b"Traceback (most recent call last)") || is_go_panic(line) || is_rust_panic(line) {
+    let is_python = line.starts_with(b"Traceback (most recent call last)") || is_python_place(line);
+    if is_python || is_go_panic(line) || is_rust_panic(line) {
         return Level::ERROR;
     }
     None.or_else(|| logger(line))
@@ -20,6 +21,17 @@ pub(super) fn of(line: &[u8]) -> Level {
         .or_else(|| warning(line))
         .unwrap_or(Level::INFO)
 }
+
+/// Python's SyntaxError of a module that is imported has no more above it: `  File "shop.py", line 4`
+pub(super) fn is_python_place(line: &[u8]) -> bool {
+    let number = line.strip_prefix(b"  File \"").and_then(|rest| {
+        let at = rest.windows(PLACE.len()).rposition(|part| part == PLACE)?;
+        rest.get(at + PLACE.len()..)
+    });
+    number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+}
+
+const PLACE: &[u8] = b"\", line ";
 
 /// Ruby's `Logger`: `E, [2026-01-01T00:00:00.000000 #12] ERROR -- : no such card`
 fn logger(line: &[u8]) -> Option<Level> {

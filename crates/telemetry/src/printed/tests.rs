@@ -36,6 +36,18 @@ fn a_traceback_of_python_is_one_record() {
 }
 
 #[test]
+fn a_syntax_error_of_python_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "  File \"shop.py\", line 4\n    x = 1 +\n           ^\nSyntaxError: invalid syntax",
+    );
+    is_one(
+        Level::ERROR,
+        "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    import shop\n  File \"shop.py\", line 4\n    x = 1 +\n           ^\nSyntaxError: invalid syntax",
+    );
+}
+
+#[test]
 fn a_logged_exception_of_python_is_one_record() {
     is_one(
         Level::ERROR,

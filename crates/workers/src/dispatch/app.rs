@@ -80,6 +80,9 @@ pub struct App {
     /// Requests whose worker may be waiting for a client's body.
     expecting: AtomicUsize,
     warned_hop_by_hop: AtomicBool,
+    /// Its files have changed, and what they are now does not start: [`App::unstarted`] has what was printed.
+    is_unstarted: AtomicBool,
+    unstarted: Mutex<Arc<str>>,
     /// The connections to workers that are servers by themselves, and what is known of those.
     pub(super) servers: Servers,
     /// How workers that are being started for a reload are to be spoken to, if they are servers.
@@ -123,6 +126,8 @@ impl App {
             said_open: AtomicBool::new(false),
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
+            is_unstarted: AtomicBool::new(false),
+            unstarted: Mutex::new("".into()),
             servers,
             next_server: Mutex::default(),
             about: Mutex::default(),
@@ -180,6 +185,25 @@ impl App {
     /// How workers that are started from now on are spoken to; those that serve, from when the others take their place.
     pub(super) fn prepare(&self, server: Option<ServerPolicy>) {
         *self.next_server() = Some(server);
+    }
+
+    /// In development: what the app has printed when its changed files did not start, for the pages that a person asks for; or (`None`) they do start.
+    pub fn set_unstarted(&self, printed: Option<&str>) {
+        *self.unstarted.lock().unwrap_or_else(PoisonError::into_inner) = printed.unwrap_or_default().into();
+        self.is_unstarted.store(printed.is_some(), Ordering::Release);
+    }
+
+    /// Whether the request was answered by what its developer has to see.
+    #[cold]
+    fn show_unstarted(&self, exchange: &mut Exchange<'_>) -> bool {
+        if !keepwarm_net::wants_page(&exchange.request().head) {
+            return false;
+        }
+        let printed = Arc::clone(&self.unstarted.lock().unwrap_or_else(PoisonError::into_inner));
+        exchange.request_mut().target = Some(Arc::clone(&self.name));
+        let detail = "The application does not start as its files are now. It is tried again when one of them changes.";
+        keepwarm_net::answer_printed(exchange, "not_started", detail, &printed);
+        true
     }
 
     /// How the workers that were started last are spoken to.
@@ -363,6 +387,9 @@ pub struct AppHandler(pub Arc<App>);
 
 impl Handler for AppHandler {
     fn handle<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        if self.0.is_unstarted.load(Ordering::Acquire) && self.0.show_unstarted(exchange) {
+            return Box::pin(std::future::ready(()));
+        }
         let server = self.0.policy().server.as_ref().map(|server| server.protocol.clone());
         match server {
             None => Box::pin(conversation::hold(&self.0, exchange)),

@@ -59,8 +59,8 @@ pub(super) enum Action {
     SlowBoot { id: WorkerId, number: u32 },
     /// This place is not tried again; others of the app serve, or are still tried.
     GiveUpPlace { id: WorkerId, number: u32, reason: String },
-    /// The app is not tried again. This worker was the last straw.
-    GiveUp { id: WorkerId, number: u32, reason: String, exit: Option<Exit> },
+    /// The app is not tried again. This worker was the last straw. `trial`: an older generation serves on.
+    GiveUp { id: WorkerId, number: u32, reason: String, exit: Option<Exit>, trial: bool },
 }
 
 /// The ways to end a worker from outside.
@@ -113,6 +113,8 @@ pub(super) struct Generation {
     quiet_starts: usize,
     /// What starts later beside a generation that serves is in a hurry.
     quiet_until: Instant,
+    /// So many ready workers may take the place of the generation that serves.
+    enough: usize,
     /// A worker was given requests: from now on the app is not given up.
     has_served: bool,
     jitter: Jitter,
@@ -130,6 +132,8 @@ pub(super) struct Surroundings {
     pub(super) seed: u64,
     /// Processors of the machine.
     pub(super) cores: usize,
+    /// Somebody has changed a file and waits to see what comes of it: nothing is quiet, and the first worker that is ready is enough.
+    pub(super) hurry: bool,
 }
 
 impl Generation {
@@ -145,8 +149,9 @@ impl Generation {
             hang_timeout: spec.hang_timeout,
             ends_at_quit: spec.ends_at_quit,
             // Half of the processors stay with those that serve.
-            quiet_starts: (around.cores / 2).max(1),
-            quiet_until: now + priority::LONGEST,
+            quiet_starts: if around.hurry { 1 } else { (around.cores / 2).max(1) },
+            quiet_until: if around.hurry { now } else { now + priority::LONGEST },
+            enough: if around.hurry { 1 } else { usize::MAX },
             has_served: false,
             jitter: Jitter::new(around.seed),
             places: (1..=places).map(|number| Place::new(number, now)).collect(),
@@ -166,6 +171,11 @@ impl Generation {
     /// Every place has a worker that is ready.
     pub(super) fn all_ready(&self) -> bool {
         self.places.iter().all(|place| self.workers.values().any(|worker| worker.serves(place.number)))
+    }
+
+    /// It may take the place of the generation that serves.
+    pub(super) fn may_take_over(&self) -> bool {
+        self.all_ready() || self.workers.values().filter(|worker| worker.is_ready()).count() >= self.enough
     }
 
     /// Every place has a worker that is ready, or was given up. Ready is also one that is being replaced: with several of them that may never stop.

@@ -85,7 +85,7 @@ pub(super) async fn start(
     let now = now();
     for spec in apps {
         control.current.insert(spec.name.clone(), FIRST_GENERATION);
-        control.add(spec, Phase::First, now);
+        control.add(spec, Phase::First, false, now);
     }
     let inputs = Inputs {
         commands,
@@ -305,9 +305,9 @@ impl Control {
         }
     }
 
-    fn add(&mut self, spec: AppSpec, phase: Phase, now: Instant) {
+    fn add(&mut self, spec: AppSpec, phase: Phase, hurry: bool, now: Instant) {
         let key = (spec.name.clone(), self.generation);
-        let around = Surroundings { seed: random(), cores: self.cores };
+        let around = Surroundings { seed: random(), cores: self.cores, hurry };
         let mut running = Running::new(spec, self.generation, phase, around, now);
         // It only begins: nothing can have been given up.
         let _ = running.drive(&self.context, now);

@@ -111,8 +111,9 @@ impl Generation {
         exit: Option<Exit>,
         now: Instant,
     ) {
+        let trial = self.phase == Phase::Trial;
         self.retire(self.drain_timeout.max(Duration::from_nanos(1)), None, now);
         self.phase = Phase::Failed(format!("worker {number} {reason}"));
-        self.actions.push_back(Action::GiveUp { id, number, reason, exit });
+        self.actions.push_back(Action::GiveUp { id, number, reason, exit, trial });
     }
 }

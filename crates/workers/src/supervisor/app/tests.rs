@@ -11,7 +11,7 @@ mod reloads;
 mod service;
 mod size;
 
-const AROUND: Surroundings = Surroundings { seed: 1, cores: 8 };
+const AROUND: Surroundings = Surroundings { seed: 1, cores: 8, hurry: false };
 
 /// A generation with a clock, and what it wants done.
 struct Bench {

@@ -52,19 +52,19 @@ impl Control {
             self.trial = Some(Trial { generation: self.generation, apps: names, extent, reply, asked: at });
             for mut spec in apps {
                 self.keep_size(&mut spec);
-                self.add(spec, Phase::Trial, now);
+                self.add(spec, Phase::Trial, extent == Extent::These, now);
             }
             self.finish_trial(now);
         }
     }
 
-    /// When every new worker is ready, the new generation is the current one.
+    /// When its workers are ready, the new generation is the current one.
     pub(super) fn finish_trial(&mut self, now: Instant) {
         let Some(trial) = &self.trial else { return };
         let ready = |app: &Arc<str>| {
             self.running
                 .get(&(app.clone(), trial.generation))
-                .is_some_and(|running| running.machine.all_ready())
+                .is_some_and(|running| running.machine.may_take_over())
         };
         if !trial.apps.iter().all(ready) {
             return;
@@ -109,10 +109,6 @@ impl Control {
     /// The new generation goes, the old one stays.
     pub(super) fn end_trial(&mut self, failure: StartFailure) {
         let Some(Trial { generation, apps, reply, .. }) = self.trial.take() else { return };
-        tracing::error!(
-            target: "keepwarm::supervisor",
-            app = %failure.app, generation, "not reloaded, what ran before goes on: {failure}"
-        );
         let now = now();
         for app in apps {
             if let Some(running) = self.running.get_mut(&(app, generation)) {

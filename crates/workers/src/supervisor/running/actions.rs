@@ -71,7 +71,11 @@ impl Running {
                     "the worker {reason}; its place is given up until the next reload, the app goes on with the others"
                 );
             }
-            Action::GiveUp { id, number, reason, exit } => {
+            // Whoever has asked for the trial is told, and says it.
+            Action::GiveUp { id, number, reason, exit, trial: true } => {
+                return self.given_up(id, number, reason, exit);
+            }
+            Action::GiveUp { id, number, reason, exit, trial: false } => {
                 tracing::error!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,

@@ -15,7 +15,7 @@ fn no_order_of_events_breaks_the_invariants() {
         };
         let workers = 1 + next(3);
         let phase = if next(2) == 0 { Phase::First } else { Phase::Trial };
-        let around = Surroundings { seed, cores: 1 + next(4) };
+        let around = Surroundings { seed, cores: 1 + next(4), hurry: next(4) == 0 };
         let recycling = Recycling {
             max_requests: Some(100),
             max_age: (next(2) == 0).then_some(secs(30)),

@@ -98,7 +98,7 @@ fn a_trial_and_a_generation_that_ends_keep_their_number() {
 #[test]
 fn beside_others_half_of_the_cores_start_workers_at_a_time() {
     for (cores, at_once) in [(1, 1), (2, 1), (4, 2), (8, 4)] {
-        let mut bench = Bench::around(6, Phase::Trial, Surroundings { seed: 1, cores }, |_| {});
+        let mut bench = Bench::around(6, Phase::Trial, Surroundings { seed: 1, cores, hurry: false }, |_| {});
         assert_eq!(bench.spawned.len(), at_once, "{cores} cores");
         assert!(bench.quiet.iter().all(|&quiet| quiet));
         for worker in 0..6 {
@@ -111,8 +111,20 @@ fn beside_others_half_of_the_cores_start_workers_at_a_time() {
 }
 
 #[test]
+fn a_trial_in_a_hurry_takes_over_with_its_first_worker() {
+    let mut bench = Bench::around(3, Phase::Trial, Surroundings { seed: 1, cores: 8, hurry: true }, |_| {});
+    assert_eq!(bench.quiet, [false], "the others would fail in the same way");
+    assert!(!bench.machine.may_take_over());
+    bench.ready(0);
+    assert!(bench.machine.may_take_over() && !bench.machine.all_ready());
+    bench.machine.commit(bench.now);
+    bench.collect();
+    assert_eq!(bench.quiet, [false, false, true]);
+}
+
+#[test]
 fn a_trial_that_takes_long_goes_on_in_a_hurry() {
-    let mut bench = Bench::around(3, Phase::Trial, Surroundings { seed: 1, cores: 1 }, |_| {});
+    let mut bench = Bench::around(3, Phase::Trial, Surroundings { seed: 1, cores: 1, hurry: false }, |_| {});
     bench.pass(secs(4));
     bench.ready(0);
     bench.pass(secs(4));
@@ -122,7 +134,7 @@ fn a_trial_that_takes_long_goes_on_in_a_hurry() {
 
 #[test]
 fn the_boot_timeout_of_a_worker_begins_with_its_start() {
-    let mut bench = Bench::around(2, Phase::Trial, Surroundings { seed: 1, cores: 1 }, |_| {});
+    let mut bench = Bench::around(2, Phase::Trial, Surroundings { seed: 1, cores: 1, hurry: false }, |_| {});
     bench.pass(secs(50));
     bench.ready(0);
     bench.pass(secs(50));
@@ -133,7 +145,7 @@ fn the_boot_timeout_of_a_worker_begins_with_its_start() {
 
 #[test]
 fn a_trial_that_fails_starts_no_more() {
-    let mut bench = Bench::around(4, Phase::Trial, Surroundings { seed: 1, cores: 2 }, |_| {});
+    let mut bench = Bench::around(4, Phase::Trial, Surroundings { seed: 1, cores: 2, hurry: false }, |_| {});
     bench.ready(0);
     bench.exit(1, CRASH);
     bench.exit(0, Exit::Status(0));
