@@ -143,7 +143,7 @@ fn what_does_not_start_at_first_is_shown_and_starts_when_it_is_mended() {
 
 #[test]
 fn a_new_version_serves_as_soon_as_one_worker_has_it() {
-    // The second worker's start waits until the test has seen the first serve.
+    // The second worker waits in its start until the test lets it go on.
     let server = Server::start_with(&CONFIG.replacen("workers = 1", "workers = 2", 1), |command| {
         let folder = command.get_current_dir().expect("a folder").to_path_buf();
         for app in ["a", "b"] {
@@ -158,10 +158,14 @@ fn a_new_version_serves_as_soon_as_one_worker_has_it() {
     );
     std::fs::write(file(&server), code("2", &before)).expect("changed");
     wait_for_version(&server, "2");
-    assert!(!go.exists());
+    // The second worker does not go on to start with what is broken by then.
     let mark = server.mark();
+    std::fs::write(file(&server), "this is no Python").expect("broken");
+    server.wait_for_log_after(mark, "not recycled; what ran goes on running", LONG);
     std::fs::write(&go, "").expect("go");
-    server.wait_for_log_after(mark, "the worker is ready", LONG);
+    std::fs::write(file(&server), code("3", "")).expect("mended");
+    wait_for_version(&server, "3");
+    assert_eq!(log_since(&server, mark).matches("SyntaxError: ").count(), 1);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
     }
     if target.watch {
         let span = cx.texts.add_argument("", "--watch");
-        let globs = watched(&target.entry).iter().map(|glob| Directive::loose(glob, span)).collect();
+        let globs = watched(target).iter().map(|glob| Directive::loose(glob, span)).collect();
         put(&mut app, "watch", Directive { value: Value::List(globs), span });
     }
 
@@ -96,13 +96,42 @@ fn table(target: &Target, name: &str, cx: &mut Checker<'_>) -> Table {
 
 const DEFAULT_BIND: &str = "127.0.0.1:8080";
 
-/// What `--watch` looks at: the sources of the entry's language.
-fn watched(entry: &str) -> &'static [&'static str] {
-    match AppKind::of_entry(entry) {
-        Some(AppKind::Php) => &["**/*.php"],
-        Some(AppKind::Rack) => &["**/*.rb", "**/*.ru"],
-        _ => &["**/*.py"],
-    }
+/// What `--watch` looks at: the sources of the language that runs, and a program of the app's own.
+fn watched(target: &Target) -> Vec<String> {
+    let endings: &[&str] = match (target.command.is_empty(), AppKind::of_entry(&target.entry)) {
+        (false, _) => endings_of(&target.command),
+        (true, Some(AppKind::Php)) => PHP,
+        (true, Some(AppKind::Rack)) => RUBY,
+        (true, _) => PYTHON,
+    };
+    let own = target.command.first().filter(|program| program.contains('/') && !program.starts_with('/'));
+    let own = own.map(|program| program.trim_start_matches("./").to_owned());
+    endings.iter().map(|ending| format!("**/*.{ending}")).chain(own).collect()
+}
+
+const PHP: &[&str] = &["php"];
+const PYTHON: &[&str] = &["py"];
+const RUBY: &[&str] = &["rb", "ru"];
+const SCRIPT: &[&str] = &["js", "mjs", "cjs", "ts", "json"];
+
+/// By the program, or by the file that it is given.
+fn endings_of(command: &[String]) -> &'static [&'static str] {
+    command
+        .iter()
+        .find_map(|word| {
+            let name = word.rsplit('/').next().unwrap_or(word);
+            let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
+            let program = stem.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+            match (program, ending) {
+                ("node" | "nodejs" | "npm" | "npx" | "yarn" | "pnpm" | "deno" | "bun", _)
+                | (_, "js" | "mjs" | "cjs" | "ts") => Some(SCRIPT),
+                ("python" | "gunicorn" | "uvicorn" | "hypercorn" | "granian", _) | (_, "py") => Some(PYTHON),
+                ("ruby" | "puma" | "rackup" | "rails" | "bundle", _) | (_, "rb" | "ru") => Some(RUBY),
+                ("php", _) | (_, "php") => Some(PHP),
+                _ => None,
+            }
+        })
+        .unwrap_or_default()
 }
 
 fn put(table: &mut Table, key: &str, value: Directive) {

@@ -203,7 +203,7 @@ fn is_watched(directory: &Path, patterns: &[String], path: &Path) -> bool {
 }
 
 fn is_hidden(relative: &str) -> bool {
-    relative.split('/').any(|part| part.starts_with('.') || part == "__pycache__")
+    relative.split('/').any(|part| part.starts_with('.') || part == "__pycache__" || part == "node_modules")
 }
 
 /// `**` is any number of folders, `*` and `?` stay within one.

@@ -1,42 +1,36 @@
-"""Visits the site's admin as its user would, and prints what came as JSON: `visit.py URL before|after FILE_OF_COOKIES`.
+"""Visits the site's admin as its user would: `visit.py URL before|after FILE_OF_COOKIES`.
 
 `before`: log in with the form, add a note with an upload, look at pages that are missing or broken. `after`: with the same session, change that
-note and log out. Tokens, dates and lengths differ by themselves and are left out.
+note and log out. Tokens differ by themselves and are left out.
 """
 
-import json
-import pickle
+import os
 import re
 import sys
 
-import requests
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from visitor import Visitor
 
-BASE, PART, COOKIES = sys.argv[1:]
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
-SKIPPED = {"date", "expires", "content-length", "server", "connection", "keep-alive", "transfer-encoding"}
-seen = []
-browser = requests.Session()
 
 
-def visit(method, path, **more):
-    response = browser.request(method, BASE + path, allow_redirects=False, timeout=30, **more)
-    headers = {}
-    for name, value in response.raw.headers.items():
-        if name.lower() in SKIPPED:
-            continue
-        value = re.sub(r"(csrftoken|sessionid)=\w+", r"\1=...", value)
-        value = re.sub(r"(messages=[^;]*?):\w+:[^;]+", r"\1...", value)  # signed with the time
-        value = re.sub(r"expires=[^;]+", "expires=...", value)
-        headers.setdefault(name.lower(), []).append(value)
-    text = re.sub(r'(csrfmiddlewaretoken" value=")[^"]+', r"\1...", response.text)
-    text = re.sub(r'<time[^>]*>[^<]*</time>|\d\d:\d\d(:\d\d)?|value="\d{4}-\d\d-\d\d"|papers/\S+?\.bin', "...", text)
-    seen.append([method, path, response.status_code, headers, text])
-    return response
+def header(value):
+    value = re.sub(r"(csrftoken|sessionid)=\w+", r"\1=...", value)
+    return re.sub(r"(messages=[^;]*?):\w+:[^;]+", r"\1...", value)  # signed with the time
+
+
+def text(page):
+    page = re.sub(r'(csrfmiddlewaretoken" value=")[^"]+', r"\1...", page)
+    return re.sub(r'<time[^>]*>[^<]*</time>|\d\d:\d\d(:\d\d)?|value="\d{4}-\d\d-\d\d"|papers/\S+?\.bin', "...", page)
+
+
+visitor = Visitor(header, text)
+visit = visitor.visit
 
 
 def form(path, files=None, **values):
     token = TOKEN.search(visit("GET", path).text)
-    assert token, f"no form at {path}: {seen[-1]}"
+    assert token, f"no form at {path}: {visitor.seen[-1]}"
     return visit("POST", path, data={"csrfmiddlewaretoken": token.group(1), **values}, files=files)
 
 
@@ -63,17 +57,9 @@ def after():
     assert "was deleted successfully" in visit("GET", "/admin/notes/note/").text
     # The button to log out is a form of every page.
     assert form("/admin/password_change/").status_code == 200
-    token = browser.cookies["csrftoken"]
+    token = visitor.browser.cookies["csrftoken"]
     assert visit("POST", "/admin/logout/", data={"csrfmiddlewaretoken": token}).status_code == 200
     assert visit("GET", "/admin/").status_code == 302
 
 
-if PART == "before":
-    before()
-    with open(COOKIES, "wb") as file:
-        pickle.dump(browser.cookies, file)
-else:
-    with open(COOKIES, "rb") as file:
-        browser.cookies = pickle.load(file)
-    after()
-json.dump(seen, sys.stdout)
+visitor.run(before, after)

@@ -217,6 +217,27 @@ fn options_of_the_command_line_go_before_variables() {
 }
 
 #[test]
+fn what_is_watched_follows_from_what_runs() {
+    let scripts: &[&str] = &["**/*.js", "**/*.mjs", "**/*.cjs", "**/*.ts", "**/*.json"];
+    let cases: [(&str, &[&str]); 8] = [
+        ("node server.js", scripts),
+        ("npm start", scripts),
+        ("/usr/bin/env node server", scripts),
+        ("python3.11 serve.py", &["**/*.py"]),
+        ("bundle exec puma", &["**/*.rb", "**/*.ru"]),
+        ("sh -c ./start.php", &["**/*.php"]),
+        ("./bin/site --port $PORT", &["bin/site"]),
+        ("./serve.py", &["**/*.py", "serve.py"]),
+    ];
+    for (command, expected) in cases {
+        let command = command.split(' ').map(str::to_owned).collect();
+        let target = Target { command, watch: true, ..Target::default() };
+        let config = Config::for_target(&World::default(), &target).unwrap().0;
+        assert_eq!(config.apps[0].watch, expected, "{:?}", target.command);
+    }
+}
+
+#[test]
 fn what_a_command_line_gets_wrong() {
     let report = |target: &Target| Config::for_target(&World::default(), target).unwrap_err().to_string();
     let wrong =

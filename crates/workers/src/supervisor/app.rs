@@ -113,6 +113,8 @@ pub(super) struct Generation {
     quiet_starts: usize,
     /// What starts later beside a generation that serves is in a hurry.
     quiet_until: Instant,
+    /// Its files have changed: what it started now would be something else.
+    gives_way: bool,
     /// So many ready workers may take the place of the generation that serves.
     enough: usize,
     /// A worker was given requests: from now on the app is not given up.
@@ -151,6 +153,7 @@ impl Generation {
             // Half of the processors stay with those that serve.
             quiet_starts: if around.hurry { 1 } else { (around.cores / 2).max(1) },
             quiet_until: if around.hurry { now } else { now + priority::LONGEST },
+            gives_way: false,
             enough: if around.hurry { 1 } else { usize::MAX },
             has_served: false,
             jitter: Jitter::new(around.seed),
@@ -280,6 +283,20 @@ impl Generation {
         }
     }
 
+    /// Another generation is tried, since files have changed. Those that serve go on; none is started, as long as there is one.
+    pub(super) fn give_way(&mut self, now: Instant) {
+        self.gives_way = true;
+        if self.phase == Phase::Serving && self.workers.values().any(Worker::is_ready) {
+            let starts = |worker: &Worker| worker.state == WorkerState::Starting;
+            let numbers: Vec<u32> =
+                self.workers.values().filter(|worker| starts(worker)).map(|worker| worker.number).collect();
+            self.retire_where(starts, now, |_| None, now);
+            // Should nobody serve any more.
+            let empty = self.places.iter_mut().filter(|place| numbers.contains(&place.number));
+            empty.for_each(|place| place.spawn_at = Some(now));
+        }
+    }
+
     /// Ends the generation: workers that serve finish, for at most `drain` (or `drain_timeout`, if that is shorter), others are
     /// ended. With a `drain` of zero all are killed. Calling it again can only shorten the time. `why`: others take their places for this reason.
     pub(super) fn retire(&mut self, drain: Duration, why: Option<Recycled>, now: Instant) {
@@ -333,6 +350,9 @@ impl Generation {
 
     /// Beside a generation that serves only some are started at a time.
     fn may_start(&self) -> bool {
+        if self.gives_way && self.workers.values().any(Worker::is_ready) {
+            return false;
+        }
         let starting =
             || self.workers.values().filter(|worker| worker.state == WorkerState::Starting).count();
         self.phase != Phase::Trial || starting() < self.quiet_starts

@@ -51,6 +51,13 @@ impl Control {
             let names = apps.iter().map(|spec| spec.name.clone()).collect();
             self.trial = Some(Trial { generation: self.generation, apps: names, extent, reply, asked: at });
             for mut spec in apps {
+                let serving = self.current.get(&spec.name).map(|&generation| (spec.name.clone(), generation));
+                if let (Extent::These, Some(key)) = (extent, serving)
+                    && let Some(running) = self.running.get_mut(&key)
+                {
+                    running.machine.give_way(now);
+                    let _ = running.drive(&self.context, now);
+                }
                 self.keep_size(&mut spec);
                 self.add(spec, Phase::Trial, extent == Extent::These, now);
             }

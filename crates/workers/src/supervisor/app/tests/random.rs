@@ -83,6 +83,7 @@ impl Bench {
             }
             5 => self.kill(worker),
             6 => self.wants_drain(worker),
+            7 if next(10) == 0 => self.machine.give_way(self.now),
             _ if next(10) == 0 => self.retire(secs(next(3) as u64)),
             _ => {
                 self.machine.commit(self.now);

@@ -123,6 +123,23 @@ fn a_trial_in_a_hurry_takes_over_with_its_first_worker() {
 }
 
 #[test]
+fn what_gives_way_starts_nothing_while_somebody_serves() {
+    let mut bench = Bench::new(3, Phase::First);
+    bench.ready(0);
+    bench.ready(1);
+    bench.machine.give_way(bench.now);
+    bench.collect();
+    assert_eq!(bench.told(), ["Term 2"]);
+    bench.exit(2, KILLED);
+    bench.exit(1, CRASH);
+    bench.pass(secs(60));
+    assert_eq!(bench.spawned.len(), 3);
+    bench.exit(0, CRASH);
+    bench.pass(secs(60));
+    assert_eq!(bench.spawned.len(), 6, "nobody serves");
+}
+
+#[test]
 fn a_trial_that_takes_long_goes_on_in_a_hurry() {
     let mut bench = Bench::around(3, Phase::Trial, Surroundings { seed: 1, cores: 1, hurry: false }, |_| {});
     bench.pass(secs(4));
