@@ -93,7 +93,7 @@ fn a_site_of_express_is_what_it_is_alone() {
     websocket::open(&mut client, "/echo", "");
     let large = vec![b'x'; 100_000];
     for (first, payload) in [(0x81, b"hello".as_slice()), (0x82, &large)] {
-        client.send(&websocket::frame(first, payload));
+        client.send(websocket::frame(first, payload));
         assert_eq!(websocket::message(&mut client), (first & 0x0f, payload.to_vec()));
     }
     let broken = server.ask(keepwarm_tests::get("/broken"));

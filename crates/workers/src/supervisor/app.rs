@@ -353,9 +353,10 @@ impl Generation {
         if self.gives_way && self.workers.values().any(Worker::is_ready) {
             return false;
         }
+        // One whose wire has ended may be about to say why, and the others would say the same.
         let starting =
-            || self.workers.values().filter(|worker| worker.state == WorkerState::Starting).count();
-        self.phase != Phase::Trial || starting() < self.quiet_starts
+            |worker: &&Worker| matches!(worker.state, WorkerState::Starting | WorkerState::Stopping);
+        self.phase != Phase::Trial || self.workers.values().filter(starting).count() < self.quiet_starts
     }
 
     /// Workers that serve finish, others are ended.

@@ -123,6 +123,15 @@ fn a_trial_in_a_hurry_takes_over_with_its_first_worker() {
 }
 
 #[test]
+fn beside_a_worker_of_a_trial_that_ends_none_is_started() {
+    let mut bench = Bench::around(2, Phase::Trial, Surroundings { seed: 1, cores: 1, hurry: true }, |_| {});
+    bench.closed(0);
+    assert_eq!(bench.spawned.len(), 1);
+    bench.exit(0, CRASH);
+    assert_eq!((bench.spawned.len(), bench.machine.is_over()), (1, true));
+}
+
+#[test]
 fn what_gives_way_starts_nothing_while_somebody_serves() {
     let mut bench = Bench::new(3, Phase::First);
     bench.ready(0);
