@@ -66,6 +66,7 @@ def wrong_examples(page, text, binary):
             for script in ["public/index.php", "keepwarm.php"]:
                 (pathlib.Path(folder) / script).write_text("<?php\n")
             (pathlib.Path(folder) / "config.ru").touch()
+            (pathlib.Path(folder) / "site").touch(mode=0o755)
             command = [binary, "run", "--config", file, "--dry-run"]
             result = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if result.returncode != 0:
