@@ -11,7 +11,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// As DokuWiki and others write it, for Apache 2.2 and 2.4.
 const DENIED: &str = "<IfModule mod_authz_core.c>\n    Require all denied\n</IfModule>\n<IfModule !mod_authz_core.c>\n    Order allow,deny\n    Deny from all\n</IfModule>\n";
 /// As WordPress has it, and something that is not honoured in its fourth line.
-const FRONT: &str = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^feed/(.*) rss.php?name=$1\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n\
+const FRONT: &str = "RewriteEngine On\nRewriteRule ^index\\.php$ - [L]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule ^feed/(.*) /rss/$1 [R=301]\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n\
                      <FilesMatch \"\\.(sql|ini)$\">\nRequire all denied\n</FilesMatch>\n";
 
 fn lay_out(site: &Path) {
@@ -109,6 +109,72 @@ fn warm_php_does_not_send_what_is_denied() {
         |command| lay_out(&command.get_current_dir().expect("its folder").join("site")),
     );
     keeps_from_clients(&server.warm("/"));
+}
+
+/// The addresses that a site has by its own rules, and by those of a folder.
+#[test]
+fn rewrites_lead_to_scripts_with_their_query() {
+    let server = Server::start_with(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\npath = \"/shop/*\"\nstrip_prefix = true\napp = \"site\"\n\
+         [[listen.main.route]]\napp = \"site\"\ntry_files = \"@DIR@/site\"\n\
+         [app.site]\ndirectory = \"@DIR@/site\"\nworkers = 1\nentry = \"index.php\"\nkind = \"fastcgi\"\n",
+        |command| {
+            let site = command.get_current_dir().expect("its folder").join("site");
+            let shows = "<?php echo basename(__DIR__), '/', basename(__FILE__), ' ', json_encode($_GET, JSON_UNESCAPED_SLASHES), ' ', $_SERVER['REQUEST_URI'], ' ', \
+                         $_SERVER['PATH_INFO'] ?? '-', ' ', $_SERVER['QUERY_STRING'], ' ', $_SERVER['PHP_SELF'];";
+            let files = [
+                ("index.php", shows),
+                ("item.php", shows),
+                ("item.txt", "shown"),
+                ("blog/index.php", shows),
+                ("conf/a.php", "<?php echo 'secret';"),
+                ("conf/.htaccess", DENIED),
+                (
+                    ".htaccess",
+                    "RewriteEngine On\nRewriteRule ^item/([0-9]+)/(.*)$ item.php?id=$1&name=$2 [L,QSA,NC]\n\
+                     RewriteRule ^c/(.*) conf/$1.php\nRewriteRule ^x/(.*) index.php/$1?own=1 [L]\n",
+                ),
+                (
+                    "blog/.htaccess",
+                    "<IfModule mod_rewrite.c>\nRewriteEngine On\nRewriteBase /blog/\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteCond %{REQUEST_FILENAME} !-d\n\
+                     RewriteRule . /blog/index.php [L]\n</IfModule>",
+                ),
+            ];
+            for (name, text) in files {
+                let file = site.join(name);
+                std::fs::create_dir_all(file.parent().expect("a folder")).expect("the folder");
+                std::fs::write(file, text).expect("the file");
+            }
+        },
+    )
+    .warm("/");
+    for (path, body) in [
+        (
+            "/item/7/red",
+            "site/item.php {\"id\":\"7\",\"name\":\"red\"} /item/7/red - id=7&name=red /item.php",
+        ),
+        (
+            "/ITEM/7/a%26b%20c?size=1",
+            "site/item.php {\"id\":\"7\",\"name\":\"a&b c\",\"size\":\"1\"} /ITEM/7/a%26b%20c?size=1 - id=7&name=a%26b%20c&size=1 /item.php",
+        ),
+        ("/item/x", "site/index.php [] /item/x -  /index.php"),
+        ("/item.php?id=8", "site/item.php {\"id\":\"8\"} /item.php?id=8 - id=8 /item.php"),
+        ("/x/a/b?theirs=1", "site/index.php {\"own\":\"1\"} /x/a/b?theirs=1 /a/b own=1 /index.php/a/b"),
+        ("/item.txt", "shown"),
+        ("/blog/2024/post?p=1", "blog/index.php {\"p\":\"1\"} /blog/2024/post?p=1 - p=1 /blog/index.php"),
+        ("/blog/", "blog/index.php [] /blog/ -  /blog/index.php"),
+        (
+            "/shop/item/9/x",
+            "site/item.php {\"id\":\"9\",\"name\":\"x\"} /shop/item/9/x - id=9&name=x /shop/item.php",
+        ),
+    ] {
+        let response = server.ask(get(path));
+        assert_eq!(String::from_utf8_lossy(&response.body), body, "{path}");
+    }
+    // No rewrite leads to what is denied, or out.
+    answers(&server, "/c/a", 403, "");
+    answers(&server, "/c/..%2f..%2fetc/passwd", 200, "site/index.php");
+    assert!(!server.log().contains("is not honoured"), "{}", server.log());
 }
 
 #[test]

@@ -9,6 +9,7 @@
 mod guard;
 mod htaccess;
 mod name;
+mod rewrite;
 
 use std::fs::{File, Metadata};
 use std::io::{self, IoSliceMut};
@@ -23,6 +24,7 @@ use crate::disk;
 pub use guard::Guard;
 pub use htaccess::Rules;
 pub use name::file_name;
+pub use rewrite::RewrittenQuery;
 
 /// How often a name is tried that others are just moving. This number is arbitrary.
 const TRIES: u32 = 4;

@@ -49,7 +49,7 @@ pub use endpoint::Endpoint;
 pub use error_answer::{answer_error, answer_printed, answer_refusal, sentence, wants_page};
 pub use exchange::{BodyError, BodyProgress, Exchange, Fate, Gone, Refusal};
 pub use field_edits::FieldEdits;
-pub use folder::{Folder, Found, Guard, OpenFile, Rules, file_name};
+pub use folder::{Folder, Found, Guard, OpenFile, RewrittenQuery, Rules, file_name};
 pub use h1::{Http1, Message, RequestLine, WebSocketLimits};
 pub use h2::{Http2Call, Http2Pool};
 pub use handed::{HandedFile, HandedName};

@@ -1,5 +1,5 @@
 //! What a site of PHP does not give away, although it lies in the folder that is served: copies that editors and people leave, Composer's files, and what an
-//! `.htaccess` denies. Both who sends files and who runs scripts ask it.
+//! `.htaccess` denies. Both who sends files and who runs scripts ask it. Who runs scripts also asks where an `.htaccess` leads a path.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::htaccess::Rules;
-use super::{Folder, Found};
+use super::rewrite::{Address, Pass, RewrittenQuery, Site, path_of};
+use super::{Folder, Found, file_name};
 use crate::disk;
 
 /// How long what was read is believed.
@@ -20,11 +21,15 @@ const MAX_FOLDERS: usize = 4_096;
 /// Bytes that are read of an `.htaccess`. A longer one denies everything: nobody knows what its end would have denied.
 const MAX_LENGTH: usize = 256 * 1024;
 const HTACCESS: &[u8] = b".htaccess";
+/// How often the rules of rewrites are tried for a path; as Apache's `LimitInternalRecursion`.
+const MAX_PASSES: usize = 10;
 
 /// Says what is hidden beneath one folder.
 #[derive(Debug)]
 pub struct Guard {
     folder: Folder,
+    /// Its path as text, for conditions of rewrites.
+    root: String,
     seen: Mutex<Seen>,
 }
 
@@ -35,7 +40,8 @@ impl Guard {
     /// For a site whose root is `folder`.
     #[must_use]
     pub fn new(folder: Folder) -> Self {
-        Self { folder, seen: Mutex::default() }
+        let root = folder.path().to_string_lossy().trim_end_matches('/').to_owned();
+        Self { folder, root, seen: Mutex::default() }
     }
 
     /// Whether the file of that name (relative, as of [`super::file_name`]) is neither sent nor run.
@@ -60,6 +66,49 @@ impl Guard {
             file = rules.of_file(last).or(file);
         }
         Ok(file.or(folder).unwrap_or(false))
+    }
+
+    /// Where the rewrites of `.htaccess` files lead a normalised path: another path, and the query that its script gets. `None`: nowhere else.
+    ///
+    /// # Errors
+    /// Those of [`Folder::open`].
+    pub async fn rewrite(&self, path: &[u8]) -> io::Result<Option<(Vec<u8>, RewrittenQuery)>> {
+        let Some(name) = file_name(path).and_then(|name| String::from_utf8(name).ok()) else {
+            return Ok(None);
+        };
+        let mut address = Address { name, query: RewrittenQuery::default() };
+        let mut changed = false;
+        for _ in 0..MAX_PASSES {
+            let Some((above, rules)) = self.rewriting(&address.name).await? else { break };
+            let Some(rewriting) = rules.rewriting() else { break };
+            let above = address.name.get(..above).unwrap_or_default().to_owned();
+            let before = address.clone();
+            let pass = rewriting.pass(self, &above, &mut address).await?;
+            changed |= address != before;
+            if pass != Pass::Changed {
+                break;
+            }
+        }
+        Ok(changed.then(|| (path_of(&address.name), address.query)))
+    }
+
+    /// The rules of the deepest folder on the way to `name` that rewrites, and where its name ends.
+    async fn rewriting(&self, name: &str) -> io::Result<Option<(usize, Arc<Rules>)>> {
+        // That everything leads to the root's `index.php` is so without rules.
+        let matters = |rules: &Arc<Rules>| rules.rewriting().is_some_and(|rewriting| rewriting.matters);
+        let mut found = self.rules(b"").await?.filter(matters).map(|rules| (0, rules));
+        for (slash, _) in name.match_indices('/') {
+            let above = name.get(..=slash).unwrap_or_default();
+            if !self.is(above, true).await? {
+                break;
+            }
+            if let Some(rules) =
+                self.rules(above.as_bytes()).await?.filter(|rules| rules.rewriting().is_some())
+            {
+                found = Some((above.len(), rules));
+            }
+        }
+        Ok(found)
     }
 
     /// Its packages are code. A `vendor` that is not Composer's may hold what browsers load.
@@ -123,6 +172,29 @@ impl Guard {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Site for Guard {
+    fn root(&self) -> &str {
+        &self.root
+    }
+
+    async fn is(&self, name: &str, folder: bool) -> io::Result<bool> {
+        match self.folder.open(name.as_bytes()).await? {
+            Found::File(_) | Found::Denied | Found::Outside => return Ok(!folder),
+            Found::Folder => return Ok(folder),
+            Found::Nothing if folder => return Ok(false),
+            Found::Nothing => {}
+        }
+        // `index.php/a/b` is the file, as Apache's `REQUEST_FILENAME` has it; what follows is `PATH_INFO`.
+        for (at, ending) in name.match_indices(".php/") {
+            let script = name.get(..at + ending.len() - 1).unwrap_or_default();
+            if let Found::File(_) = self.folder.open(script.as_bytes()).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! Honoured, as Apache 2.4 has it: `Require all`, `Order`, `Deny from`, `Allow from`, `<Files>`, `<FilesMatch>`, and `RewriteRule` with `[F]` or `[G]` that has no
 //! condition. What limits access to some (`Require ip`, `Allow from 192.0.2.1`, a password) denies it to all: nobody is let in whom Apache would not have let
-//! in. A rewrite that leads everything to a front controller is what Keepwarm does anyway. All else is named, with its line ([`Rules::ignored`]).
+//! in. Rewrites that lead to scripts are `rewrite`'s. All else is named, with its line ([`Rules::ignored`]).
 
 use regex_lite::{Regex, RegexBuilder};
+
+use super::rewrite::{Condition, Rewriting};
 
 /// What one file says of its folder and what is below.
 #[derive(Debug, Default)]
@@ -15,6 +17,8 @@ pub struct Rules {
     files: Vec<(Pattern, bool)>,
     /// Paths, from this folder on, that are forbidden by a rewrite.
     forbidden: Vec<Pattern>,
+    /// `RewriteEngine On`, and what follows.
+    rewriting: Option<Rewriting>,
     /// Lines that deny, limit or rewrite, and are not honoured: their numbers, and what stands there.
     pub ignored: Vec<(usize, String)>,
 }
@@ -103,6 +107,10 @@ impl Rules {
     pub(super) fn forbids(&self, path: &[u8]) -> bool {
         self.forbidden.iter().any(|pattern| pattern.fits(path))
     }
+
+    pub(super) fn rewriting(&self) -> Option<&Rewriting> {
+        self.rewriting.as_ref()
+    }
 }
 
 #[derive(Default)]
@@ -110,8 +118,10 @@ struct Reader {
     rules: Rules,
     access: Access,
     sections: Vec<Section>,
-    /// Conditions stand before the next rewrite.
-    conditions: bool,
+    /// What stands before the next rewrite; `None` in it: a condition that nobody can judge here.
+    conditions: Vec<Option<Condition>>,
+    rewriting: Rewriting,
+    rewrites: bool,
 }
 
 impl Reader {
@@ -155,11 +165,12 @@ impl Reader {
             "redirect" | "redirectmatch" | "redirectpermanent" | "php_value" | "php_flag"
             | "php_admin_value" | "setenvif" | "sethandler" | "addhandler" | "directoryindex"
             | "errordocument" => ignore = true,
-            "rewritecond" => self.conditions = true,
-            "rewriterule" => {
-                let conditions = std::mem::take(&mut self.conditions);
-                ignore = !self.rewrite(rest, conditions);
+            "rewriteengine" => {
+                self.rewrites = rest.first().is_some_and(|word| word.eq_ignore_ascii_case("on"))
             }
+            "rewritebase" => self.rewriting.set_base(rest.first().map_or("/", String::as_str)),
+            "rewritecond" => self.conditions.push(Condition::parse(rest)),
+            "rewriterule" => ignore = self.rewrite(rest).is_err(),
             _ => {}
         }
         if ignore {
@@ -206,18 +217,20 @@ impl Reader {
         }
     }
 
-    /// Whether the rewrite is honoured, or does what is done without it.
-    fn rewrite(&mut self, words: &[String], conditions: bool) -> bool {
-        let [pattern, target, rest @ ..] = words else { return true };
-        let flags = rest.first().map_or("", String::as_str).trim_matches(['[', ']']).to_ascii_lowercase();
+    /// `Err`: it is not honoured.
+    fn rewrite(&mut self, words: &[String]) -> Result<(), ()> {
+        let conditions = std::mem::take(&mut self.conditions);
+        let flags = words.get(2).map_or("", String::as_str).trim_matches(['[', ']']).to_ascii_lowercase();
         let mut flags = flags.split(',').map(str::trim);
-        let forbids = flags.any(|flag| matches!(flag, "f" | "forbidden" | "g" | "gone"));
-        if forbids && !conditions {
-            self.rules.forbidden.push(Pattern::expression(pattern));
-            return true;
+        if !flags.any(|flag| matches!(flag, "f" | "forbidden" | "g" | "gone")) {
+            return self.rewriting.take(words, conditions.into_iter().collect());
         }
-        let to_front = target.rsplit('/').next().is_some_and(|last| last == "index.php");
-        !forbids && (target == "-" || to_front)
+        match (words.first(), conditions.is_empty()) {
+            (Some(pattern), true) => self.rules.forbidden.push(Pattern::expression(pattern)),
+            (Some(_), false) => return Err(()),
+            (None, _) => {}
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> Rules {
@@ -225,6 +238,7 @@ impl Reader {
             self.end();
         }
         self.rules.folder = self.access.verdict();
+        self.rules.rewriting = self.rewrites.then_some(self.rewriting);
         self.rules
     }
 }
@@ -448,7 +462,7 @@ mod tests {
 
     #[test]
     fn what_is_not_honoured_is_named_with_its_line() {
-        let text = "RewriteEngine On\n\nRewriteRule ^_media/(.*) lib/exe/fetch.php?media=$1 [QSA,L]\nRequire ip 192.0.2.1\n<Limit POST>\nDeny from all\n</Limit>\nphp_value a b\nRewriteRule ^ index.php [L]";
+        let text = "RewriteEngine On\n\nRewriteRule ^old/(.*) /new/$1 [R=301,L]\nRequire ip 192.0.2.1\n<Limit POST>\nDeny from all\n</Limit>\nphp_value a b\nRewriteRule ^ index.php [L]";
         let ignored: Vec<_> = Rules::parse(text).ignored.into_iter().map(|(line, _)| line).collect();
         assert_eq!(ignored, [3, 4, 5, 8]);
     }

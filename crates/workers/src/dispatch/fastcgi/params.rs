@@ -32,7 +32,7 @@ pub(super) fn encode_params(
 ) -> Result<(), EncodeError> {
     let mut params = ParamsWriter::begin(out, id);
     encode_script(&mut params, request, root, script);
-    encode_request(&mut params, request, length);
+    encode_request(&mut params, request, script, length);
     encode_ends(&mut params, request);
     encode_fields(&mut params, request);
     params.finish()
@@ -56,7 +56,7 @@ fn encode_script(params: &mut ParamsWriter<'_>, request: &Request, root: &Script
     }
 }
 
-fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, length: Option<u64>) {
+fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, script: &Script, length: Option<u64>) {
     let head = &request.head;
     let query = head.query();
     params.pair(b"REQUEST_METHOD", head.method.as_str().as_bytes());
@@ -65,7 +65,16 @@ fn encode_request(params: &mut ParamsWriter<'_>, request: &Request, length: Opti
         Some(query) => params.pair_of(b"REQUEST_URI", &[request.path(), b"?", query]),
         None => params.pair(b"REQUEST_URI", request.path()),
     }
-    params.pair(b"QUERY_STRING", query.unwrap_or_default());
+    let query = query.unwrap_or_default();
+    match &script.query {
+        None => params.pair(b"QUERY_STRING", query),
+        Some(rewritten) => {
+            let clients = if rewritten.with_clients { query } else { b"" };
+            let both = !rewritten.front.is_empty() && !clients.is_empty();
+            let separator: &[u8] = if both { b"&" } else { b"" };
+            params.pair_of(b"QUERY_STRING", &[&rewritten.front, separator, clients]);
+        }
+    }
     params.pair(b"CONTENT_TYPE", head.fields.first("content-type").unwrap_or_default());
     match length {
         Some(length) => params.pair(b"CONTENT_LENGTH", length.to_string().as_bytes()),

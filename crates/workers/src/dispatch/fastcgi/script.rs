@@ -5,6 +5,8 @@
 //! 2. A folder with an `index.php`: that one. Without its slash the client is sent to the address with it.
 //! 3. Everything else: the site's entry, the *front controller*, which finds the path in `REQUEST_URI`.
 //!
+//! Before all that come the rewrites of `.htaccess` files that lead to scripts ([`Guard::rewrite`]).
+//!
 //! Files are looked up as [`keepwarm_net::Folder`] does: no link and no `..` leads out of the root. What was found is believed for a moment (`known`).
 
 use std::io;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use keepwarm_http1::percent_decode;
-use keepwarm_net::{Folder, Found, Guard, file_name, now};
+use keepwarm_net::{Folder, Found, Guard, RewrittenQuery, file_name, now};
 
 use super::known::Known;
 
@@ -53,6 +55,8 @@ pub(super) struct Script {
     pub(super) name: Vec<u8>,
     /// What follows it in the path, decoded: empty, or with a slash in front.
     pub(super) path_info: Vec<u8>,
+    /// What a rewrite has made of the query; `None`: it is the client's.
+    pub(super) query: Option<RewrittenQuery>,
 }
 
 /// What a path leads to.
@@ -105,7 +109,10 @@ impl ScriptRoot {
         if let Some(resolved) = self.known.find(path, now()) {
             return Ok(resolved);
         }
-        let resolved = self.look(path).await?;
+        let resolved = match self.guard.rewrite(path).await? {
+            None => self.look(path).await?,
+            Some((path, query)) => self.look(&path).await?.with_query(query),
+        };
         self.known.note(path, &resolved, now());
         Ok(resolved)
     }
@@ -161,7 +168,17 @@ impl ScriptRoot {
 
 impl Resolved {
     fn script(name: Vec<u8>, path_info: Vec<u8>) -> Self {
-        Self::Script(Arc::new(Script { name, path_info }))
+        Self::Script(Arc::new(Script { name, path_info, query: None }))
+    }
+
+    fn with_query(self, query: RewrittenQuery) -> Self {
+        match self {
+            Self::Script(script) => {
+                let Script { name, path_info, .. } = Arc::unwrap_or_clone(script);
+                Self::Script(Arc::new(Script { name, path_info, query: Some(query) }))
+            }
+            other => other,
+        }
     }
 }
 
@@ -277,10 +294,8 @@ mod tests {
             ("//a.php", front),
             ("/blog//p.php", front),
         ] {
-            let expected =
-                Script { name: name.as_bytes().to_vec(), path_info: path_info.as_bytes().to_vec() };
-            let resolved = root.resolve(path.as_bytes()).await.unwrap();
-            assert_eq!(resolved, Resolved::Script(Arc::new(expected)), "{path}");
+            let expected = Resolved::script(name.as_bytes().to_vec(), path_info.as_bytes().to_vec());
+            assert_eq!(root.resolve(path.as_bytes()).await.unwrap(), expected, "{path}");
         }
         assert_eq!(root.resolve(b"/blog").await.unwrap(), Resolved::NeedsSlash);
     }
