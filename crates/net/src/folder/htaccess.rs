@@ -2,7 +2,7 @@
 //!
 //! Honoured, as Apache 2.4 has it: `Require all`, `Order`, `Deny from`, `Allow from`, `<Files>`, `<FilesMatch>`, and `RewriteRule` with `[F]` or `[G]` that has no
 //! condition. What limits access to some (`Require ip`, `Allow from 192.0.2.1`, a password) denies it to all: nobody is let in whom Apache would not have let
-//! in. Rewrites that lead to scripts are `rewrite`'s. All else is named, with its line ([`Rules::ignored`]).
+//! in. `RedirectMatch` with 403, 404 or 410 is such a denial, too. Rewrites that lead to scripts are `rewrite`'s. All else is named, with its line ([`Rules::ignored`]).
 
 use regex_lite::{Regex, RegexBuilder};
 
@@ -17,6 +17,8 @@ pub struct Rules {
     files: Vec<(Pattern, bool)>,
     /// Paths, from this folder on, that are forbidden by a rewrite.
     forbidden: Vec<Pattern>,
+    /// The same with a slash in front, by `RedirectMatch`.
+    forbidden_addresses: Vec<Pattern>,
     /// `RewriteEngine On`, and what follows.
     rewriting: Option<Rewriting>,
     /// Lines that deny, limit or rewrite, and are not honoured: their numbers, and what stands there.
@@ -91,6 +93,7 @@ impl Rules {
     pub fn denies_some(&self) -> bool {
         self.folder == Some(true)
             || !self.forbidden.is_empty()
+            || !self.forbidden_addresses.is_empty()
             || self.files.iter().any(|(_, denied)| *denied)
     }
 
@@ -105,7 +108,9 @@ impl Rules {
 
     /// Of a path that begins in this folder.
     pub(super) fn forbids(&self, path: &[u8]) -> bool {
+        let address = || [b"/", path].concat();
         self.forbidden.iter().any(|pattern| pattern.fits(path))
+            || self.forbidden_addresses.iter().any(|pattern| pattern.fits(&address()))
     }
 
     pub(super) fn rewriting(&self) -> Option<&Rewriting> {
@@ -162,6 +167,12 @@ impl Reader {
             "deny" if all => access.deny_all = true,
             "allow" if all => access.allow_all = true,
             "deny" | "allow" | "authtype" | "authuserfile" => ignore = true,
+            "redirectmatch"
+                if matches!(rest.first().map(String::as_str), Some("403" | "404" | "410" | "gone")) =>
+            {
+                let pattern = Pattern::expression(rest.get(1).map_or("", String::as_str));
+                self.rules.forbidden_addresses.push(pattern);
+            }
             "redirect" | "redirectmatch" | "redirectpermanent" | "php_value" | "php_flag"
             | "php_admin_value" | "setenvif" | "sethandler" | "addhandler" | "directoryindex"
             | "errordocument" => ignore = true,
@@ -452,6 +463,10 @@ mod tests {
         for name in ["a.css", ".well-known/acme-challenge/x", "core/misc/drupal.js", "update.php"] {
             assert!(!denied(drupal, name), "{name}");
         }
+        for name in [".git/config", "a/.git/config", "private/x"] {
+            assert!(denied("RedirectMatch 404 /\\.git\nRedirectMatch 403 ^/private/", name), "{name}");
+        }
+        assert!(!denied("RedirectMatch 403 ^/private/", "a/private/x"));
         let but = "Deny from all\n<FilesMatch \"\\.(png|css)$\">\nAllow from all\n</FilesMatch>";
         assert!(denied(but, "a.txt") && !denied(but, "a.png"));
         assert!(

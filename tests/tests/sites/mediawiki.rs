@@ -1,0 +1,94 @@
+//! MediaWiki on SQLite, by php-cgi and by a php-fpm.
+
+use std::fs;
+use std::process::Command;
+
+use keepwarm_tests::get;
+use keepwarm_tests::tools::run_ok;
+
+use crate::{Browser, PASSWORD, PATIENCE, PIXEL, copy_site, php_fpm, start};
+
+fn mediawiki(interpreter: &str) {
+    let server = start(interpreter, |folder| {
+        let site = folder.join("site");
+        // Every message in four hundred languages is most of the package.
+        let languages =
+            ["i18n/*[!n].json", "i18n/*[!e]n.json", "./extensions", "./LocalSettings.php", "*/tests"];
+        copy_site("/usr/share/mediawiki", &languages, &site);
+        fs::create_dir_all(site.join("extensions")).expect("a folder");
+        let mut install = Command::new("php");
+        install.current_dir(&site).arg("maintenance/install.php").args(["--dbtype", "sqlite", "--dbpath"]);
+        install.arg(folder.join("data")).args(["--dbname", "wiki", "--scriptpath", "", "--pass", PASSWORD]);
+        run_ok(install.args(["--server", "http://127.0.0.1", "Kept", "Admin"]), PATIENCE);
+        let settings = site.join("LocalSettings.php");
+        let mut text = fs::read_to_string(&settings).expect("installed");
+        text.push_str("\n$wgServer = WebRequest::detectServer();\n$wgEnableUploads = true;\n");
+        // The installer keeps sessions in APCu, which processes of php-cgi do not share.
+        assert!(text.contains("$wgMainCacheType = CACHE_ACCEL;"), "the installer has not found php-apcu");
+        if !interpreter.contains("fpm") {
+            text.push_str("$wgMainCacheType = CACHE_NONE;\n$wgSessionCacheType = CACHE_DB;\n");
+        }
+        fs::write(settings, text).expect("written");
+    });
+    let browser = Browser::new(&server);
+
+    let token = |kind: &str| {
+        let answer = browser.json(&format!("/api.php?action=query&meta=tokens&type={kind}&format=json"), &[]);
+        answer["query"]["tokens"][format!("{kind}token")].as_str().expect("a token").to_owned()
+    };
+    let field = |name: &str, value: &str| format!("{name}={value}");
+    let (login, password) = (field("lgtoken", &token("login")), field("lgpassword", PASSWORD));
+    let answer = browser.json(
+        "/api.php?action=login&format=json",
+        &["-d", "lgname=Admin", "--data-urlencode", &password, "--data-urlencode", &login],
+    );
+    assert_eq!(answer["login"]["result"], "Success", "{answer}");
+
+    let csrf = field("token", &token("csrf"));
+    let answer = browser.json(
+        "/api.php?action=edit&title=Stalls&format=json",
+        &["--data-urlencode", "text=The ''five'' stalls, '''gone'''.", "--data-urlencode", &csrf],
+    );
+    assert_eq!(answer["edit"]["result"], "Success", "{answer}");
+
+    let file = server.folder().join("pixel.png");
+    fs::write(&file, PIXEL).expect("written");
+    let upload = format!("file=@{};type=image/png", file.display());
+    let form =
+        ["-F", "action=upload", "-F", "format=json", "-F", "filename=Pixel.png", "-F", &csrf, "-F", &upload];
+    let answer = browser.json("/api.php", &[form.as_slice(), &["-F", "ignorewarnings=1"]].concat());
+    assert_eq!(answer["upload"]["result"], "Success", "{answer}");
+
+    // Read back: the page by its path info, the file as a file.
+    let page = browser.open("/index.php/Stalls", &[]);
+    assert!(page.contains("The <i>five</i> stalls, <b>gone</b>."), "{page}");
+    let image = answer["upload"]["imageinfo"]["url"].as_str().expect("an address").to_owned();
+    let path =
+        image.split_once("127.0.0.1").and_then(|(_, rest)| rest.split_once('/')).expect("an address").1;
+    let read = server.ask(get(&format!("/{path}")));
+    assert_eq!((read.status, read.body.as_slice()), (200, PIXEL), "{image}");
+    assert_eq!(read.field("content-type"), Some("image/png"));
+    // What a browser loads beside the page: its styles by a script, a file of the skin, none of the secrets.
+    let styles = browser.open("/load.php?lang=en&modules=site.styles&only=styles&skin=vector", &[]);
+    assert!(!styles.contains("Fatal error"), "{styles}");
+    assert_eq!(server.ask(get("/resources/assets/licenses/public-domain.png")).status, 200);
+    for secret in [
+        "/LocalSettings.php",
+        "/images/.htaccess",
+        "/../data/wiki.sqlite",
+        "/composer.json/../LocalSettings.php",
+    ] {
+        let answer = server.ask(get(secret));
+        assert!(!answer.text().contains("wgDBname") && !answer.text().contains("SQLite format"), "{secret}");
+    }
+}
+
+#[test]
+fn mediawiki_on_php_cgi() {
+    mediawiki("php-cgi");
+}
+
+#[test]
+fn mediawiki_on_php_fpm() {
+    mediawiki(&php_fpm());
+}
