@@ -3,8 +3,11 @@
 //!
 //! It needs no right, no control group and no process between, and what is left can be found by another process, the guardian, when Keepwarm was killed. What
 //! clears or overwrites its environment, and what has become another user where Keepwarm is not root, is not found.
+//!
+//! While a program is being loaded (`execve`), its process shows no environment for a moment. So one that shows none is looked at again.
 
 use std::io;
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -12,24 +15,56 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub(super) const MARK: &str = "KEEPWARM_INSTANCE";
 /// What is found may fork while it is killed: so often everything is looked at again. This number is arbitrary.
 const ROUNDS: usize = 20;
+/// So often one without an environment is looked at again, and so long after: a program is loaded within that. Both numbers are arbitrary.
+const LOOKS: usize = 20;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A mark that no other supervisor has.
 pub(super) fn new_mark(random: u64) -> String {
     format!("{}-{random:016x}", std::process::id())
 }
 
+/// What a look at a process says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Killed,
+    Other,
+    /// It may be one whose program is being loaded.
+    Unsure,
+}
+
 /// Kills all processes with this mark; with `app` those of the app only.
 pub(super) fn kill(mark: &str, app: Option<&str>) {
+    kill_with(mark, app, || std::thread::sleep(PAUSE));
+}
+
+fn kill_with(mark: &str, app: Option<&str>, mut pause: impl FnMut()) {
     let mut wanted = vec![format!("{MARK}={mark}")];
     wanted.extend(app.map(|app| format!("KEEPWARM_APP={app}")));
+    let look = |pid: Pid| kill_if(pid, &wanted).unwrap_or(Seen::Other);
     for _ in 0..ROUNDS {
         let mut found = false;
+        let mut unsure = Vec::new();
         // An error: there is no /proc, and nothing is known.
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-            if let Some(pid) = number.and_then(Pid::from_raw) {
-                found |= kill_if(pid, &wanted).unwrap_or(false);
+            let Some(pid) = number.and_then(Pid::from_raw) else { continue };
+            match look(pid) {
+                Seen::Killed => found = true,
+                Seen::Unsure => unsure.push(pid),
+                Seen::Other => {}
             }
+        }
+        for _ in 0..LOOKS {
+            if unsure.is_empty() {
+                break;
+            }
+            pause();
+            unsure.retain(|pid| {
+                let seen = look(*pid);
+                found |= seen == Seen::Killed;
+                seen == Seen::Unsure
+            });
         }
         if !found {
             return;
@@ -37,30 +72,36 @@ pub(super) fn kill(mark: &str, app: Option<&str>) {
     }
 }
 
-/// `true`: it was one of them. An error: it has ended, or is somebody else's.
-fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<bool> {
-    if !has(pid, wanted)? {
-        return Ok(false);
+/// An error: it has ended, or is somebody else's.
+fn kill_if(pid: Pid, wanted: &[String]) -> io::Result<Seen> {
+    let seen = look(pid, wanted)?;
+    if seen != Seen::Killed {
+        return Ok(seen);
     }
     let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
     // The number may have been given to another in between; from here on it is held.
-    if !has(pid, wanted)? {
-        return Ok(false);
+    let seen = look(pid, wanted)?;
+    if seen == Seen::Killed {
+        pidfd_send_signal(pidfd, Signal::KILL)?;
     }
-    pidfd_send_signal(pidfd, Signal::KILL)?;
-    Ok(true)
+    Ok(seen)
 }
 
-/// Whether these are in the environment that the process was started with. That of one that has ended is empty.
-fn has(pid: Pid, wanted: &[String]) -> io::Result<bool> {
-    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()))?;
+/// `Killed`: it is to be, for these are in the environment that the process was started with. That of one that has ended is empty, and it has no program.
+fn look(pid: Pid, wanted: &[String]) -> io::Result<Seen> {
+    let folder = format!("/proc/{}", pid.as_raw_nonzero());
+    let environment = std::fs::read(format!("{folder}/environ"))?;
+    if environment.is_empty() {
+        return std::fs::read_link(format!("{folder}/exe")).map(|_| Seen::Unsure);
+    }
     let has = |variable: &String| environment.split(|&byte| byte == 0).any(|own| own == variable.as_bytes());
-    Ok(wanted.iter().all(has))
+    Ok(if wanted.iter().all(has) { Seen::Killed } else { Seen::Other })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command};
+    use std::io::{Read, Write};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 
@@ -82,5 +123,31 @@ mod tests {
         assert_eq!(stranger.try_wait().unwrap(), None);
         stranger.kill().unwrap();
         stranger.wait().unwrap();
+    }
+
+    /// As one whose program is being loaded looks: it shows no environment, and has the mark a moment later.
+    #[test]
+    fn what_shows_no_environment_yet_is_looked_at_again() {
+        let mark = new_mark(3);
+        let script = format!("echo; read line; exec env {MARK}={mark} sh -c 'echo; exec sleep 1000'");
+        let mut loading = Command::new("/bin/sh")
+            .args(["-c", &script])
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, mut output) = (loading.stdin.take().unwrap(), loading.stdout.take().unwrap());
+        let mut line = [0];
+        output.read_exact(&mut line).unwrap();
+        let mut paused = false;
+        kill_with(&mark, None, || {
+            if !std::mem::replace(&mut paused, true) {
+                input.write_all(b"go\n").unwrap();
+                output.read_exact(&mut line).unwrap();
+            }
+            std::thread::sleep(PAUSE);
+        });
+        assert!(paused && !loading.wait().unwrap().success());
     }
 }
