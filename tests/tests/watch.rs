@@ -152,12 +152,13 @@ fn a_new_version_serves_as_soon_as_one_worker_has_it() {
         }
     });
     let server = server.warm("/").warm("/b/");
-    let (first, go) = (server.folder().join("first"), server.folder().join("go"));
+    let [first, second, go] = ["first", "second", "go"].map(|name| server.folder().join(name));
     let before = format!(
-        "import time\ntry: os.mkdir({first:?})\nexcept FileExistsError:\n    while not os.path.exists({go:?}): time.sleep(0.01)\n"
+        "import time\ntry: os.mkdir({first:?})\nexcept FileExistsError:\n    open({second:?}, 'w').close()\n    while not os.path.exists({go:?}): time.sleep(0.01)\n"
     );
     std::fs::write(file(&server), code("2", &before)).expect("changed");
     wait_for_version(&server, "2");
+    wait_until("the second worker has read this version", LONG, || second.exists());
     // The second worker does not go on to start with what is broken by then.
     let mark = server.mark();
     std::fs::write(file(&server), "this is no Python").expect("broken");

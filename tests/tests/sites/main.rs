@@ -4,6 +4,7 @@ mod apache;
 mod dokuwiki;
 mod mariadb;
 mod mediawiki;
+mod phpmyadmin;
 mod wordpress;
 
 use std::fs;

@@ -1,0 +1,50 @@
+//! phpMyAdmin, beside a MariaDB of its own.
+
+use std::fs;
+use std::path::Path;
+
+use keepwarm_tests::get;
+
+use crate::apache::Apache;
+use crate::mariadb::MariaDb;
+use crate::{PASSWORD, compare, copy_site, php_fpm, start};
+
+/// As the package has it, with its configuration in the site's folder.
+fn install(site: &Path, socket: &Path) {
+    copy_site("/usr/share/phpmyadmin", &["./doc"], site);
+    let file = site.join("libraries/vendor_config.php");
+    let text = fs::read_to_string(&file).expect("phpMyAdmin's");
+    let here = |text: String, from: &str, to: &str| {
+        assert!(text.contains(from), "{from}: {text}");
+        text.replace(from, to)
+    };
+    let text = here(text, "'/etc/phpmyadmin/config.inc.php'", "ROOT_PATH . 'config.inc.php'");
+    let text = here(text, "'/var/lib/phpmyadmin/tmp/'", "ROOT_PATH . 'tmp/'");
+    fs::write(file, text).expect("written");
+    fs::create_dir_all(site.join("tmp")).expect("a folder");
+    let settings = format!(
+        "<?php\n$cfg['blowfish_secret'] = '0123456789abcdef0123456789abcdef';\n$cfg['Servers'][1] = ['auth_type' => 'cookie', 'host' => 'localhost', 'socket' => '{}'];\n\
+         $cfg['VersionCheck'] = false;\n$cfg['SendErrorReports'] = 'never';\n$cfg['PmaNoRelation_DisableWarning'] = true;\n",
+        socket.display()
+    );
+    fs::write(site.join("config.inc.php"), settings).expect("written");
+}
+
+#[test]
+fn phpmyadmin_is_what_it_is_behind_apache() {
+    let mut others = None;
+    let server = start(&php_fpm(), |folder| {
+        let database = MariaDb::start(&folder.join("db"));
+        database.run(&format!(
+            "CREATE USER ann@localhost IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON kept.* TO ann@localhost; CREATE DATABASE kept; CREATE TABLE kept.notes (id INT)"
+        ));
+        install(&folder.join("site"), &database.socket);
+        others = Some((Apache::start(&folder.join("apache"), &folder.join("site")), database));
+    });
+    let (apache, _database) = others.as_ref().expect("started");
+    compare(&server, apache, "phpmyadmin_visit.py");
+    for secret in ["/config.inc.php", "/libraries/vendor_config.php"] {
+        let answer = server.ask(get(secret));
+        assert!(!answer.text().contains("blowfish"), "{secret}: {}", answer.text());
+    }
+}
