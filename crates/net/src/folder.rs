@@ -1,7 +1,8 @@
 //! Files beneath a folder, named by clients: opened so that no name leads out of it, and read without ever holding up a data-plane thread.
 //!
 //! * **Out of it leads nothing.** The kernel resolves the name beneath the folder (`openat2`, `RESOLVE_BENEATH`): not `..`, not an absolute link, not a link
-//!   that points out, and not one that is exchanged meanwhile. Links that stay inside are followed.
+//!   that points out, and not one that is exchanged meanwhile. Links that stay inside are followed. What a distribution's package has put in its places is the
+//!   exception (`package`).
 //! * **No disk holds up a thread.** What the kernel knows already is opened and read at once (`RESOLVE_CACHED`, `RWF_NOWAIT`); anything else is left to the
 //!   runtime's blocking threads.
 //! * The folder itself is looked up for each file, so that a deploy can exchange it by moving a link.
@@ -9,6 +10,7 @@
 mod guard;
 mod htaccess;
 mod name;
+mod package;
 mod rewrite;
 
 use std::fs::{File, Metadata};
@@ -29,10 +31,15 @@ pub use rewrite::RewrittenQuery;
 /// How often a name is tried that others are just moving. This number is arbitrary.
 const TRIES: u32 = 4;
 
+/// A pipe without a writer would hold up the open; a file does not mind the flag.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+
 /// A folder whose files requests can name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
     path: PathBuf,
+    /// Where links may lead besides.
+    places: Vec<PathBuf>,
 }
 
 /// What a name beneath a folder leads to.
@@ -67,11 +74,21 @@ enum Patience {
     Disk,
 }
 
+impl Patience {
+    fn resolve(self) -> ResolveFlags {
+        match self {
+            Self::Cached => ResolveFlags::CACHED,
+            Self::Disk => ResolveFlags::empty(),
+        }
+    }
+}
+
 impl Folder {
     /// The folder at this path, which may come into being later.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        let path = path.into();
+        Self { places: package::places(&path, Path::new("/")), path }
     }
 
     /// Where it is.
@@ -85,12 +102,21 @@ impl Folder {
     /// # Errors
     /// The system has no descriptors or no memory left, or the disk fails.
     pub async fn open(&self, name: &[u8]) -> io::Result<Found> {
-        match look(&self.path, name, Patience::Cached) {
+        match self.look(name, Patience::Cached) {
             Err(Errno::AGAIN | Errno::INVAL) => {}
             other => return sort(other),
         }
-        let (folder, name) = (self.path.clone(), name.to_vec());
-        disk::spawn(move || sort(look(&folder, &name, Patience::Disk))).await
+        let (folder, name) = (self.clone(), name.to_vec());
+        disk::spawn(move || sort(folder.look(&name, Patience::Disk))).await
+    }
+
+    fn look(&self, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+        match look(&self.path, name, patience) {
+            Err(Errno::XDEV) if !self.places.is_empty() => {
+                package::look(&self.path, name, &self.places, patience.resolve())
+            }
+            other => other,
+        }
     }
 }
 
@@ -134,15 +160,10 @@ impl OpenFile {
 fn look(folder: &Path, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
     #[cfg(feature = "simulation")]
     crate::simulation::disk::look_up(patience == Patience::Cached)?;
-    let (root_flags, flags) = match patience {
-        Patience::Cached => (ResolveFlags::CACHED, ResolveFlags::CACHED),
-        Patience::Disk => (ResolveFlags::empty(), ResolveFlags::empty()),
-    };
-    let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, root_flags)?;
+    let flags = patience.resolve();
+    let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, flags)?;
     let name: &[u8] = if name.is_empty() { b"." } else { name };
-    // A pipe without a writer would hold up the open; a file does not mind the flag.
-    let read = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    open(root, name, read, flags | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
+    open(root, name, READ, flags | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)
 }
 
 fn open<P: rustix::path::Arg + Copy>(

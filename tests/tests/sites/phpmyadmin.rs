@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use keepwarm_tests::get;
+use keepwarm_tests::{Server, get};
 
 use crate::apache::Apache;
 use crate::mariadb::MariaDb;
@@ -47,4 +47,17 @@ fn phpmyadmin_is_what_it_is_behind_apache() {
         let answer = server.ask(get(secret));
         assert!(!answer.text().contains("blowfish"), "{secret}: {}", answer.text());
     }
+}
+
+/// Debian's jQuery is another package's, which the site only links to.
+#[test]
+fn a_package_is_served_from_where_it_is() {
+    let server = Server::start(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[app.site]\nkind = \"fastcgi\"\nentry = \"/usr/share/phpmyadmin/index.php\"\nworkers = 1\n",
+    );
+    let script = server.ask(get("/js/vendor/jquery/jquery.min.js"));
+    let file = fs::read("/usr/share/phpmyadmin/js/vendor/jquery/jquery.min.js").expect("Debian's");
+    assert_eq!((script.status, script.body.as_slice()), (200, file.as_slice()));
+    assert!(server.ask(get("/")).text().contains("phpMyAdmin"));
+    assert!(!server.log().contains("leads out of the site"), "{}", server.log());
 }

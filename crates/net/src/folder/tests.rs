@@ -149,3 +149,54 @@ fn paths_that_name_files_and_paths_that_never_do() {
         assert_eq!(file_name(path.as_bytes()), expected.map(|name| name.as_bytes().to_vec()), "{path}");
     }
 }
+
+/// As Debian has it: jQuery is another package's, and what the site changes is elsewhere.
+#[tokio::test]
+async fn a_packages_links_are_followed_to_the_places_of_packages() {
+    let temp = Temp::new();
+    let base = temp.0.canonicalize().unwrap();
+    for folder in ["usr/share/site/js", "usr/share/javascript", "var/lib/site/uploads", "var/lib/other"] {
+        std::fs::create_dir_all(base.join(folder)).unwrap();
+    }
+    for (file, text) in [
+        ("usr/share/javascript/jquery.js", "jquery"),
+        ("var/lib/site/uploads/a", "upload"),
+        ("var/lib/other/b", "secret"),
+        ("usr/share/site/own", "own"),
+    ] {
+        std::fs::write(base.join(file), text).unwrap();
+    }
+    let root = base.join("usr/share/site");
+    for (name, target) in [
+        ("js/jquery.js", "../../javascript/jquery.js"),
+        ("js/vendor", base.join("usr/share/javascript").to_str().unwrap()),
+        ("uploads", base.join("var/lib/site/uploads").to_str().unwrap()),
+        ("other", base.join("var/lib/other").to_str().unwrap()),
+        ("secret", "../../../secret"),
+        ("all", "../../.."),
+        ("gone", "../javascript/gone.js"),
+    ] {
+        symlink(target, root.join(name)).unwrap();
+    }
+    let places = package::places(&root, &base);
+    let folder = Folder { path: root, places };
+    for (name, text) in [
+        ("own", "own"),
+        ("js/jquery.js", "jquery"),
+        ("js/vendor/jquery.js", "jquery"),
+        ("js/vendor", "folder"),
+        ("uploads/a", "upload"),
+        ("other/b", "outside"),
+        ("secret", "outside"),
+        ("all/secret", "outside"),
+        ("all/usr/share/javascript/jquery.js", "jquery"),
+        ("js/vendor/../../../../secret", "outside"),
+        ("gone", "nothing"),
+    ] {
+        assert_eq!(found(&folder, name).await, text, "{name}");
+    }
+    // A site of somebody's own has none of that, and neither have the places themselves.
+    for own in ["home/site", "usr/share", "var/www/site"] {
+        assert_eq!(package::places(&base.join(own), &base), Vec::<PathBuf>::new(), "{own}");
+    }
+}

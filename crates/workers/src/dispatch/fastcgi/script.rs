@@ -160,8 +160,10 @@ impl ScriptRoot {
     /// Once: who laid the site out with links (as packages of distributions do) wonders why its entry answers everything.
     fn say_outside(&self, name: &[u8]) {
         if !self.said.swap(true, Ordering::Relaxed) {
-            let (root, script) = (self.path().display(), name.escape_ascii());
-            tracing::warn!(%root, %script, "the script is not run: a link leads out of the site there. Copy what it names into the site, or name another folder by `entry` (said once)");
+            let link = self.path().join(std::ffi::OsStr::from_bytes(name));
+            let leads_to = link.canonicalize().unwrap_or_default();
+            let (script, leads_to) = (link.display(), leads_to.display());
+            tracing::warn!(%script, %leads_to, "the script is not run: a link leads out of the site there. Copy what it names into the site, or name another folder by `entry` (said once)");
         }
     }
 }
