@@ -468,7 +468,8 @@ fn a_link_that_leads_out_of_the_site_is_named_in_the_log() {
         assert_eq!(server.ask(get("/out.php")).text(), "pong");
     }
     server.wait_for_log("a link leads out of the site there", LONG);
-    assert!(server.log().contains("script=out.php"), "{}", server.log());
+    let link = format!("script={}", server.folder().join("site/out.php").display());
+    assert!(server.log().contains(&link) && server.log().contains("leads_to=/"), "{}", server.log());
 }
 
 /// MediaWiki's sessions and rate limits count on it.
