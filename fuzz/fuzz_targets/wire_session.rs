@@ -171,6 +171,7 @@ impl Input<'_> {
             }),
             11 => FromWorker::Pong { payload: [1; 8] },
             12 if self.byte() == 0 => FromWorker::Drain,
+            13 if self.byte() % 4 == 0 => FromWorker::Hijack { stream: id },
             12 | 13 => FromWorker::Want { stream: id },
             14 => FromWorker::Inform { stream: id, status: 103, fields },
             15 | 16 => {

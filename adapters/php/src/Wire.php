@@ -30,6 +30,7 @@ final class Wire
     public const PONG = 0x31;
     public const DRAIN = 0x32;
     public const BUSY = 0x33;
+    public const HIJACK = 0x19;
 
     // Flags. END is the same bit on every type that has it.
     public const END = 0x01;
@@ -74,7 +75,7 @@ final class Wire
         self::PING => [0, false, 8, 8],
         self::DRAIN => [0, false, 0, 0],
     ];
-    private const ONLY_FROM_WORKER = [self::HELLO, self::RESPONSE, self::INFORM, self::WANT, self::PONG, self::BUSY];
+    private const ONLY_FROM_WORKER = [self::HELLO, self::RESPONSE, self::INFORM, self::WANT, self::PONG, self::BUSY, self::HIJACK];
 
     /** Throws `Fault` unless the four parts of the head of a frame from Keepwarm go together (§2). */
     public static function checkHead(int $length, int $kind, int $flags, int $stream): void

@@ -20,7 +20,7 @@ module Driver
   PATIENCE = 30.0 # seconds: a worker that says nothing for so long has failed, however slow the machine
   TYPES = {
     0x01 => :HELLO, 0x02 => :WELCOME, 0x10 => :REQUEST, 0x11 => :DATA, 0x12 => :TRAILERS, 0x13 => :RESPONSE, 0x14 => :INFORM,
-    0x15 => :WANT, 0x16 => :CREDIT, 0x17 => :RESET, 0x18 => :HALF_CLOSE, 0x20 => :TEXT, 0x21 => :BINARY, 0x22 => :CLOSE, 0x30 => :PING, 0x31 => :PONG,
+    0x15 => :WANT, 0x16 => :CREDIT, 0x17 => :RESET, 0x18 => :HALF_CLOSE, 0x19 => :HIJACK, 0x20 => :TEXT, 0x21 => :BINARY, 0x22 => :CLOSE, 0x30 => :PING, 0x31 => :PONG,
     0x32 => :DRAIN, 0x33 => :BUSY
   }.freeze
   NUMBERS = TYPES.invert.freeze
@@ -94,7 +94,7 @@ module Driver
     # Whether the worker has ended the stream.
     def over?
       last = @frames.last
-      !last.nil? && (last.name == :RESET || (%i[RESPONSE DATA].include?(last.name) && last.end?))
+      !last.nil? && (%i[RESET HIJACK].include?(last.name) || (%i[RESPONSE DATA].include?(last.name) && last.end?))
     end
 
     def json
@@ -169,7 +169,8 @@ module Driver
 
   # A worker process on a wire that the test holds the other end of. Ends with `stop`.
   class Worker
-    attr_reader :hello, :pid, :held, :mine
+    # `passed`: sockets that came with HIJACK.
+    attr_reader :hello, :pid, :held, :mine, :passed
     attr_accessor :auto_credit, :stream
 
     # Yields it, and stops it.
@@ -193,6 +194,7 @@ module Driver
       )
       theirs.close
       @buffer = "".b
+      @passed = []
       @stream = 0
       @answers = Hash.new { |all, id| all[id] = Answer.new }
       @held = [] # frames that belong to no stream
@@ -215,8 +217,10 @@ module Driver
       while (frame = take_frame).nil?
         raise "the worker says nothing; its log:\n#{log}" unless @mine.wait_readable(PATIENCE)
 
-        data = @mine.recv(1 << 18)
-        return nil if data.empty?
+        data, _, _, *beside = @mine.recvmsg(1 << 18, 0, 1 << 10, scm_rights: true)
+        return nil if data.nil? || data.empty?
+
+        beside.each { |one| @passed.concat(one.unix_rights || []) }
 
         @buffer << data
       end

@@ -77,7 +77,6 @@ class EnvironmentTest < SharedWorker
       "SERVER_SOFTWARE" => "keepwarm/0.0.1", "HTTPS" => "on", "rack.hijack?" => true
     }
     assert_equal expected, env.slice(*expected.keys)
-    refute env.key?("rack.hijack")
   end
 
   def test_paths_are_percent_encoded

@@ -11,7 +11,7 @@ use tokio::io::Interest;
 use tokio::task::coop;
 
 use crate::client::Idleness;
-use crate::socket::{self, Socket, Watch, receive, send};
+use crate::socket::{self, Socket, Watch, receive, receive_with_sockets, send};
 
 /// A non-blocking stream socket.
 #[derive(Debug)]
@@ -55,6 +55,31 @@ impl Io {
     /// Each read and write counts against the budget of the task, whether the socket had to be waited for or not: a peer that is never waited
     /// for does not hold the thread.
     pub fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        self.poll_receive(cx, into, |socket, into| receive(socket, into).map(|got| (got, false)))
+    }
+
+    /// The same of a Unix socket whose peer passes sockets with its bytes, which are added to `sockets`.
+    pub fn poll_read_with_sockets(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        sockets: &mut Vec<Socket>,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_receive(cx, into, |socket, into| {
+            let held = sockets.len();
+            let got = receive_with_sockets(socket, into, sockets)?;
+            Ok((got, sockets.len() > held))
+        })
+    }
+
+    /// `receive` also says that there may be more, although it took less than there was room for.
+    #[inline]
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut Vec<u8>,
+        mut receive: impl FnMut(&Socket, &mut Vec<u8>) -> io::Result<(usize, bool)>,
+    ) -> Poll<io::Result<usize>> {
         if let State::Fresh(fd) = &self.state
             && !self.drained
         {
@@ -64,8 +89,8 @@ impl Io {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => {
                     budget.made_progress();
-                    self.drained = result.as_ref().is_ok_and(|got| *got > 0 && *got < room);
-                    return Poll::Ready(result);
+                    self.drained = result.as_ref().is_ok_and(|(got, more)| *got > 0 && *got < room && !more);
+                    return Poll::Ready(result.map(|(got, _)| got));
                 }
             }
         }
@@ -74,10 +99,10 @@ impl Io {
             let mut guard = ready!(fd.poll_read_ready(cx))?;
             let room = into.capacity() - into.len();
             match receive(fd.get_ref(), into) {
-                Ok(got) => {
+                Ok((got, more)) => {
                     // Less than there was room for: the queue is empty, and the next byte will be an event
                     // of its own. Saves the read that would only say so.
-                    if got > 0 && got < room {
+                    if got > 0 && got < room && !more {
                         guard.clear_ready();
                     }
                     return Poll::Ready(Ok(got));

@@ -3,14 +3,15 @@
 //! The simulation (`simulation/`, feature `simulation`) puts a module with these names in the place of this one. Nothing else of the crate that
 //! moves bytes knows a descriptor. A call that a signal interrupts is made again here: nobody above sees `EINTR`.
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::retry_on_intr;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, Shutdown, SocketFlags};
 use socket2::{Domain, SockAddr, TcpKeepalive, Type};
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
@@ -32,6 +33,35 @@ pub(crate) fn receive(socket: &Socket, into: &mut Vec<u8>) -> io::Result<usize> 
     let (_, got) = retry_on_intr(receive)?;
     Ok(got)
 }
+
+/// The same of a Unix socket whose peer passes sockets with its bytes: the kernel ends a read behind the byte that one came with. Those that come are added to
+/// `sockets`.
+pub(crate) fn receive_with_sockets(
+    socket: &Socket,
+    into: &mut Vec<u8>,
+    sockets: &mut Vec<Socket>,
+) -> io::Result<usize> {
+    let held = into.len();
+    into.resize(into.capacity(), 0);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let got = retry_on_intr(|| {
+        let room = into.get_mut(held..).unwrap_or_default();
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(room)], &mut beside, RecvFlags::CMSG_CLOEXEC)
+    });
+    into.truncate(held + got.as_ref().map_or(0, |got| got.bytes));
+    let got = got?.bytes;
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            // One that cannot be made so would hold up its thread.
+            sockets.extend(passed.filter(|socket| rustix::io::ioctl_fionbio(socket, true).is_ok()));
+        }
+    }
+    Ok(got)
+}
+
+/// Sockets that come with one byte, at most; more are closed.
+const PASSED: usize = 4;
 
 /// Whether something has arrived, without taking it.
 pub(crate) fn look(socket: &Socket) -> Idleness {

@@ -152,6 +152,16 @@ pub fn encode_credit(out: &mut Vec<u8>, stream: u32, amount: u32) -> Result<(), 
     Ok(())
 }
 
+/// HIJACK: the application answers by itself, on the socket that goes with this frame.
+///
+/// # Errors
+///
+/// Stream 0.
+pub fn encode_hijack(out: &mut Vec<u8>, stream: u32) -> Result<(), EncodeError> {
+    put(out, FrameType::Hijack, 0, nonzero(stream)?, &[]);
+    Ok(())
+}
+
 /// PING: the worker answers with the same bytes.
 pub fn encode_ping(out: &mut Vec<u8>, payload: [u8; 8]) {
     put(out, FrameType::Ping, 0, 0, &payload);

@@ -99,6 +99,8 @@ pub enum FrameType {
     Reset = 0x17,
     /// The client has closed its writing side (§5).
     HalfClose = 0x18,
+    /// The application answers by itself, on a socket of its own (§5).
+    Hijack = 0x19,
     /// Part of a text message (§7).
     Text = 0x20,
     /// Part of a binary message (§7).
@@ -129,6 +131,7 @@ impl FrameType {
         Self::Credit,
         Self::Reset,
         Self::HalfClose,
+        Self::Hijack,
         Self::Text,
         Self::Binary,
         Self::Close,
@@ -152,6 +155,7 @@ impl FrameType {
             0x16 => Self::Credit,
             0x17 => Self::Reset,
             0x18 => Self::HalfClose,
+            0x19 => Self::Hijack,
             0x20 => Self::Text,
             0x21 => Self::Binary,
             0x22 => Self::Close,
@@ -177,6 +181,7 @@ impl FrameType {
             Self::Credit => "CREDIT",
             Self::Reset => "RESET",
             Self::HalfClose => "HALF_CLOSE",
+            Self::Hijack => "HIJACK",
             Self::Text => "TEXT",
             Self::Binary => "BINARY",
             Self::Close => "CLOSE",
@@ -204,6 +209,7 @@ impl FrameType {
             Self::Credit => row(None, Names::Either, 0, 4, 4),
             Self::Reset => row(None, Names::Stream, 0, 2, 2 + MAX_RESET_REASON),
             Self::HalfClose => row(Some(Keepwarm), Names::Stream, 0, 0, 0),
+            Self::Hijack => row(Some(Worker), Names::Stream, 0, 0, 0),
             Self::Text | Self::Binary => row(None, Names::Stream, flags::END, 0, MAX_BODY),
             Self::Close => row(None, Names::Stream, 0, 2, 2 + MAX_CLOSE_REASON),
             Self::Ping => row(Some(Keepwarm), Names::Connection, 0, 8, 8),

@@ -5,7 +5,7 @@ import struct
 TYPES = {
     "HELLO": 0x01, "WELCOME": 0x02, "REQUEST": 0x10, "DATA": 0x11, "TRAILERS": 0x12, "RESPONSE": 0x13,
     "INFORM": 0x14, "WANT": 0x15, "CREDIT": 0x16, "RESET": 0x17, "HALF_CLOSE": 0x18, "TEXT": 0x20, "BINARY": 0x21, "CLOSE": 0x22,
-    "PING": 0x30, "PONG": 0x31, "DRAIN": 0x32, "BUSY": 0x33,
+    "PING": 0x30, "HIJACK": 0x19, "PONG": 0x31, "DRAIN": 0x32, "BUSY": 0x33,
 }
 FLAGS = {
     "REQUEST": {"END": 1, "EXPECT": 2, "REPEATS": 4, "EARLY_HINTS": 8, "WEBSOCKET": 16, "TRAILERS": 32},
@@ -74,7 +74,7 @@ def encode(f):
         p = struct.pack(">H", f["code"]) + f["reason"].encode("utf-8")
     elif t in ("PING", "PONG"):
         p = bytes.fromhex(f["payload"])
-    else:  # WANT, HALF_CLOSE, DRAIN, BUSY
+    else:  # WANT, HALF_CLOSE, HIJACK, DRAIN, BUSY
         p = b""
     return raw(t, flags, f["stream"], p)
 
@@ -151,6 +151,10 @@ def close(stream=1, code=1000, reason=""):
 
 def want(stream=1):
     return {"type": "WANT", "stream": stream}
+
+
+def hijack(stream=1):
+    return {"type": "HIJACK", "stream": stream}
 
 
 def half_close(stream=1):

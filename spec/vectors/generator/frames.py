@@ -121,6 +121,7 @@ def frames():
     yield good("ping, other bytes", K, ping("ffffffff00000000"))
     yield good("pong", W, pong())
     yield from both("drain", DRAIN)
+    yield good("hijack", W, hijack(7))
     yield good("busy", W, BUSY)
     yield good("busy no more", W, FREE)
 

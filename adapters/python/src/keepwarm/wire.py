@@ -15,6 +15,7 @@ HELLO, WELCOME = 0x01, 0x02
 REQUEST, DATA, TRAILERS, RESPONSE = 0x10, 0x11, 0x12, 0x13
 INFORM, WANT, CREDIT, RESET, HALF_CLOSE = 0x14, 0x15, 0x16, 0x17, 0x18
 TEXT, BINARY, CLOSE = 0x20, 0x21, 0x22
+HIJACK = 0x19
 PING, PONG, DRAIN, BUSY = 0x30, 0x31, 0x32, 0x33
 
 # Flags. END is the same bit on every type that has it.
@@ -60,7 +61,7 @@ _FROM_KEEPWARM = {
     PING: (0, False, 8, 8),
     DRAIN: (0, False, 0, 0),
 }
-_ONLY_FROM_WORKER = frozenset((HELLO, RESPONSE, INFORM, WANT, PONG, BUSY))
+_ONLY_FROM_WORKER = frozenset((HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK))
 
 
 def check_head(length, kind, flags, stream):

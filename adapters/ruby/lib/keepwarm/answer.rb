@@ -17,7 +17,8 @@ module Keepwarm
     FILE_PIECE = 4 * Wire::MAX_CHUNK
 
     # `detached`: somebody may still hold on to this object; the next request needs another.
-    attr_reader :stream, :begun, :over, :detached
+    # `left`: the application has taken the connection over.
+    attr_reader :stream, :begun, :over, :detached, :left
 
     def initialize(connection, rack)
       @connection = connection
@@ -29,14 +30,14 @@ module Keepwarm
       @head_only = @bodiless = false
       @status = @sent = 0
       @length = @coding = nil
-      @detached = false
+      @detached = @left = false
     end
 
     # A new request. `head_only`: its method is HEAD, so that no body goes out.
     def begin(stream, head_only)
       @stream = stream
       @head_only = head_only
-      @begun = @over = false
+      @begun = @over = @left = false
     end
 
     # Sends what the application returned, each part as it comes. Does not call the body's `close`. `input`: the request's
@@ -57,6 +58,17 @@ module Keepwarm
       else
         parts(body, input)
       end
+    end
+
+    # Whether the answer to this request has not begun.
+    def open_for?(id)
+      @stream.id == id && !@begun && !@over && !@stream.gone
+    end
+
+    # The application answers by itself: nothing of its answer comes here.
+    def leave
+      @begun = @left = true
+      ends
     end
 
     # Ends the stream without a complete answer: 500 if its fields have not left, a cut connection otherwise.

@@ -47,6 +47,16 @@ module Keepwarm
       @input.read(length, buffer)
     end
 
+    # What has not come yet is waited for. Raises `EOFError` at the end, as a socket does.
+    def read_nonblock(length, buffer = nil, exception: true) # rubocop:disable Lint/UnusedMethodArgument -- a socket's
+      read(length, buffer) || raise(EOFError, "end of file reached")
+    end
+
+    # Waits for the client as `write` does.
+    def write_nonblock(string, exception: true) # rubocop:disable Lint/UnusedMethodArgument -- a socket's
+      write(string)
+    end
+
     def close_read
       @reading = false
       closed_now

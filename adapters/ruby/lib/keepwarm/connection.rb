@@ -31,6 +31,7 @@ module Keepwarm
       @first_credit = @credit = 0 # what this worker may send
       @received = RECEIVE_CREDIT # how much may wait here, of all streams together
       @allowance = Allowance.new(@received)
+      @hijacked = [] # sockets
     end
 
     # Waits for WELCOME; gives its names. Raises `Fault` or `Lost`.
@@ -76,6 +77,28 @@ module Keepwarm
     # no thread of it comes in between.
     def send(data)
       Thread.handle_interrupt(NEVER) { @lock.synchronize { send_now(data) } }
+    end
+
+    # Sends a whole frame with a socket beside it, which is Keepwarm's from then on.
+    def pass(data, socket)
+      exclusively do
+        next if @lost || (ASK_WHO && $$ != @owner)
+
+        sent = @sock.sendmsg(data, 0, nil, Socket::AncillaryData.unix_rights(socket))
+        sent += @sock.send(data.byteslice(sent, data.bytesize), 0) while sent < data.bytesize
+      end
+    rescue SystemCallError, IOError
+      end_of_wire
+    end
+
+    # The application has taken a connection over: this process lives until that is over, too.
+    def hijacked(socket)
+      synchronize { (@hijacked = @hijacked.reject { |one| over?(one) }) << socket }
+    end
+
+    # Waits until all of those are over. Keepwarm ends them when the time to finish is.
+    def wait_for_hijacked
+      sleep 0.05 until @hijacked.all? { |one| over?(one) }
     end
 
     # Sends whole frames, when no code of the application is running.
@@ -141,6 +164,18 @@ module Keepwarm
     end
 
     private
+
+    # No frame of another thread comes in between.
+    def exclusively(&block)
+      Thread.handle_interrupt(NEVER) { @lock.synchronize(&block) }
+    end
+
+    # Whether either end of a socket that was passed has been closed.
+    def over?(socket)
+      socket.closed? || socket.recv_nonblock(1, Socket::MSG_PEEK, exception: false).to_s.empty?
+    rescue SystemCallError, IOError
+      true
+    end
 
     # The next frame, whole. Raises `Lost` at the wire's end.
     def next_frame

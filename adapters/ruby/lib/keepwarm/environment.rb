@@ -11,8 +11,8 @@ module Keepwarm
       REQUEST_METHOD SERVER_PROTOCOL PATH_INFO REQUEST_URI QUERY_STRING SCRIPT_NAME SERVER_NAME SERVER_PORT
       REMOTE_ADDR REMOTE_PORT
     ].freeze
-    LOCALHOST, ON, CONTINUE = %w[localhost on 100-continue].map { |value| value.b.freeze }
-    private_constant :MAX_REMEMBERED, :FIXED, :LOCALHOST, :ON, :CONTINUE
+    LOCALHOST, ON, CONTINUE, WEBSOCKET, UPGRADE = %w[localhost on 100-continue websocket Upgrade].map { |value| value.b.freeze }
+    private_constant :MAX_REMEMBERED, :FIXED, :LOCALHOST, :ON, :CONTINUE, :WEBSOCKET, :UPGRADE
 
     # `rack`: the version of the application's Rack, `[3, 0]`. `software`: who serves.
     def initialize(rack:, software:, multithread:, multiprocess:)
@@ -25,7 +25,8 @@ module Keepwarm
         "rack.multithread" => multithread,
         "rack.multiprocess" => multiprocess,
         "rack.run_once" => false,
-        "rack.hijack?" => rack[0] >= 3, # from 3 on it means the partial one; in 2 it promises the full one, which there is not
+        "rack.hijack?" => true,
+        "rack.hijack" => nil,
         "rack.early_hints" => nil,
         "rack.response_finished" => nil,
         "rack.after_reply" => nil,
@@ -59,10 +60,17 @@ module Keepwarm
       flags & Wire::REPEATS == 0 ? fields(env, strings) : repeated_fields(env, strings)
       env["HTTP_VERSION"] = protocol if @protocol_twice # after the fields: a client's own `Version` must not pass for it
       env["HTTP_EXPECT"] = CONTINUE if flags & Wire::EXPECT != 0
+      upgrade(env) if flags & Wire::WEBSOCKET != 0
       env
     end
 
     private
+
+    # The opening of a WebSocket, for an application that takes the connection over. These fields are the connection's, and did not come with the others.
+    def upgrade(env)
+      env["HTTP_UPGRADE"] = WEBSOCKET
+      env["HTTP_CONNECTION"] = UPGRADE
+    end
 
     # Field name -> its key in the environment, each worked out once.
     def keys

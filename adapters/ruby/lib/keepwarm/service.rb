@@ -2,6 +2,7 @@
 
 require "stringio"
 require "keepwarm/answer"
+require "keepwarm/hijack"
 require "keepwarm/input"
 require "keepwarm/log"
 require "keepwarm/rewindable_input"
@@ -38,6 +39,7 @@ module Keepwarm
       env = @environment.for(strings, flags)
       input = input(env, flags, stream, body)
       env["rack.input"] = input
+      env["rack.hijack"] = Hijack.new(@connection, answer, env)
       env["rack.early_hints"] = flags & Wire::EARLY_HINTS == 0 ? NO_HINTS : hints(answer, stream)
       finished = env["rack.response_finished"] = []
       after = env["rack.after_reply"] = []
@@ -67,8 +69,7 @@ module Keepwarm
       begin
         status, headers, body = @app.call(env)
         status, headers, body = again(env, body) if status == 100
-        stay_busy if @alone && (!finished.empty? || !after.empty? || slow_to_close?(body))
-        @answer.deliver(checked(status), headers, body, input)
+        deliver(status, headers, body, input, finished.empty? && after.empty?)
       rescue Exception => error # rubocop:disable Lint/RescueException -- whatever the application raises ends here
         ending = failed(error)
       end
@@ -77,6 +78,14 @@ module Keepwarm
       finished.reverse_each { |action| finish { action.call(env, status, headers, error) } } unless finished.empty?
       after.each { |action| finish { action.call } } unless after.empty?
       ending
+    end
+
+    # `bare`: nothing but the body's `close` follows.
+    def deliver(status, headers, body, input, bare)
+      return if @answer.left
+
+      stay_busy if @alone && (!bare || slow_to_close?(body))
+      @answer.deliver(checked(status), headers, body, input)
     end
 
     # The body of the request, as Rack wants to read it.
@@ -123,7 +132,7 @@ module Keepwarm
     def failed(error)
       raise error if @connection.forked?
 
-      if error.is_a?(ClientDisconnected) && @answer.stream.gone
+      if error.is_a?(ClientDisconnected) && (@answer.stream.gone || @answer.left)
         @answer.abort(Wire::CANCELLED, "")
         return nil
       end

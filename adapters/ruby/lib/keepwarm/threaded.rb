@@ -79,6 +79,10 @@ module Keepwarm
 
     private
 
+    def exclusively(&block)
+      Thread.handle_interrupt(NEVER) { @writing.synchronize(&block) }
+    end
+
     def begin_stream(id, whole)
       check_order(id)
       if @streams.size >= @limit && @streams.each_value.count { |stream| !stream.answered } >= @limit

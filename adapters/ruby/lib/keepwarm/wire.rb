@@ -12,6 +12,7 @@ module Keepwarm
     REQUEST, DATA, TRAILERS, RESPONSE = 0x10, 0x11, 0x12, 0x13
     INFORM, WANT, CREDIT, RESET, HALF_CLOSE = 0x14, 0x15, 0x16, 0x17, 0x18
     TEXT, BINARY, CLOSE = 0x20, 0x21, 0x22
+    HIJACK = 0x19
     PING, PONG, DRAIN, BUSY = 0x30, 0x31, 0x32, 0x33
 
     # Flags. END is the same bit on every type that has it.
@@ -55,7 +56,7 @@ module Keepwarm
       PING => [0, false, 8, 8],
       DRAIN => [0, false, 0, 0]
     }.freeze
-    ONLY_FROM_WORKER = [HELLO, RESPONSE, INFORM, WANT, PONG, BUSY].freeze
+    ONLY_FROM_WORKER = [HELLO, RESPONSE, INFORM, WANT, PONG, BUSY, HIJACK].freeze
     private_constant :FROM_KEEPWARM, :ONLY_FROM_WORKER
 
     module_function

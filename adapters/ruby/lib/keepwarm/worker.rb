@@ -42,7 +42,7 @@ module Keepwarm
       @leaks.settle
       WorkerProcess.settle_memory
       connection.say_hello(threads, identity)
-      worker.serve_forever
+      serve_to_the_end(worker, connection)
     rescue Lost
       0
     rescue Fault => fault
@@ -51,6 +51,12 @@ module Keepwarm
     end
 
     private
+
+    def serve_to_the_end(worker, connection)
+      worker.serve_forever
+    ensure
+      connection.wait_for_hijacked
+    end
 
     def worker(connection, environment, threads)
       service = -> { Service.new(connection, @app, environment, @rack, threads == 1) }
@@ -70,7 +76,7 @@ module Keepwarm
 
     # What a worker says about itself in HELLO (spec/wire.md §3).
     def identity
-      { "adapter" => "ruby/#{VERSION}", "kind" => "rack", "language" => "#{RUBY_ENGINE} #{RUBY_VERSION}" }
+      { "adapter" => "ruby/#{VERSION}", "kind" => "rack", "language" => "#{RUBY_ENGINE} #{RUBY_VERSION}", "hijack" => "1" }
     end
   end
 end

@@ -272,6 +272,32 @@ ROUTES = {
   end,
   "/failing-stream" => ->(_) { [200, {}, ->(_stream) { raise ArgumentError, "in the stream" }] },
   "/hijack" => ->(_) { [200, { "x-hijacked" => "1", "rack.hijack" => ->(io) { io.write("taken"); io.close } }, Routes::Parts.new("hijack", ["never"])] },
+  "/take-over" => lambda do |env|
+    io = env["rack.hijack"].call
+    Thread.new do
+      io.write("HTTP/1.1 101 Switching Protocols\r\n\r\n#{env.values_at("HTTP_UPGRADE", "HTTP_CONNECTION")} #{io.equal?(env["rack.hijack_io"])} ")
+      next $forgotten = io if env["QUERY_STRING"] == "forget"
+
+      while (line = io.gets)
+        io.write("heard #{line}")
+      end
+      io.close
+    end
+    [-1, {}, Routes::Parts.new("taken", [])]
+  end,
+  "/take-over-late" => lambda do |env|
+    kept = env["rack.hijack"]
+    [200, {}, Routes::Parts.new("late", ["begun ", -> { kept.call rescue "#{$!.class}: #{$!.message}" }])]
+  end,
+  "/take-over-of-another" => lambda do |env|
+    kept = $kept_hijack
+    $kept_hijack = env["rack.hijack"]
+    Routes.text(kept ? (kept.call rescue $!.class.name) : "kept")
+  end,
+  "/take-over-and-raise" => lambda do |env|
+    env["rack.hijack"].call.close
+    raise ArgumentError, "behind the hijack"
+  end,
   "/hints" => lambda do |env|
     env["rack.early_hints"].call("link" => "</a.css>; rel=preload\n</b.js>; rel=preload")
     [200, {}, Routes::Parts.new("hints", ["begun", -> { env["rack.early_hints"].call("link" => "</late>"); "" }])]

@@ -1,12 +1,13 @@
 //! A connection that is in use.
 
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Pool;
+use super::{Pool, PoolSettings};
 use crate::Endpoint;
 use crate::client::{Client, Codec};
 use crate::connect::DialTimes;
@@ -34,6 +35,12 @@ impl<C: Codec> Lease<C> {
     ) -> Self {
         let reused = idle.is_some() && client.requests() > 0;
         Self { client: Some(client), pool: Arc::clone(pool), endpoint: endpoint.clone(), idle, reused, times }
+    }
+
+    /// Of a connection that no pool has made, and that is closed after its use.
+    pub fn alone(client: Client<C>) -> Self {
+        let pool = Pool::new(PoolSettings { idle: 0, ..PoolSettings::default() });
+        Self::new(&pool, &Endpoint::Unix(PathBuf::new()), Box::new(client), None, None)
     }
 
     /// How long the connection had been idle before this use; `None`: it is new.

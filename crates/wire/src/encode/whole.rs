@@ -2,8 +2,8 @@
 
 use super::{
     EncodeError, RequestWriter, ResponseWriter, encode_binary, encode_busy, encode_close, encode_credit,
-    encode_data, encode_drain, encode_half_close, encode_hello, encode_inform, encode_ping, encode_pong,
-    encode_reset, encode_text, encode_trailers, encode_want, encode_welcome,
+    encode_data, encode_drain, encode_half_close, encode_hello, encode_hijack, encode_inform, encode_ping,
+    encode_pong, encode_reset, encode_text, encode_trailers, encode_want, encode_welcome,
 };
 use crate::frame::{FromWorker, Request, Response, ToWorker, flags};
 
@@ -26,6 +26,7 @@ impl FromWorker<'_> {
             Self::Text { stream, bytes, end } => encode_text(out, stream, bytes, end),
             Self::Binary { stream, bytes, end } => encode_binary(out, stream, bytes, end),
             Self::Close { stream, code, reason } => encode_close(out, stream, code, reason),
+            Self::Hijack { stream } => encode_hijack(out, stream),
             Self::Pong { payload } => {
                 encode_pong(out, payload);
                 Ok(())

@@ -85,6 +85,11 @@ pub enum FromWorker<'a> {
         /// At most 123 bytes.
         reason: &'a str,
     },
+    /// The application answers by itself, on the socket that came with this frame.
+    Hijack {
+        /// The stream.
+        stream: u32,
+    },
     /// The answer to a PING.
     Pong {
         /// The PING's bytes.
@@ -168,7 +173,8 @@ impl<'a> FromWorker<'a> {
             | Self::Reset { stream, .. }
             | Self::Text { stream, .. }
             | Self::Binary { stream, .. }
-            | Self::Close { stream, .. } => stream,
+            | Self::Close { stream, .. }
+            | Self::Hijack { stream } => stream,
         }
     }
 
@@ -186,6 +192,7 @@ impl<'a> FromWorker<'a> {
             Self::Text { .. } => FrameType::Text,
             Self::Binary { .. } => FrameType::Binary,
             Self::Close { .. } => FrameType::Close,
+            Self::Hijack { .. } => FrameType::Hijack,
             Self::Pong { .. } => FrameType::Pong,
             Self::Drain => FrameType::Drain,
             Self::Busy { .. } => FrameType::Busy,
@@ -210,6 +217,7 @@ impl<'a> FromWorker<'a> {
                 Self::Inform { stream, status, fields: reader.last_pairs()? }
             }
             FrameType::Want => Self::Want { stream },
+            FrameType::Hijack => Self::Hijack { stream },
             FrameType::Credit => Self::Credit { stream, amount: reader.credit()? },
             FrameType::Reset => {
                 let (code, reason) = reader.code_and_reason()?;
@@ -240,6 +248,11 @@ impl<'a> Hello<'a> {
         }
         let said = self.about("ahead").and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
         said.filter(|ahead| *ahead <= MOST).unwrap_or(0)
+    }
+
+    /// Whether it may send HIJACK (spec §5).
+    pub fn hijacks(&self) -> bool {
+        self.about("hijack") == Some(b"1")
     }
 
     /// The value of this name among the words about the worker: `adapter`, `kind`, `language`.

@@ -192,7 +192,8 @@ impl<'a> ToWorker<'a> {
             | FrameType::Inform
             | FrameType::Want
             | FrameType::Pong
-            | FrameType::Busy => {
+            | FrameType::Busy
+            | FrameType::Hijack => {
                 return Err(reader.fault(FaultKind::Direction, 0));
             }
         })

@@ -81,6 +81,11 @@ pub enum SessionEvent<'a> {
         /// At most 123 bytes.
         reason: &'a str,
     },
+    /// The application answers by itself, on a socket of its own; the stream is over.
+    Hijack {
+        /// The stream.
+        stream: u32,
+    },
     /// More may be sent on this stream, or with 0 on any.
     Credit {
         /// The stream; 0 is the connection.
@@ -123,6 +128,7 @@ impl<'a> SessionEvent<'a> {
             | Self::Text { stream, .. }
             | Self::Binary { stream, .. }
             | Self::Close { stream, .. }
+            | Self::Hijack { stream }
             | Self::Credit { stream }
             | Self::Dropped { stream, .. } => stream,
         }
@@ -136,6 +142,7 @@ impl<'a> SessionEvent<'a> {
             | Self::Trailers { stream, .. }
             | Self::Reset { stream, .. }
             | Self::Close { stream, .. }
+            | Self::Hijack { stream }
             | Self::Dropped { stream, over: true, .. } => Some(stream),
             _ => None,
         }
@@ -166,6 +173,7 @@ impl<'a> SessionEvent<'a> {
             FromWorker::Text { stream, bytes, end } => Self::Text { stream, bytes, end },
             FromWorker::Binary { stream, bytes, end } => Self::Binary { stream, bytes, end },
             FromWorker::Close { stream, code, reason } => Self::Close { stream, code, reason },
+            FromWorker::Hijack { stream } => Self::Hijack { stream },
             FromWorker::Credit { stream, .. } => Self::Credit { stream },
             FromWorker::Hello(hello) => Self::Hello(hello),
             FromWorker::Pong { payload } => Self::Pong { payload },

@@ -5,6 +5,7 @@
 //! Waiting ─────────────▶ Body ──┐◀──┘ ───────────────────────────▶ over
 //!    │  ▲                                          CLOSE             ▲
 //!    │  └─ INFORM      101 (asked for) ▶ Messages ───────────────────┤
+//!    │└─────────────────────── HIJACK ───────────────────────────────┤
 //!    └───────────────────────── RESET (from any) ────────────────────┘
 //! ```
 
@@ -112,6 +113,8 @@ impl Stream {
                 Ok(Step::NOTHING)
             }
             FromWorker::Reset { .. } => Ok(Step::OVER),
+            FromWorker::Hijack { .. } if self.answered() => Err((FaultKind::SecondResponse, 0)),
+            FromWorker::Hijack { .. } => Ok(Step::OVER),
             FromWorker::Text { bytes, end, .. } => self.handle_message(Message::Text, bytes, end),
             FromWorker::Binary { bytes, end, .. } => self.handle_message(Message::Binary, bytes, end),
             FromWorker::Close { .. } => {

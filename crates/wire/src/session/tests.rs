@@ -282,6 +282,25 @@ fn a_refusal_is_believed_only_before_the_work_shows() {
 }
 
 #[test]
+fn a_request_that_is_answered_elsewhere_frees_its_place() {
+    let mut session = ready(1);
+    let first = session.open().unwrap();
+    assert_eq!(session.open(), None);
+    let event = session.handle_frame(FromWorker::Hijack { stream: first }).unwrap();
+    assert_eq!((event, event.ended()), (SessionEvent::Hijack { stream: first }, Some(first)));
+    assert!(session.is_over(first) && !session.is_open_before(first + 1));
+    let second = session.open().unwrap();
+    // Nobody waits for it any more.
+    session.reset(second, ResetCode::CANCELLED, "", &mut Vec::new());
+    let event = session.handle_frame(FromWorker::Hijack { stream: second }).unwrap();
+    assert_eq!(event, SessionEvent::Dropped { stream: second, bytes: 0, over: true });
+    let third = session.open().unwrap();
+    session.handle_frame(response(third, 200, false)).unwrap();
+    let fault = session.handle_frame(FromWorker::Hijack { stream: third }).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::SecondResponse);
+}
+
+#[test]
 fn one_ping_at_a_time() {
     let (mut session, mut out) = (ready(1), Vec::new());
     assert!(session.ping([1; 8], &mut out));

@@ -85,6 +85,7 @@ impl<'a> Either<'a> {
             Self::Worker(FromWorker::Inform { stream, status, fields }) => {
                 json!({"type": "INFORM", "stream": stream, "status": status, "fields": pairs(fields.pairs())})
             }
+            Self::Worker(FromWorker::Hijack { stream }) => json!({"type": "HIJACK", "stream": stream}),
             Self::Worker(FromWorker::Want { stream }) => json!({"type": "WANT", "stream": stream}),
             Self::Keepwarm(ToWorker::Data { stream, bytes, end })
             | Self::Worker(FromWorker::Data { stream, bytes, end }) => body_json("DATA", stream, bytes, end),

@@ -75,6 +75,8 @@ pub struct App {
     streams: AtomicUsize,
     /// The workers build CGI-style names from fields.
     cgi_names: AtomicBool,
+    /// Their application may answer a request by itself, and so take a WebSocket.
+    hijacks: AtomicBool,
     /// It was said that its servers listen on all interfaces.
     pub(super) said_open: AtomicBool,
     /// Requests whose worker may be waiting for a client's body.
@@ -123,6 +125,7 @@ impl App {
             blocking: AtomicBool::new(true),
             streams: AtomicUsize::new(1),
             cgi_names: AtomicBool::new(true),
+            hijacks: AtomicBool::new(false),
             said_open: AtomicBool::new(false),
             expecting: AtomicUsize::new(0),
             warned_hop_by_hop: AtomicBool::new(false),
@@ -239,6 +242,11 @@ impl App {
 
     pub(super) fn is_blocking(&self) -> bool {
         self.blocking.load(Ordering::Relaxed)
+    }
+
+    /// Whether a WebSocket's opening is told its workers.
+    pub(super) fn takes_websockets(&self) -> bool {
+        !self.is_blocking() || self.hijacks.load(Ordering::Relaxed)
     }
 
     /// Whether its interface has a word for a client that sends no more: ASGI's has.

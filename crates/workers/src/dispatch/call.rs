@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use keepwarm_net::Socket;
 use keepwarm_wire::frame::{ResetCode, message_cost};
 use tokio::time::Instant;
 
@@ -78,6 +79,8 @@ pub(super) enum Item {
     },
     /// The WebSocket closes.
     Close(u16, String),
+    /// The application answers by itself, on this socket; `None`: it could not be had.
+    Hijacked(Option<Socket>),
     /// The worker gives up on this request.
     Reset {
         /// Why.
@@ -120,7 +123,20 @@ impl Call {
 
     /// The driver's side: adds an item, and wakes the client's task.
     pub(super) fn put(&self, item: Item) {
-        let mut inner = self.lock();
+        Self::add(self.lock(), item);
+    }
+
+    /// The same, if the client's task is there to take it. `false`: it was dropped.
+    pub(super) fn put_if_waiting(&self, item: Item) -> bool {
+        let inner = self.lock();
+        let waiting = !matches!(inner.place, Place::Abandoned);
+        if waiting {
+            Self::add(inner, item);
+        }
+        waiting
+    }
+
+    fn add(mut inner: MutexGuard<'_, Inner>, item: Item) {
         if inner.first.is_none() && inner.more.is_empty() {
             inner.first = Some(item);
         } else {

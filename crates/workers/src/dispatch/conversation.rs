@@ -21,16 +21,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use keepwarm_net::{BodyError, Exchange, Gone, ResponseBuffer, UNSENT_ENOUGH, Wait, now, thread_index};
+use keepwarm_net::{
+    BodyError, Exchange, Gone, ResponseBuffer, Socket, UNSENT_ENOUGH, Wait, now, thread_index,
+};
 use keepwarm_telemetry::stalls::Stall;
 use keepwarm_wire::frame::ResetCode;
 use tokio::time::Instant;
 
 use super::activity::About;
 use super::app::{App, Expecting};
-use super::call::{Call, Place};
+use super::call::{Call, Item, Place};
 use super::quarantine::Trial;
 use super::queue::Job;
+use super::relay;
 use super::request::{Opening, encode_request};
 use body::Source;
 use websocket::Messages;
@@ -55,8 +58,14 @@ pub(super) async fn hold(app: &Arc<App>, exchange: &mut Exchange<'_>) {
     if let Err(error) = talk.collect().await {
         return talk.refuse_body(error);
     }
-    if talk.submit() {
-        poll_fn(|cx| talk.poll(cx)).await;
+    if !talk.submit() {
+        return;
+    }
+    poll_fn(|cx| talk.poll(cx)).await;
+    let (hijacked, call) = (talk.hijacked.take(), Arc::clone(&talk.call));
+    drop(talk);
+    if let Some(socket) = hijacked {
+        relay::hold_hijacked(app, exchange, call, socket).await;
     }
 }
 
@@ -101,6 +110,8 @@ pub(super) struct Conversation<'a, 'c> {
     websocket: bool,
     /// Of an accepted WebSocket.
     messages: Option<Messages>,
+    /// The application answers by itself, on this socket.
+    hijacked: Option<Socket>,
 }
 
 impl<'a, 'c> Conversation<'a, 'c> {
@@ -129,6 +140,7 @@ impl<'a, 'c> Conversation<'a, 'c> {
             over: false,
             websocket: false,
             messages: None,
+            hijacked: None,
         }
     }
 
@@ -298,6 +310,9 @@ impl Drop for Conversation<'_, '_> {
         let given = self.call.last_given();
         let noop = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(item) = self.call.poll_item(&noop) {
+            if let (Item::Hijacked(_), Some((link, stream))) = (&item, &given) {
+                link.forget_hijacked(*stream);
+            }
             if let Some((link, stream)) = given.as_ref().filter(|_| item.cost() > 0) {
                 link.release(*stream, item.cost());
             }

@@ -38,6 +38,7 @@ pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
         room: READ_SMALL,
         deadlines: Deadlines::new(),
         tail: None,
+        sockets: Vec::new(),
     };
     let served = {
         let serving = pin!(driver.serve());
@@ -67,6 +68,8 @@ struct Driver {
     deadlines: Deadlines,
     /// What the worker is at work on behind an answer.
     tail: Option<Tail>,
+    /// Those that the worker has passed, for HIJACK frames that have not come whole.
+    sockets: Vec<Socket>,
 }
 
 /// Why a worker's socket is of no further use.
@@ -117,7 +120,7 @@ impl Driver {
                 self.tail_is_late();
             }
             let room = self.room;
-            match ready!(self.io.poll_read(cx, self.buffer.storage(room))) {
+            match ready!(self.poll_read(cx, room)) {
                 Ok(0) => return Poll::Ready(End::Closed),
                 Ok(got) => {
                     self.link.lock().heard += 1;
@@ -135,6 +138,13 @@ impl Driver {
         }
     }
 
+    fn poll_read(&mut self, cx: &mut Context<'_>, room: usize) -> Poll<io::Result<usize>> {
+        match self.link.hijacks() {
+            true => self.io.poll_read_with_sockets(cx, self.buffer.storage(room), &mut self.sockets),
+            false => self.io.poll_read(cx, self.buffer.storage(room)),
+        }
+    }
+
     /// Nothing will tell when there is room: tries again after a while.
     fn write_later(&self, cx: &Context<'_>) {
         self.deadlines.set_after(Wait::Write, WRITE_AGAIN);
@@ -148,7 +158,11 @@ impl Driver {
             match FromWorker::decode(rest) {
                 Ok(Some((frame, length))) => {
                     let bytes = rest.get(..length).unwrap_or_default();
-                    let freed = match handle(&self.link, &self.app, frame, bytes) {
+                    let passed = match frame {
+                        FromWorker::Hijack { .. } if !self.sockets.is_empty() => Some(self.sockets.remove(0)),
+                        _ => None,
+                    };
+                    let freed = match handle(&self.link, &self.app, frame, bytes, passed) {
                         Ok(freed) => freed,
                         Err(fault) => break Err(fault),
                     };
@@ -234,8 +248,14 @@ impl Driver {
     }
 }
 
-/// Passes a frame on to whom it concerns. `true`: a place is free.
-fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8]) -> Result<bool, WireFault> {
+/// Passes a frame on to whom it concerns, with the socket that came with it. `true`: a place is free.
+fn handle(
+    link: &Arc<Link>,
+    app: &Arc<App>,
+    frame: FromWorker<'_>,
+    bytes: &[u8],
+    passed: Option<Socket>,
+) -> Result<bool, WireFault> {
     let mut inner = link.lock();
     let event = inner.session.handle_frame(frame)?;
     let ended = event.ended();
@@ -271,6 +291,7 @@ fn handle(link: &Arc<Link>, app: &Arc<App>, frame: FromWorker<'_>, bytes: &[u8])
     drop(inner);
     let Some(call) = call else { return Ok(freed) };
     match event {
+        SessionEvent::Hijack { stream } => link.hijack(stream, &call, passed),
         SessionEvent::Credit { .. } => call.wake(),
         SessionEvent::Inform { .. } => call.put_hint(Item::Frame(bytes.to_vec())),
         event => {
@@ -300,8 +321,9 @@ fn ready_now(link: &Arc<Link>, app: &Arc<App>, hello: Hello<'_>) {
     let text = |name: &str| String::from_utf8_lossy(hello.about(name).unwrap_or(b"unknown")).into_owned();
     let kind = text("kind");
     link.lock().in_order = hello.streams == 1;
+    link.set_hijacks(hello.hijacks());
     let places = Places { streams: hello.streams as usize, ahead: hello.ahead() as usize };
-    app.welcome_worker(link, Traits::new(places, &kind, &text("language")));
+    app.welcome_worker(link, Traits::new(places, &kind, &text("language")).hijacking(hello.hijacks()));
     link.report(LinkEvent::Ready {
         worker: link.key.clone(),
         adapter: text("adapter"),
@@ -333,6 +355,7 @@ fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
         | SessionEvent::Busy { .. }
         | SessionEvent::Credit { .. }
         | SessionEvent::Inform { .. }
+        | SessionEvent::Hijack { .. }
         | SessionEvent::Dropped { .. } => return None,
     })
 }
@@ -342,7 +365,7 @@ fn item(event: SessionEvent<'_>, frame: &[u8]) -> Option<Item> {
 pub(super) fn hear(link: &Arc<Link>, app: &Arc<App>, bytes: &[u8]) {
     let (frame, length) = FromWorker::decode(bytes).unwrap().unwrap();
     assert_eq!(length, bytes.len(), "one frame");
-    if handle(link, app, frame, bytes).unwrap() {
+    if handle(link, app, frame, bytes, None).unwrap() {
         app.place_is_free(link);
     }
 }

@@ -2,6 +2,7 @@
 
 mod death;
 mod give;
+mod hijack;
 mod ping;
 mod stream;
 mod supervision;
@@ -44,6 +45,8 @@ pub(super) struct Link {
     requests: Requests,
     /// Its thread has had its turn since the worker was last asked for a sign of life.
     listened: Arc<AtomicBool>,
+    /// It may pass sockets on which its application answers by itself.
+    hijacks: AtomicBool,
     /// It gets no more requests, or never any. Changed and looked at while the app's state is locked.
     retired: AtomicBool,
     inner: Mutex<LinkInner>,
@@ -53,6 +56,8 @@ pub(super) struct Link {
 pub(super) struct LinkInner {
     pub(super) session: Session,
     pub(super) calls: HashMap<u32, Arc<Call>>,
+    /// Requests that its application answers by itself (`spec/wire.md` §5, HIJACK), by the streams that they had.
+    hijacked: HashMap<u32, Arc<Call>>,
     /// What the socket did not take.
     unsent: Vec<u8>,
     /// It did not for want of memory.
@@ -101,6 +106,7 @@ impl Link {
         let inner = LinkInner {
             session: Session::new(CREDIT),
             calls: HashMap::new(),
+            hijacked: HashMap::new(),
             unsent: Vec::new(),
             short_of_memory: false,
             driver: None,
@@ -123,6 +129,7 @@ impl Link {
             server,
             events,
             requests: Requests::default(),
+            hijacks: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             listened: Arc::default(),
             inner: Mutex::new(inner),
@@ -178,8 +185,12 @@ impl Link {
     /// What it is doing.
     pub(super) fn activity(&self) -> WorkerActivity {
         let inner = self.lock();
-        let mut calls: Vec<(u32, Arc<Call>)> =
-            inner.calls.iter().map(|(stream, call)| (*stream, Arc::clone(call))).collect();
+        let mut calls: Vec<(u32, Arc<Call>)> = inner
+            .calls
+            .iter()
+            .chain(&inner.hijacked)
+            .map(|(stream, call)| (*stream, Arc::clone(call)))
+            .collect();
         let taken = inner.taken;
         drop(inner);
         calls.sort_unstable_by_key(|(stream, _)| *stream);

@@ -39,6 +39,7 @@ impl App {
         self.blocking.store(traits.blocking, Ordering::Relaxed);
         self.streams.store(streams, Ordering::Relaxed);
         self.cgi_names.store(traits.cgi_names, Ordering::Relaxed);
+        self.hijacks.store(traits.hijacks, Ordering::Relaxed);
         state.failed = None;
         state.queue.enter(link, streams, ahead);
     }
@@ -128,6 +129,7 @@ pub(in crate::dispatch) struct Traits {
     about: String,
     blocking: bool,
     cgi_names: bool,
+    hijacks: bool,
 }
 
 impl Traits {
@@ -140,7 +142,13 @@ impl Traits {
             // Several at once may also be several threads.
             blocking: places.streams == 1 || matches!(kind, "wsgi" | "rack" | "php"),
             cgi_names: kind != "asgi",
+            hijacks: false,
         }
+    }
+
+    /// Its application may answer a request by itself.
+    pub(in crate::dispatch) fn hijacking(self, hijacks: bool) -> Self {
+        Self { hijacks, ..self }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use keepwarm_net::{Exchange, Moved, SpoolError};
+use keepwarm_net::{Exchange, Moved, Socket, SpoolError};
 use keepwarm_wire::frame::{FromWorker, ResetCode, Response};
 
 use super::super::call::Item;
@@ -55,9 +55,28 @@ impl Conversation<'_, '_> {
                 let sentence = format!("The application is not running: {reason}.");
                 fail_later(self.exchange, 503, "app_failed", &sentence, 10);
             }
+            Item::Hijacked(socket) => self.handle_hijacked(socket),
             Item::Goodbye => self.end_stream(),
             // Only after a 101, which hands the conversation over.
             Item::Message { .. } | Item::Close(..) => {}
+        }
+    }
+
+    /// The stream has ended, and the worker's place is free.
+    fn handle_hijacked(&mut self, socket: Option<Socket>) {
+        (self.complete, self.over) = (true, true);
+        if socket.is_none() {
+            self.forget_hijacked();
+            let sentence = "The socket on which the application answers could not be taken over.";
+            tracing::error!(app = %self.app.name, id = %id(self.exchange), "{sentence}");
+            fail(self.exchange, 502, "hijack_failed", sentence);
+        }
+        self.hijacked = socket;
+    }
+
+    fn forget_hijacked(&self) {
+        if let Some((link, stream)) = self.call.last_given() {
+            link.forget_hijacked(stream);
         }
     }
 

@@ -23,7 +23,7 @@ impl Link {
             // The last reload has made another kind of app of it.
             (Some(_), false) | (None, true) => return self.refuse(&job.call),
         }
-        if job.websocket && self.app.upgrade().is_none_or(|app| app.is_blocking()) {
+        if job.websocket && self.app.upgrade().is_none_or(|app| !app.takes_websockets()) {
             // It gets the opening as the plain request that it also is.
             job.websocket = false;
             if let Some(bits) = job.frame.get_mut(FLAGS_AT) {

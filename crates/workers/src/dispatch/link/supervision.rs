@@ -76,7 +76,7 @@ impl Link {
     pub(in crate::dispatch) fn say_goodbye(&self) {
         let mut inner = self.lock();
         inner.said_goodbye = true;
-        let calls: Vec<Arc<Call>> = inner.calls.values().cloned().collect();
+        let calls: Vec<Arc<Call>> = inner.calls.values().chain(inner.hijacked.values()).cloned().collect();
         drop(inner);
         calls.iter().for_each(|call| call.put(Item::Goodbye));
     }

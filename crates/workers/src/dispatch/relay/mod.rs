@@ -7,13 +7,14 @@
 //! ```
 //!
 //! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `talk`: the two messages between client and server.
-//! * `standing`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `leftover`: an answer that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
+//! * `hijack`: an application that answers one request by itself.  `standing`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `leftover`: an answer that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
 //!
 //! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
 //! does the talking.
 
 mod attempt;
 mod health;
+mod hijack;
 mod http;
 mod leftover;
 mod place;
@@ -43,6 +44,7 @@ use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
 use super::quarantine::Trial;
 pub(super) use health::attend_to_end;
+pub(super) use hijack::hold_hijacked;
 pub(super) use http::hold_http;
 pub(super) use place::{Server, ServerLink};
 pub(super) use standing::Standing;

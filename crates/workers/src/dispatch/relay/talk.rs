@@ -29,7 +29,7 @@ const EXPECT: Duration = Duration::from_millis(250);
 /// A request with a worker.
 pub(super) struct Talk<'t, 'a, 'c, C: Dialect> {
     pub(super) relay: &'t mut Relay<'a, 'c, C>,
-    /// None once the server has done its part.
+    /// None once the server has done its part, and for an application that answers by itself.
     pub(super) place: Option<Place>,
     pub(super) lease: Option<Lease<C>>,
     /// The body is held back: the time the server has to say that it wants it.
@@ -61,9 +61,14 @@ enum Step {
 
 impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     pub(super) fn new(relay: &'t mut Relay<'a, 'c, C>, place: Place, lease: Lease<C>) -> Self {
+        Self { place: Some(place), ..Self::hijacked(relay, lease) }
+    }
+
+    /// With an application that answers by itself, and takes no place.
+    pub(super) fn hijacked(relay: &'t mut Relay<'a, 'c, C>, lease: Lease<C>) -> Self {
         Self {
             relay,
-            place: Some(place),
+            place: None,
             lease: Some(lease),
             expects: None,
             trailers: None,
@@ -410,7 +415,10 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     fn failed(&mut self, error: &ClientError) -> Verdict {
         self.tell_words();
         let Some(lease) = self.lease.take() else { return Verdict::Over };
-        let Some(place) = self.place.take() else { return Verdict::Over };
+        let Some(place) = self.place.take() else {
+            self.relay.hijacker_failed(error);
+            return Verdict::Over;
+        };
         if let Some(server) = &place.link.server {
             server.note_lost(self.relay.call.about.clone());
         }

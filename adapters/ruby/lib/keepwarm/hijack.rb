@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+require "socket"
+
+require "keepwarm/errors"
+
+module Keepwarm
+  # Rack's full hijack, `env["rack.hijack"]`: the application answers one request by itself, in HTTP/1.1, on a socket of its own. What it writes goes to the
+  # client, and after a `101` what the client sends comes to it. The worker is free for other requests at once (spec/wire.md §5, HIJACK).
+  class Hijack
+    HEAD_END = "\r\n\r\n"
+    private_constant :HEAD_END
+
+    def initialize(connection, answer, env)
+      @connection = connection
+      @answer = answer
+      @id = answer.stream.id
+      @env = env
+      @io = nil
+    end
+
+    # The socket; the same at every call. Raises `IOError` when the response has begun or is over, `ClientDisconnected` when nobody waits for it.
+    def call
+      @io || take_over
+    end
+
+    private
+
+    def take_over
+      ours, theirs = UNIXSocket.pair
+      @connection.synchronize do
+        raise IOError, "the response has begun: it is too late for rack.hijack" unless @answer.open_for?(@id)
+
+        @answer.leave
+        @connection.pass(Wire.frame(Wire::HIJACK, 0, @id), theirs)
+      end
+      theirs.close
+      wait_for_keepwarm(ours)
+      @connection.hijacked(ours)
+      @env["rack.hijack_io"] = @io = ours
+    end
+
+    # Keepwarm begins as with any server, by sending it the request; the application has that already. Nothing follows before it answers.
+    def wait_for_keepwarm(socket)
+      head = +""
+      head << socket.readpartial(65_536) until head.end_with?(HEAD_END)
+    rescue EOFError, SystemCallError
+      socket.close
+      raise ClientDisconnected, "the client has gone"
+    end
+  end
+end

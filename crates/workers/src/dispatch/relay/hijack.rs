@@ -1,0 +1,61 @@
+//! Rack's full hijack: an application answers one request by itself, in HTTP/1.1, on a socket that its worker has passed (`spec/wire.md` §5). It is spoken to as a
+//! server that has just taken this request, and may switch protocols: a WebSocket goes through as a tunnel.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use keepwarm_net::{Client, ClientError, Exchange, Http1, Io, Lease, Socket};
+
+use super::super::app::App;
+use super::super::call::Call;
+use super::super::conversation::body::Source;
+use super::super::link::Link;
+use super::talk::Talk;
+use super::{Dialect, Relay};
+
+/// Serves the rest of the request. `call`: what its worker had.
+pub(in crate::dispatch) async fn hold_hijacked(
+    app: &Arc<App>,
+    exchange: &mut Exchange<'_>,
+    call: Arc<Call>,
+    socket: Socket,
+) {
+    let _held = call.last_given().map(|(link, stream)| Held { link, stream });
+    let mut relay = Relay::<Http1>::new(app, exchange, ());
+    relay.call = call;
+    // Its body, if it had one, went to the worker.
+    relay.source = Source::Frame(Vec::new());
+    let mut talk = Talk::hijacked(&mut relay, Lease::alone(Client::new(Io::new(socket))));
+    talk.begin();
+    poll_fn(|cx| talk.poll(cx)).await;
+}
+
+/// As long as it lives, the worker is told when the time for this request is over.
+struct Held {
+    link: Arc<Link>,
+    stream: u32,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.link.forget_hijacked(self.stream);
+    }
+}
+
+impl<C: Dialect> Relay<'_, '_, C> {
+    /// The application that answers by itself did not, or not to the end.
+    pub(super) fn hijacker_failed(&mut self, error: &ClientError) {
+        let answered = self.exchange.answered() && !self.exchange.take_back();
+        tracing::error!(app = %self.app.name, id = %self.id(), answered, reason = error.name(),
+            "the application had taken the connection over (rack.hijack): {error}");
+        match answered {
+            true if self.exchange.is_given() => self.exchange.end(),
+            true => self.exchange.abort(error.name()),
+            false => self.fail(
+                502,
+                error.name(),
+                "The application did not answer on the connection that it had taken over.",
+            ),
+        }
+    }
+}
