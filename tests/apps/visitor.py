@@ -33,7 +33,7 @@ class Visitor:
                 headers.setdefault(name.lower(), []).append(value.replace(self.host, "HOST"))
         if "set-cookie" in headers:
             headers["set-cookie"] = self.even_cookies(headers["set-cookie"])
-        self.seen.append([method, path, response.status_code, headers, self.text(response.text).replace(self.host, "HOST")])
+        self.seen.append([method, self.text(path), response.status_code, headers, self.text(response.text).replace(self.host, "HOST")])
         return response
 
     def run(self, before, after):

@@ -1,0 +1,236 @@
+//! A site of Rails 6.1 from Debian's packages, with Active Record, Active Storage, streams and Action Cable, visited as its users would, and compared with what
+//! it answers behind Puma.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use keepwarm_tests::process::{signal, wait_until};
+use keepwarm_tests::{Client, Server, apps, get, python, tools, websocket};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// A Rails start reads a thousand files, on a machine that runs the other tests too.
+const BOUND: Duration = Duration::from_secs(120);
+
+fn config(more: &str) -> String {
+    format!(
+        "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"rails\"\nvia = false\n\
+         [app.rails]\nentry = \"config.ru\"\ndirectory = \"@DIR@/site\"\nworkers = 1\nuser = \"root\"\n{more}\n"
+    )
+}
+
+/// A copy of the site, for one server.
+fn lay_out(site: &Path) {
+    tools::run_ok(Command::new("cp").arg("-r").arg(apps().join("rails_site")).arg(site), BOUND);
+    for folder in ["tmp", "log", "storage"] {
+        std::fs::create_dir_all(site.join(folder)).expect("a folder");
+    }
+}
+
+fn start(more: &str) -> Server {
+    let lay = |command: &mut Command| lay_out(&command.get_current_dir().expect("a folder").join("site"));
+    Server::spawn(&config(more), lay).listening().warm("/greeting")
+}
+
+/// Puma with a copy of its own; ends with its test, however that ends.
+struct Puma(Child, u16);
+
+impl Puma {
+    fn start(site: &Path) -> Self {
+        lay_out(site);
+        let port = tools::free_port();
+        let child = Command::new("setpriv")
+            .args([
+                "--pdeathsig",
+                "TERM",
+                "puma",
+                "-q",
+                "-t",
+                "3:3",
+                "-b",
+                &format!("tcp://127.0.0.1:{port}"),
+                "config.ru",
+            ])
+            .envs([("RAILS_ENV", "production"), ("RACK_ENV", "production")])
+            .current_dir(site)
+            .process_group(0)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("setpriv starts");
+        wait_until("Puma listens", BOUND, || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Self(child, port)
+    }
+}
+
+impl Drop for Puma {
+    fn drop(&mut self) {
+        signal(self.0.id(), Signal::TERM);
+        let _ = self.0.wait();
+    }
+}
+
+/// What the user saw: method, path, status, headers and page of each request.
+fn visit(address: &str, part: &str, cookies: &Path) -> Vec<Value> {
+    let mut command = Command::new(python());
+    command.arg(apps().join("rails_site/visit.py")).args([&format!("http://{address}"), part]).arg(cookies);
+    serde_json::from_str(&tools::run_ok(&mut command, BOUND)).expect("JSON")
+}
+
+#[test]
+fn a_site_of_rails_is_what_it_is_behind_puma() {
+    let server = start("threads = 3");
+    let puma = Puma::start(&server.folder().join("puma"));
+    for part in ["before", "after"] {
+        let ours = visit(&server.address().to_string(), part, &server.folder().join("cookies"));
+        let theirs = visit(&format!("127.0.0.1:{}", puma.1), part, &server.folder().join("puma-cookies"));
+        assert_eq!(ours.len(), theirs.len(), "{part}");
+        for (our, their) in ours.iter().zip(&theirs) {
+            assert_eq!(our, their, "{part}");
+        }
+        server.reload();
+    }
+    server.wait_for_log("broken on demand", BOUND);
+}
+
+/// A client of Action Cable.
+struct Cable(Client);
+
+impl Cable {
+    fn open(server: &Server, cookie: &str) -> Self {
+        let mut client = server.client().patient(BOUND);
+        let more = format!(
+            "Cookie: {cookie}\r\nSec-WebSocket-Protocol: actioncable-v1-json, actioncable-unsupported\r\n"
+        );
+        websocket::open(&mut client, "/cable", &more);
+        let mut cable = Self(client);
+        assert_eq!(cable.next()["type"], "welcome");
+        cable.say(&json!({"command": "subscribe", "identifier": CHANNEL}));
+        assert_eq!(cable.next()["type"], "confirm_subscription");
+        cable
+    }
+
+    fn say(&mut self, message: &Value) {
+        self.0.send(websocket::frame(0x81, message.to_string().as_bytes()));
+    }
+
+    /// The next message that is no ping.
+    fn next(&mut self) -> Value {
+        loop {
+            let (_, text) = websocket::message(&mut self.0);
+            let message: Value = serde_json::from_slice(&text).expect("JSON");
+            if message["type"] != "ping" {
+                return message;
+            }
+        }
+    }
+
+    fn echo(&mut self, text: &str) -> Value {
+        let data = json!({"action": "echo", "text": text}).to_string();
+        self.say(&json!({"command": "message", "identifier": CHANNEL, "data": data}));
+        self.next()["message"].clone()
+    }
+}
+
+const CHANNEL: &str = r#"{"channel":"NotesChannel"}"#;
+
+/// Logs in with curl; gives the session.
+fn log_in(server: &Server) -> String {
+    let jar = server.folder().join("jar");
+    let curl = |arguments: &[&str], path: &str| {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "60"]).arg("-b").arg(&jar).arg("-c").arg(&jar);
+        tools::run_ok(command.args(arguments).arg(server.url(path)), BOUND)
+    };
+    let page = curl(&[], "/");
+    let token = page
+        .split("name=\"authenticity_token\" value=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .expect("a token");
+    let token = format!("authenticity_token={token}");
+    curl(&["--data-urlencode", &token, "-d", "name=ann", "-d", "password=sesame"], "/login");
+    // The new session has a token once a page was asked for.
+    curl(&[], "/");
+    let jar = std::fs::read_to_string(jar).expect("cookies");
+    let cookie = jar.lines().find(|line| line.contains("_notebook_session")).expect("a session");
+    format!("_notebook_session={}", cookie.split('\t').next_back().expect("a value"))
+}
+
+#[test]
+fn action_cable_runs_beside_the_pages_of_its_worker() {
+    for threads in ["", "threads = 3"] {
+        let server = start(threads);
+        // Whoever is not logged in is refused by the application.
+        let mut stranger = server.client().patient(BOUND);
+        stranger.send(websocket::opening("/cable", "Sec-WebSocket-Protocol: actioncable-v1-json\r\n"));
+        assert_eq!(stranger.head("GET").0, 101);
+        let (_, text) = websocket::message(&mut stranger);
+        assert!(String::from_utf8_lossy(&text).contains("disconnect"), "{stranger}");
+
+        let cookie = log_in(&server);
+        let mut cables: Vec<Cable> = (0..5).map(|_| Cable::open(&server, &cookie)).collect();
+        for (number, cable) in cables.iter_mut().enumerate() {
+            let text = format!("{number} {}", "long ".repeat(5_000));
+            let message = cable.echo(&text);
+            assert_eq!((&message["echo"], &message["visitor"]), (&json!(text), &json!("ann")));
+        }
+        // A page tells all of them.
+        let page = server.ask(format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n")).text();
+        assert!(page.contains("Visitor: ann"), "{page}");
+        let token = page
+            .split("action=\"/notes\"")
+            .nth(1)
+            .and_then(|form| form.split("value=\"").nth(1))
+            .and_then(|rest| rest.split('"').next());
+        let mut post = Command::new("curl");
+        post.args([
+            "-sS",
+            "--max-time",
+            "60",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "-H",
+            &format!("Cookie: {cookie}"),
+            "-d",
+            "title=Stalls",
+        ]);
+        post.args(["--data-urlencode", &format!("authenticity_token={}", token.expect("a token"))]);
+        assert_eq!(tools::run_ok(post.arg(server.url("/notes")), BOUND), "302");
+        for cable in &mut cables {
+            assert_eq!(cable.next()["message"], json!({"title": "Stalls", "author": "ann"}));
+        }
+        assert_eq!(cables[0].echo("still")["echo"], "still");
+    }
+}
+
+/// As Rails people expect it: no `--watch`, and no new process.
+#[test]
+fn in_development_a_changed_file_counts_at_the_next_request() {
+    let server = start("env = { RAILS_ENV = \"development\" }");
+    assert_eq!(server.ask(get("/greeting")).text(), "first greeting\n");
+    let process = server.ask(get("/process")).json();
+    assert_eq!(process["env"], "development");
+    let file = server.folder().join("site/app/controllers/pages_controller.rb");
+    let text = std::fs::read_to_string(&file).expect("the controller");
+    std::fs::write(&file, text.replace("first greeting", "second greeting")).expect("changed");
+    wait_until("the change is there", BOUND, || server.ask(get("/greeting")).text() == "second greeting\n");
+    assert_eq!(server.ask(get("/process")).json()["pid"], process["pid"]);
+    // The error page is Rails' own.
+    assert!(server.ask(get("/broken")).text().contains("broken on demand"));
+}
+
+#[test]
+fn it_is_loaded_once_for_all_workers() {
+    let server = Server::spawn(&config("preload = true").replace("workers = 1", "workers = 3"), |command| {
+        lay_out(&command.get_current_dir().expect("a folder").join("site"));
+    });
+    let server = server.listening().warm("/greeting");
+    let cookie = log_in(&server);
+    assert_eq!(Cable::open(&server, &cookie).echo("forked")["echo"], "forked");
+    assert_eq!(server.ask(get("/live")).text().matches("event: tick").count(), 2);
+}
