@@ -177,6 +177,75 @@ fn conditions_are_kept() {
     assert_ne!(answer.field("etag"), Some(tag.as_str()));
 }
 
+/// As asset pipelines lay them out.
+#[test]
+fn what_lies_compressed_beside_a_file_is_sent_to_who_takes_it() {
+    let server = start();
+    let site = server.folder().join("site");
+    for (name, text) in [
+        ("app.css", "plain css"),
+        ("app.css.gz", "gzipped css"),
+        ("app.css.br", "brotli css"),
+        ("only.js", "plain js"),
+        ("only.js.br", "brotli js"),
+        ("photo.png", "plain png"),
+        ("photo.png.gz", "gzipped png"),
+    ] {
+        fs::write(site.join(name), text).expect("a file");
+    }
+    // Forgotten when the file was changed.
+    fs::write(site.join("old.css.gz"), "old").expect("a file");
+    let past = std::time::SystemTime::now() - Duration::from_secs(100);
+    fs::File::options()
+        .write(true)
+        .open(site.join("old.css.gz"))
+        .and_then(|file| file.set_modified(past))
+        .expect("older");
+    fs::write(site.join("old.css"), "new").expect("a file");
+    let browser = "gzip, deflate, br, zstd";
+    for (path, accepts, body, coding) in [
+        ("app.css", browser, "brotli css", Some("br")),
+        ("app.css", "gzip", "gzipped css", Some("gzip")),
+        ("app.css", "gzip;q=0, br;q=0", "plain css", None),
+        ("app.css", "identity", "plain css", None),
+        ("only.js", "br", "brotli js", Some("br")),
+        ("only.js", browser, "plain js", None),
+        ("photo.png", browser, "plain png", None),
+        ("old.css", browser, "new", None),
+        ("app.css.gz", browser, "gzipped css", None),
+    ] {
+        let asked =
+            ask(&server, "GET", &format!("/assets/{path}"), &format!("Accept-Encoding: {accepts}\r\n"));
+        assert_eq!((asked.status, asked.text().as_str()), (200, body), "{path} {accepts}");
+        assert_eq!(asked.field("content-encoding"), coding, "{path} {accepts}");
+        let varies = path == "app.css" || coding.is_some();
+        assert_eq!(asked.field("vary"), varies.then_some("Accept-Encoding"), "{path} {accepts}");
+        assert_eq!(asked.field("cache-control"), Some("max-age=60"));
+    }
+    // Each has validators of its own, and its type is the file's.
+    let gzip = ask(&server, "HEAD", "/assets/app.css", "Accept-Encoding: gzip\r\n");
+    assert_eq!(
+        (gzip.field("content-length"), gzip.field("content-type")),
+        (Some("11"), Some("text/css; charset=utf-8"))
+    );
+    let etag = gzip.field("etag").expect("a validator").to_owned();
+    assert_ne!(ask(&server, "HEAD", "/assets/app.css", "").field("etag"), Some(etag.as_str()));
+    let again = ask(
+        &server,
+        "GET",
+        "/assets/app.css",
+        &format!("Accept-Encoding: gzip\r\nIf-None-Match: {etag}\r\n"),
+    );
+    assert_eq!((again.status, again.field("vary")), (304, Some("Accept-Encoding")));
+    let plain = ask(&server, "GET", "/assets/app.css", &format!("If-None-Match: {etag}\r\n"));
+    assert_eq!((plain.status, plain.text().as_str()), (200, "plain css"));
+    let part = ask(&server, "GET", "/assets/app.css", "Accept-Encoding: gzip\r\nRange: bytes=0-3\r\n");
+    assert_eq!(
+        (part.status, part.text().as_str(), part.field("content-encoding")),
+        (206, "gzip", Some("gzip"))
+    );
+}
+
 #[test]
 fn ranges_are_sent() {
     let server = start();

@@ -1,11 +1,12 @@
 //! Files: what a `files` route ends in, what is tried before an app (`try_files`), and what an app has sent for it (`send_files`).
 //!
-//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14). No listing of folders. Names: [`keepwarm_net::file_name`]; opening and reading:
+//! GET and HEAD, conditional requests (RFC 9110 §13), ranges (§14), what lies compressed beside a file. No listing of folders. Names: [`keepwarm_net::file_name`]; opening and reading:
 //! [`keepwarm_net::Folder`]. Scripts are never sent: `wp-config.php` is code with a password in it, and a route that was meant for a PHP app is easily
 //! written without one.
 
 mod conditions;
 mod handed;
+mod precompressed;
 mod ranges;
 mod scripts;
 mod send;
@@ -18,6 +19,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use self::precompressed::{BROTLI, GZIP};
 use http::Method;
 use keepwarm_net::{Exchange, Folder, Found, Guard, Handler, OpenFile, Refusal, answer_error, file_name};
 
@@ -73,8 +75,7 @@ impl Files {
     async fn serve(&self, exchange: &mut Exchange<'_>) -> bool {
         match self.look(exchange).await {
             Looked::File(file, name) => {
-                let plain = send::Sending { file, content_type: types::of_name(&name), fields: None };
-                plain.run(exchange).await;
+                self.choose(file, name, exchange).await.run(exchange).await;
             }
             Looked::NeedsSlash => redirect_to_folder(exchange),
             Looked::Denied => {
@@ -133,6 +134,34 @@ impl Files {
                 Looked::Failed
             }
         }
+    }
+
+    /// The file, or what lies compressed beside it, if anything does and the client takes it.
+    async fn choose(&self, file: OpenFile, mut name: Vec<u8>, exchange: &Exchange<'_>) -> send::Sending {
+        let content_type = types::of_name(&name);
+        let mut chosen = send::Sending { file, content_type, coding: None, varies: false, fields: None };
+        if !precompressed::is_compressible(content_type) {
+            return chosen;
+        }
+        let fields = &exchange.request().head.fields;
+        let [gzip, brotli] = [GZIP, BROTLI].map(|coding| precompressed::takes(fields, coding));
+        let length = name.len();
+        for (coding, taken) in [(GZIP, gzip), (BROTLI, brotli)] {
+            if coding == BROTLI && (!brotli || (gzip && !chosen.varies)) {
+                break;
+            }
+            name.truncate(length);
+            name.extend_from_slice(coding.ending);
+            if let Ok(Found::File(one)) = self.folder.open(&name).await
+                && one.is_as_new_as(&chosen.file)
+            {
+                chosen.varies = true;
+                if taken {
+                    (chosen.file, chosen.coding) = (one, Some(coding));
+                }
+            }
+        }
+        chosen
     }
 
     /// `None`: it could not be looked for, and that was answered.

@@ -127,6 +127,12 @@ impl OpenFile {
         self.about.len()
     }
 
+    /// Whether it was changed last when the other was, or later.
+    #[must_use]
+    pub fn is_as_new_as(&self, other: &Self) -> bool {
+        matches!((self.about.modified(), other.about.modified()), (Ok(own), Ok(others)) if own >= others)
+    }
+
     /// Whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {

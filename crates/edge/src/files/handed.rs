@@ -42,7 +42,7 @@ impl SendFiles {
             Ok(Found::File(file)) => {
                 let content_type = types::of_name(&name);
                 let fields = Some((handed.status, handed.fields));
-                Sending { file, content_type, fields }.run(exchange).await;
+                Sending { file, content_type, coding: None, varies: false, fields }.run(exchange).await;
             }
             Ok(Found::Folder | Found::Nothing) => refuse(exchange, &handed.name, "there is no such file"),
             Ok(Found::Outside) => refuse(exchange, &handed.name, "a link leads out of the folder there"),

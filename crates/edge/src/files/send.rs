@@ -9,6 +9,7 @@ use keepwarm_http1::Fields;
 use keepwarm_net::{Exchange, OpenFile, answer_error};
 
 use super::conditions::{Validators, Verdict};
+use super::precompressed::Coding;
 use super::ranges::{Wanted, wanted};
 
 /// Read and sent at a time: bounds the memory of an answer.
@@ -19,6 +20,10 @@ pub(super) struct Sending {
     pub(super) file: OpenFile,
     /// Its type, where the fields give none.
     pub(super) content_type: &'static str,
+    /// It is compressed so.
+    pub(super) coding: Option<Coding>,
+    /// It depends on what the client takes.
+    pub(super) varies: bool,
     /// What an app has said about it; the status is 200, or these are sent with another as they are.
     pub(super) fields: Option<(u16, Fields)>,
 }
@@ -180,6 +185,12 @@ impl Sending {
                 .iter()
                 .filter(|(name, _)| *name != b"content-type")
                 .for_each(|(name, value)| fields.push(name, value));
+        }
+        if let Some(coding) = self.coding {
+            fields.push(b"Content-Encoding", coding.name.as_bytes());
+        }
+        if self.varies {
+            fields.push(b"Vary", b"Accept-Encoding");
         }
         if matches!(status, 200 | 206 | 304) {
             fields.push(b"ETag", validators.etag.as_bytes());
