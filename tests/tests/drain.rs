@@ -1,4 +1,4 @@
-//! The end of a server, and of a worker that is replaced: what goes on and on is told goodbye in time, what is short is finished.
+//! The end of a server, and of a worker that is replaced: long streams and WebSockets are closed in time, short requests are finished.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -139,7 +139,13 @@ fn none_is_1_and_several_are_2() {
     assert_eq!(none.status.code(), Some(1));
     let said = text(&none.stderr);
     assert!(
-        said.contains("no Keepwarm that was started here") && said.contains(&server.pid().to_string()),
+        said.contains("no Keepwarm was started in this folder")
+            && said.lines().any(|line| {
+                let folder = std::fs::read_link(format!("/proc/{}/cwd", server.pid())).unwrap_or_default();
+                line.contains(&server.pid().to_string())
+                    && line.contains(&*folder.to_string_lossy())
+                    && line.contains(" run --config ")
+            }),
         "{said}"
     );
     let by_pid = run(Path::new("/"), &["status", "--json", "--pid", &server.pid().to_string()]);
@@ -157,7 +163,11 @@ fn none_is_1_and_several_are_2() {
     let _ended = Ended(again);
     wait_until("two run", LONG, || run(server.folder(), &["status"]).status.code() == Some(2));
     let several = run(server.folder(), &["status"]);
-    assert!(text(&several.stderr).contains("several were started here"), "{}", text(&several.stderr));
+    assert!(
+        text(&several.stderr).contains("several were started in this folder"),
+        "{}",
+        text(&several.stderr)
+    );
 }
 
 /// A process that ends with the test.

@@ -17,6 +17,9 @@ pub fn explain(key: &str) -> Result<String, String> {
     let asked = asked(key);
     let steps: Vec<&str> = asked.split('.').collect();
     let all = all_keys();
+    if asked.is_empty() {
+        return Ok(sections(all));
+    }
     // The plainest reading that finds something: a key, then NAME for any name, then a section's name.
     let readings: [fn(&Info, &[&str]) -> bool; 4] = [is_nameless, is_path, is_named_section, ends_so];
     let found = readings.iter().map(|fits| matching(all, &steps, *fits)).find(|found| !found.is_empty());
@@ -130,6 +133,18 @@ fn is_named_section(info: &Info, steps: &[&str]) -> bool {
 fn ends_so(info: &Info, steps: &[&str]) -> bool {
     let path: Vec<&str> = info.path.split('.').filter(|step| *step != "NAME").collect();
     path.ends_with(steps)
+}
+
+/// The sections, for whoever names no key.
+fn sections(all: &[Info]) -> String {
+    let top: Vec<&Info> = all.iter().filter(|info| !info.path.contains('.')).collect();
+    let width = top.iter().map(|info| info.path.len()).max().unwrap_or(0);
+    let mut out = String::from("Sections of the configuration:\n\n");
+    for info in top {
+        out.push_str(&format!("  {:width$}  {}\n", info.path, info.brief));
+    }
+    out.push_str("\n`keepwarm explain app` lists the keys of a section, `keepwarm explain app.workers` explains a key.\n");
+    out
 }
 
 fn not_found(asked: &str, steps: &[&str], all: &[Info]) -> String {
@@ -246,6 +261,15 @@ mod tests {
     }
 
     #[test]
+    fn without_a_key_the_sections_are_listed() {
+        let text = explain("").unwrap();
+        for section in ["include", "server", "app", "listen", "admin", "upstream", "rate_limit"] {
+            assert!(text.contains(&format!("\n  {section} ")), "{section}: {text}");
+        }
+        assert!(!text.contains("server.threads"), "{text}");
+    }
+
+    #[test]
     fn a_name_of_two_sections_explains_both() {
         let text = explain("format").unwrap();
         assert!(
@@ -261,7 +285,6 @@ mod tests {
             "there is no key `wrokers`; did you mean `app.NAME.workers`?"
         );
         assert!(explain("zzzzzz").unwrap_err().contains("the sections are `include`"));
-        assert!(explain("").is_err());
         assert!(explain("proxy_protocol").unwrap().contains("does not serve it yet"));
     }
 }

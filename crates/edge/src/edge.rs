@@ -163,12 +163,12 @@ impl Site {
         request.target = Some(Arc::clone(route.label()));
         request.route = Some(Arc::clone(&route.pattern));
         request.meter = route.meter;
-        if let Some((status, name, detail)) = refused(route, request) {
+        if let Some(refusal) = refused(route, request) {
             request.answer_edits.clone_from(&route.edits);
-            if status == 413 {
+            if refusal.status == 413 {
                 exchange.close_after();
             }
-            answer_error(exchange, status, name, detail, &[]);
+            answer_refusal(exchange, &refusal);
             return None;
         }
         if route.strip_prefix {
@@ -213,17 +213,19 @@ fn normalize(exchange: &mut Exchange<'_>) -> bool {
 }
 
 /// Why a route does not serve the request it takes.
-fn refused(route: &Route, request: &Request) -> Option<(u16, &'static str, &'static str)> {
+fn refused(route: &Route, request: &Request) -> Option<Refusal> {
     if (!route.deny.is_empty() || !route.allow.is_empty())
         && !route.admits(request.client_address().unwrap_or(LOCAL))
     {
-        return Some((403, "address_denied", "Your address may not use this."));
+        return Some(Refusal {
+            status: 403,
+            name: "address_denied",
+            detail: "Your address may not use this.".to_owned(),
+        });
     }
     match (route.max_body, request.head.body) {
         // At once, without `100 Continue`; a chunked one is counted as it comes.
-        (Some(limit), RequestBody::Length(length)) if length > limit => {
-            Some((413, "body_too_large", "The body of the request is larger than this route takes."))
-        }
+        (Some(limit), RequestBody::Length(length)) if length > limit => Some(Refusal::body_too_large(limit)),
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod check;
+mod hint;
 
 use std::path::PathBuf;
 
@@ -27,6 +28,21 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Reads the command line; ends the process where it is wrong, or asks for help only.
+    pub(crate) fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            let arguments: Vec<String> =
+                std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+            if let Some(hint) = hint::of(&error, &arguments) {
+                crate::complain(&hint);
+                std::process::exit(crate::exit::USAGE.into());
+            }
+            error.exit()
+        })
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -53,17 +53,20 @@ impl Instance {
         match (found.pop(), found.is_empty()) {
             (Some((pid, name)), true) => Ok(Self { pid, name }),
             (None, _) => {
-                let others = listed(&control::find(None, None).unwrap_or_default());
-                let hint = match others.is_empty() {
-                    true => "none of yours is running".to_owned(),
-                    false => format!("running: process {others}; name one with --pid or --config"),
+                let others = control::find(None, None).unwrap_or_default();
+                let message = match others.is_empty() {
+                    true => "no Keepwarm of this user is running".to_owned(),
+                    false => format!(
+                        "no Keepwarm was started in this folder; name one with --pid or --config:{}",
+                        listed(&others)
+                    ),
                 };
-                Err(fail(&format!("there is no Keepwarm that was started here ({hint})"), exit::FAILED))
+                Err(fail(&message, exit::FAILED))
             }
             (Some(last), false) => {
                 found.push(last);
-                let all = listed(&found);
-                let message = format!("several were started here (processes {all}); name one with --pid");
+                let message =
+                    format!("several were started in this folder; name one with --pid:{}", listed(&found));
                 Err(fail(&message, exit::USAGE))
             }
         }
@@ -76,8 +79,22 @@ impl Instance {
     }
 }
 
+/// A line for each process: its id, its folder, its command.
 fn listed(found: &[(u32, String)]) -> String {
-    found.iter().map(|(pid, _)| pid.to_string()).collect::<Vec<_>>().join(", ")
+    let mut lines = String::new();
+    for (pid, _) in found {
+        let process = Path::new("/proc").join(pid.to_string());
+        let folder = std::fs::read_link(process.join("cwd"))
+            .map_or_else(|_| "?".to_owned(), |path| path.display().to_string());
+        let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
+        let words: Vec<_> = command
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty())
+            .map(|word| String::from_utf8_lossy(word).escape_default().to_string())
+            .collect();
+        lines.push_str(&format!("\n  {pid}  {folder}  {}", words.join(" ")));
+    }
+    lines
 }
 
 fn fail(message: &str, status: u8) -> ExitCode {

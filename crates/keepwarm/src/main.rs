@@ -36,7 +36,6 @@ mod watch;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
 use cli::{Cli, Command};
 use keepwarm_workers::supervisor::{GUARDIAN, LAUNCH, guardian_main, launcher_main};
 
@@ -56,7 +55,7 @@ fn main() -> ExitCode {
         Some(first) if first == GUARDIAN => guardian_main(),
         _ => {}
     }
-    match Cli::parse().command {
+    match Cli::read().command {
         Command::Run(options) => run::run(&options),
         Command::Reload(which) => reload::reload(&which),
         Command::Status(options) => status_command::status(&options),

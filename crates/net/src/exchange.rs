@@ -369,7 +369,10 @@ pub enum BodyError {
     /// It is framed wrongly.
     Fault(Fault),
     /// It exceeds the route's limit.
-    TooLarge,
+    TooLarge {
+        /// The limit.
+        limit: u64,
+    },
     /// It comes too slowly.
     TooSlow,
     /// It was to be read whole, and the file it was to wait in failed.
@@ -386,11 +389,7 @@ impl BodyError {
             Self::Fault(fault) => {
                 Some(Refusal { status: fault.status(), name: fault.name(), detail: fault.to_string() })
             }
-            Self::TooLarge => Some(Refusal {
-                status: 413,
-                name: "body_too_large",
-                detail: "The body of the request is larger than this route takes.".to_owned(),
-            }),
+            Self::TooLarge { limit } => Some(Refusal::body_too_large(*limit)),
             Self::TooSlow => Some(Refusal {
                 status: 408,
                 name: "body_too_slow",
@@ -419,6 +418,24 @@ pub struct Refusal {
     pub name: &'static str,
     /// A sentence for people.
     pub detail: String,
+}
+
+impl Refusal {
+    /// A body above the limit of `limit` bytes (RFC 9110 §15.5.14), with the keys that set it.
+    #[must_use]
+    pub fn body_too_large(limit: u64) -> Self {
+        let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        let exact = units.iter().find(|(_, bytes)| limit >= *bytes && limit.is_multiple_of(*bytes));
+        let limit = exact
+            .map_or_else(|| format!("{limit} bytes"), |(unit, bytes)| format!("{} {unit}", limit / bytes));
+        Self {
+            status: 413,
+            name: "body_too_large",
+            detail: format!(
+                "The request body is larger than the limit of {limit} (limits.body, or max_body of the route)."
+            ),
+        }
+    }
 }
 
 /// How a client was lost.

@@ -161,7 +161,11 @@ fn a_crash_loop_of_an_app_that_never_served_backs_off_gives_up_visibly_and_recov
         Server::start(&config("flag_app:application", 1, "start_retries = 3\nqueue_timeout = \"300ms\""));
     let mark = raise_the_flag(&server);
     // It goes on trying, more and more slowly, and then says that it gives up. Five seconds of a loop without back-off would be some hundred starts.
-    server.wait_for_log_after(mark, "the app is given up until the next reload", LONG);
+    server.wait_for_log_after(
+        mark,
+        "the app has failed to start and is not started again before a reload",
+        LONG,
+    );
     assert_eq!(starts(&server), 4, "the first start, and 3 that failed");
     assert_eq!(server.ask(get("/pong")).status, 503);
     std::fs::remove_file(server.folder().join("flag")).expect("the flag goes down");

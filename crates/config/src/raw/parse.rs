@@ -115,11 +115,24 @@ fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> 
             .expected("each key and each [section] once")
             .help("remove one of the two");
     }
+    let word = word_at(text, range.start);
+    if let Some(straight) = straightened(word) {
+        return Problem::new("not TOML: these quotes are curly")
+            .at(texts.place(span))
+            .expected("straight quotes")
+            .help(format!("write \"{straight}\""));
+    }
+    if is_address(word) {
+        return Problem::new("not TOML: the address has no quotes")
+            .at(texts.place(span))
+            .expected("text in quotes")
+            .help(format!("write \"{word}\""));
+    }
     let (said, expected) = match error.message().split_once(", expected ") {
         // The parser says so of everything that is no value.
         Some(("string values must be quoted", _)) => {
             let empty = texts.slice(span).trim().is_empty();
-            (if empty { "the value is missing" } else { "a string stands in quotes" }, Some(VALUES))
+            (if empty { "the value is missing" } else { "text needs quotes" }, Some(VALUES))
         }
         Some((said, expected)) => (said, Some(expected)),
         None => (error.message(), None),
@@ -133,6 +146,33 @@ fn retell(texts: &Texts, source: usize, text: &str, error: &toml::de::Error) -> 
 }
 
 const VALUES: &str = "\"text\", a number, true or false, a [list] or a { table }";
+
+/// What stands at `at`, up to a space, a comma or a bracket on either side.
+fn word_at(text: &str, at: usize) -> &str {
+    let ends = |c: char| c.is_whitespace() || ",=[]{}#".contains(c);
+    let (Some(before), Some(after)) = (text.get(..at), text.get(at..)) else { return "" };
+    let start = before
+        .rfind(ends)
+        .map_or(0, |found| found + before[found..].chars().next().map_or(1, char::len_utf8));
+    let end = at + after.find(ends).unwrap_or(after.len());
+    text.get(start..end).unwrap_or_default()
+}
+
+/// The text inside of quotes that a word processor has made.
+fn straightened(word: &str) -> Option<&str> {
+    const CURLY: [char; 6] = ['“', '”', '„', '‘', '’', '‚'];
+    word.starts_with(CURLY).then(|| word.trim_matches(CURLY))
+}
+
+/// `127.0.0.1:8080`, `0.0.0.0`, `localhost:8080`
+fn is_address(word: &str) -> bool {
+    let is_port = |port: &str| !port.is_empty() && port.parse::<u16>().is_ok();
+    let is_name = |host: &str| {
+        !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+    };
+    word.parse::<std::net::IpAddr>().is_ok()
+        || word.rsplit_once(':').is_some_and(|(host, port)| is_name(host) && is_port(port))
+}
 
 /// The word at `at` when it is a number with letters behind it, such as `30s`.
 fn bare_quantity(text: &str, at: usize) -> Option<&str> {

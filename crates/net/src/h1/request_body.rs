@@ -59,8 +59,10 @@ impl Stream {
             if let Event::Data { start, end } = decoded.event {
                 let data = unread.get(start..end).unwrap_or_default();
                 self.state.body_received += data.len() as u64;
-                if self.state.body_limit.is_some_and(|limit| self.state.body_received > limit) {
-                    return Err(BodyError::TooLarge);
+                if let Some(limit) = self.state.body_limit
+                    && self.state.body_received > limit
+                {
+                    return Err(BodyError::TooLarge { limit });
                 }
                 into.extend_from_slice(data);
             }

@@ -115,13 +115,13 @@ fn of_certificate(error: &CertificateError, server: &ServerName<'_>) -> TlsError
         CertificateError::UnknownIssuer => TlsError::new(
             "certificate_unknown_issuer",
             format!(
-                "nobody who is trusted here has signed the certificate of {server}: set ca to the authority's certificate"
+                "no trusted authority has signed the certificate of {server}: set ca to the authority's certificate"
             ),
         ),
         CertificateError::BadSignature => TlsError::new(
             "certificate_unknown_issuer",
             format!(
-                "the certificate of {server} names an authority that is trusted here, and was not signed by it: is ca its present certificate?"
+                "the certificate of {server} names a trusted authority that did not sign it: check that ca is the authority's current certificate"
             ),
         ),
         CertificateError::Other(error) if error.to_string().contains("CaUsedAsEndEntity") => TlsError::new(

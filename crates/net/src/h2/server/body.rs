@@ -75,8 +75,10 @@ impl ServerStream {
             match ready!(self.body.poll_data(cx)) {
                 Some(Ok(data)) => {
                     self.state.body_received += data.len() as u64;
-                    if self.state.body_limit.is_some_and(|limit| self.state.body_received > limit) {
-                        return Poll::Ready(Err(BodyError::TooLarge));
+                    if let Some(limit) = self.state.body_limit
+                        && self.state.body_received > limit
+                    {
+                        return Poll::Ready(Err(BodyError::TooLarge { limit }));
                     }
                     self.state.body_rate.handle_progress(now().into_std(), data.len());
                     // What may follow is that nobody reads for a while: the time of the next wait is not this one's.

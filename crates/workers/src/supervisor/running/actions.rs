@@ -79,7 +79,7 @@ impl Running {
                 tracing::error!(
                     target: "keepwarm::supervisor",
                     app = %self.spec.name, worker = number, pid = self.pid(id), generation = self.generation, reason,
-                    "the worker {reason}; the app is given up until the next reload"
+                    "the worker {reason}; the app has failed to start and is not started again before a reload"
                 );
                 return self.given_up(id, number, reason, exit);
             }

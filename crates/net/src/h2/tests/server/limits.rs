@@ -44,7 +44,7 @@ async fn a_body_that_is_too_large_is_413_and_never_an_empty_one() {
                 let answer = whole(response).await.unwrap();
                 assert_eq!(
                     (answer.status, answer.body.as_slice()),
-                    (BodyError::TooLarge.refusal().unwrap().status, &b""[..]),
+                    (BodyError::TooLarge { limit: 1 }.refusal().unwrap().status, &b""[..]),
                     "{target}, expectation {expectation}"
                 );
             }
