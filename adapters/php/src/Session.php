@@ -15,12 +15,7 @@ final class Session
 
     /** A session has been used in this process, so that PHP will not look at the cookies again. */
     private static bool $used = false;
-    /** Settings as the application's boot left them, of which PHP would forget at the end of a script what a request made of them. */
-    private const SETTINGS = [
-        'name', 'save_handler', 'save_path', 'cookie_lifetime', 'cookie_path', 'cookie_domain', 'cookie_secure', 'cookie_httponly', 'cookie_samesite',
-        'cache_limiter', 'cache_expire', 'gc_maxlifetime', 'use_cookies', 'use_only_cookies', 'use_strict_mode', 'use_trans_sid', 'lazy_write',
-    ];
-    /** @var array<string, string> name => value */
+    /** @var array<string, string> those that a request may change, as the application's boot left them: name => value */
     private static array $settings = [];
     /** What functions change without a session: session_set_cookie_params(), session_save_path(), … */
     private const MOVABLE = [
@@ -64,8 +59,11 @@ final class Session
     public static function settle(): void
     {
         self::$loaded = \extension_loaded('session');
-        foreach (self::$loaded ? self::SETTINGS : [] as $name) {
-            self::$settings["session.$name"] = (string) \ini_get("session.$name");
+        self::$settings = [];
+        foreach (self::$loaded ? ini_get_all('session') : [] as $name => $setting) {
+            if (($setting['access'] & \INI_USER) !== 0) {
+                self::$settings[$name] = (string) $setting['local_value'];
+            }
         }
         self::$touched = false;
         self::$place = array_intersect_key(self::$settings, self::MOVABLE);
@@ -74,7 +72,7 @@ final class Session
     /** Puts the settings back. */
     public static function reset(): void
     {
-        if (!self::$touched && !self::isMoved()) {
+        if (!self::$loaded || !self::$touched && !self::isMoved()) {
             return;
         }
         self::$touched = false;
