@@ -168,10 +168,13 @@ final class Main
     private static function settings(): void
     {
         $web = WebIni::settings();
+        DefaultFilter::install();
         Output::$size = self::bufferSize($web['output_buffering'] ?? (string) \ini_get('output_buffering'));
         unset($web['output_buffering']);
         foreach (['log_errors' => '1', 'html_errors' => '0', 'implicit_flush' => '0', 'max_execution_time' => '0'] + $web as $name => $value) {
-            ini_alter($name, $value);
+            if (\ini_get($name) !== $value) { // with open_basedir, an empty error_log is none of its files
+                ini_alter($name, $value);
+            }
         }
         if (!\ini_get('date.timezone')) {
             date_default_timezone_set(date_default_timezone_get());

@@ -65,6 +65,8 @@ final class Session
                 self::$settings[$name] = (string) $setting['local_value'];
             }
         }
+        // PHP itself, which looks for the first session's id, knows no referer here.
+        self::$used = self::$used || self::$loaded && (string) \ini_get('session.referer_check') !== '';
         self::$touched = false;
         self::$place = array_intersect_key(self::$settings, self::MOVABLE);
     }
@@ -94,14 +96,33 @@ final class Session
         }
     }
 
-    /** Takes the id from the cookie of the session's name. */
+    /** Takes the id from the cookie of the session's name; where php.ini allows it, from the query or the form. */
     public static function adopt(): void
     {
         self::$name = (string) \ini_get('session.name');
         if (self::$used && session_status() !== \PHP_SESSION_ACTIVE) {
-            $id = $_COOKIE[self::$name] ?? (\ini_get('session.use_only_cookies') ? '' : $_GET[self::$name] ?? $_POST[self::$name] ?? '');
+            $id = self::brought();
             session_id(\is_string($id) && preg_match('/^[a-zA-Z0-9,-]{1,256}$/D', $id) === 1 ? $id : '');
         }
+    }
+
+    /** What the request names as its session's id. */
+    private static function brought(): mixed
+    {
+        $name = (string) \ini_get('session.name');
+        $id = \ini_get('session.use_cookies') ? $_COOKIE[$name] ?? '' : '';
+        if (!\ini_get('session.use_only_cookies')) {
+            $id = self::isReferredHere() ? ($id === '' ? $_GET[$name] ?? $_POST[$name] ?? '' : $id) : '';
+        }
+        return $id;
+    }
+
+    /** `session.referer_check` */
+    private static function isReferredHere(): bool
+    {
+        $part = (string) \ini_get('session.referer_check');
+        $referer = $_SERVER['HTTP_REFERER'] ?? '';
+        return $part === '' || $referer === '' || str_contains($referer, $part);
     }
 
     /**
@@ -126,7 +147,7 @@ final class Session
         if ($id === '' || $id === false) {
             return $limited; // it was destroyed: what it was opened for is a visitor's own all the same
         }
-        if (!\ini_get('session.use_cookies') || ($_COOKIE[$name] ?? null) === $id || self::has($flat, 'set-cookie', "$name=")) {
+        if (!\ini_get('session.use_cookies') || self::brought() === $id || self::has($flat, 'set-cookie', "$name=")) {
             return $limited;
         }
         $options = session_get_cookie_params();

@@ -113,7 +113,7 @@ final class Web
      */
     public static function input(int $type, string $function): array
     {
-        $request = self::$request;
+        $request = DefaultFilter::raw(self::$request);
         return match ($type) {
             \INPUT_GET => $request?->get ?? [],
             \INPUT_POST => $request?->post ?? [],

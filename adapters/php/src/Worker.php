@@ -315,6 +315,9 @@ final class Worker
             if ($request->method === 'POST' && isset($request->server['CONTENT_TYPE'])) {
                 Forms::read($request);
             }
+            if (DefaultFilter::$filter !== null) {
+                DefaultFilter::apply($request);
+            }
             $_SERVER = $request->server;
             $_GET = $request->get;
             $_POST = $request->post;

@@ -98,12 +98,23 @@ fn php(app: &App) -> io::Result<Start> {
     let mut command = vec![interpreter(app).into_os_string()];
     let functions = format!("disable_functions={PHP_FUNCTIONS}");
     command.extend(["-d", "opcache.enable_cli=1", "-d", functions.as_str()].map(OsString::from));
-    command.extend(app.options.iter().map(OsString::from));
+    command.extend(app.options.iter().map(|option| with_adapter(option, &adapter)));
     command.push(adapter.join("bin/worker.php").into_os_string());
     if let Program::Entry(entry) = &app.program {
         command.push(entry.into());
     }
     Ok(Start { command, env })
+}
+
+/// An `open_basedir` allows the adapter's own files too: nobody could start with it otherwise.
+fn with_adapter(option: &str, adapter: &Path) -> OsString {
+    let mut option = OsString::from(option);
+    let setting = option.to_str().map_or("", |text| text.strip_prefix("-d").unwrap_or(text).trim_start());
+    if setting.strip_prefix("open_basedir=").is_some_and(|folders| !folders.is_empty()) {
+        option.push(":");
+        option.push(adapter);
+    }
+    option
 }
 
 /// That of a program that needs no adapter of ours to be started with.
