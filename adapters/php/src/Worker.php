@@ -145,6 +145,7 @@ final class Worker
     public function serveOn(): ?int
     {
         Output::$atEnd = $this->died(...);
+        LastStream::install($this->died(...));
         $status = null;
         do {
             for ($tries = 0; $this->isInterrupted(); $tries++) {

@@ -205,7 +205,23 @@ fn python_default(app: &App) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::PHP_FUNCTIONS;
+    use std::path::Path;
+
+    use super::{PHP_FUNCTIONS, with_adapter};
+
+    #[test]
+    fn an_open_basedir_allows_the_adapters_files() {
+        for (option, expected) in [
+            ("open_basedir=/site:/tmp", "open_basedir=/site:/tmp:/adapter"),
+            ("-dopen_basedir=/site", "-dopen_basedir=/site:/adapter"),
+            ("-d open_basedir=/site", "-d open_basedir=/site:/adapter"),
+            ("open_basedir=", "open_basedir="),
+            ("memory_limit=1G", "memory_limit=1G"),
+            ("-d", "-d"),
+        ] {
+            assert_eq!(with_adapter(option, Path::new("/adapter")), expected);
+        }
+    }
 
     #[test]
     fn the_functions_of_the_web_are_those_that_the_adapter_defines() {
