@@ -123,32 +123,32 @@ final class Main
         }
         if (self::$loading) {
             $error = error_get_last();
-            if (!Worker::isFatal($error)) {
+            if (!End::isFatal($error)) {
                 Log::write('keepwarm: ' . self::$entry . ' ended before it returned an application.' . self::hint());
             }
             Output::end();
             exit(1);
         }
-        if (Shutdown::isCalled() && self::$worker?->outlives()) {
+        if (Shutdown::isCalled() && self::$worker?->end->outlives()) {
             self::goOn(self::$worker);
             return;
         }
-        self::$worker?->ended();
+        self::$worker?->end->ended();
         Shutdown::script();
-        self::$worker?->deliver();
+        self::$worker?->end->deliver();
     }
 
     /** Behind an `exit()`, until the worker's end. */
     private static function goOn(Worker $worker): void
     {
-        $status = $worker->serveOn();
+        $status = $worker->end->serveOn();
         if (self::$connection?->isForked()) {
             Shutdown::script();
             return;
         }
         self::$worker = null;
         Log::quietly(Temporary::end(...));
-        if (!Worker::isFatal(error_get_last())) {
+        if (!End::isFatal(error_get_last())) {
             Shutdown::script();
         }
         if ($status !== null) {

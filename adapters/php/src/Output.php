@@ -116,13 +116,13 @@ final class Output
         if (self::$dropping) {
             return '';
         }
-        if (($phase & \PHP_OUTPUT_HANDLER_CLEAN) !== 0 && (($phase & \PHP_OUTPUT_HANDLER_FINAL) === 0 || !Worker::isFatal(error_get_last()))) {
+        if (($phase & \PHP_OUTPUT_HANDLER_CLEAN) !== 0 && (($phase & \PHP_OUTPUT_HANDLER_FINAL) === 0 || !End::isFatal(error_get_last()))) {
             self::$held = ''; // of the application's own will: it is not memory that ran out
             return '';
         }
         self::$held .= $output;
         if (\strlen(self::$held) >= self::$piece || ($phase & (\PHP_OUTPUT_HANDLER_FLUSH | \PHP_OUTPUT_HANDLER_FINAL)) !== 0) {
-            if (self::$atEnd !== null && ($phase & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && Worker::isFatal(error_get_last())) {
+            if (self::$atEnd !== null && ($phase & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && End::isFatal(error_get_last())) {
                 (self::$atEnd)();
                 return '';
             }
