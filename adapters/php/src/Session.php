@@ -31,6 +31,8 @@ final class Session
     private static bool $loaded = false;
     /** That of the cookie whose id was taken. */
     private static string $name = '';
+    /** The id of the session whose cookie is among the headers, or was. */
+    private static string $put = '';
     /** This request may have changed settings. */
     public static bool $touched = false;
 
@@ -137,7 +139,6 @@ final class Session
         if (!isset($_SESSION)) {
             return []; // none, or the id of a cookie whose session was not opened
         }
-        $name = (string) \ini_get('session.name');
         $limited = [];
         foreach (array_chunk(self::limiter(), 2) as [$field, $value]) {
             if (!self::has($flat, $field) && !isset(Web::$caching[strtolower($field)])) {
@@ -147,12 +148,41 @@ final class Session
         if ($id === '' || $id === false) {
             return $limited; // it was destroyed: what it was opened for is a visitor's own all the same
         }
-        if (!\ini_get('session.use_cookies') || self::brought() === $id || self::has($flat, 'set-cookie', "$name=")) {
-            return $limited;
+        $cookie = $id === self::$put || self::has($flat, 'set-cookie', \ini_get('session.name') . '=') ? null : self::cookie($id);
+        return $cookie === null ? $limited : [...$limited, 'Set-Cookie', $cookie];
+    }
+
+    /** The session's cookie; null where the client has it, or gets none. */
+    private static function cookie(string $id): ?string
+    {
+        if (!\ini_get('session.use_cookies') || self::brought() === $id) {
+            return null;
         }
         $options = session_get_cookie_params();
         $options['expires'] = $options['lifetime'] > 0 ? time() + $options['lifetime'] : 0;
-        return [...$limited, 'Set-Cookie', Web::cookieText($name, rawurlencode($id), $options)];
+        return Web::cookieText((string) \ini_get('session.name'), rawurlencode($id), $options);
+    }
+
+    /**
+     * Before the application looks at its headers, or removes some: `session_start()` would have put the session's cookie among them. Symfony takes it
+     * away again where the session is empty.
+     */
+    public static function putCookie(): void
+    {
+        $id = (string) session_id();
+        if ($id === '' || $id === self::$put || Web::areSent()) {
+            return;
+        }
+        $start = \ini_get('session.name') . '=';
+        $cookie = self::cookie($id);
+        if (self::$put !== '') {
+            // It goes on under a new id.
+            Web::$headers = array_values(array_filter(Web::$headers, static fn (array $pair): bool => strcasecmp($pair[0], 'set-cookie') !== 0 || !str_starts_with($pair[1], $start . self::$put)));
+        }
+        self::$put = $id;
+        if ($cookie !== null) {
+            Web::$headers[] = ['Set-Cookie', $cookie];
+        }
     }
 
     /**
@@ -189,6 +219,7 @@ final class Session
             }
             session_id('');
             unset($GLOBALS['_SESSION']);
+            self::$put = '';
         }
     }
 

@@ -127,6 +127,9 @@ final class Web
     public static function remove(?string $name): void
     {
         if (isset($_SESSION)) {
+            if ($name === null || strcasecmp($name, 'Set-Cookie') === 0) {
+                Session::putCookie();
+            }
             self::$caching += $name === null ? self::LIMITED : array_intersect_key(self::LIMITED, [strtolower($name) => true]);
         }
         self::$headers = $name === null ? [] : self::without($name);

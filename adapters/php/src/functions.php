@@ -20,6 +20,9 @@ function header_remove(?string $name = null): void
 
 function headers_list(): array
 {
+    if (isset($_SESSION)) {
+        Keepwarm\Session::putCookie();
+    }
     return array_map(static fn (array $pair): string => "$pair[0]: $pair[1]", Web::$headers);
 }
 
