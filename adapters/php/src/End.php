@@ -113,7 +113,6 @@ final class End
     /** Ends the request in work, which `exit()` left. What is done here may call it again. */
     private function complete(): void
     {
-        $request = Web::$request;
         Output::interrupted();
         Input::interrupted();
         $this->connection->takeRest();
@@ -133,7 +132,7 @@ final class End
             $this->connection->askToDrain();
         }
         try {
-            $this->worker->finish($request);
+            $this->worker->finish();
         } catch (Lost) {
         } catch (Fault $fault) {
             $this->connection->fail($fault);

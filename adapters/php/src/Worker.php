@@ -186,14 +186,21 @@ final class Worker
         } catch (\Throwable $error) {
             Log::exception($error);
         }
-        $this->finish($request);
+        // What the application has hung on them goes now: its destructors may change what is put back next.
+        try {
+            $failed = $error = $request = null;
+        } catch (\Throwable $late) {
+            Log::exception($late);
+            $late = null;
+        }
+        $this->finish();
     }
 
     /** A request is over, and answered as far as it will be. */
-    public function finish(Request $request): void
+    public function finish(): void
     {
         try {
-            $this->finished($request);
+            $this->finished();
         } catch (Lost | Fault $error) {
             throw $error;
         } catch (\Throwable $error) {
@@ -223,7 +230,7 @@ final class Worker
     }
 
     /** The answer has left; what the request leaves behind is removed. */
-    private function finished(Request $request): void
+    private function finished(): void
     {
         if (Shutdown::isPending()) {
             Shutdown::request();
@@ -232,7 +239,7 @@ final class Worker
         if (isset($_SESSION)) {
             Session::end();
         }
-        $this->watch?->look($request);
+        $this->watch?->look(Web::$request);
         Session::end();
         if (Web::$uploads !== []) {
             Temporary::unlink(array_keys(Web::$uploads));
@@ -246,7 +253,6 @@ final class Worker
         $this->connection->endStream();
         $this->busy = false;
         $this->clearGlobals();
-        unset($request);
         $this->reset->after();
         $this->watch?->grew();
     }

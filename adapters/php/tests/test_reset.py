@@ -187,6 +187,15 @@ class Callable(Visitors, unittest.TestCase):
     def test_settings_without_our_ini_set(self):
         self.put_back("precision", "user_agent", options=("-d", "disable_functions="))
 
+    def test_what_destructors_and_finally_change_behind_the_response(self):
+        for name in ("late in exception", "late and throws", "late in request", "late in fiber", "late in generator"):
+            with self.subTest(name):
+                worker = self.start()
+                before = self.see(worker, name)
+                for _ in range(2):
+                    worker.get(f"/touch/{name}")
+                    self.assertEqual(self.see(worker, name), before, worker.log()[-2000:])
+
     def test_no_loader_of_ours_among_the_applications(self):
         self.assertEqual(self.see(self.start(), "autoloaders"), 0)
 

@@ -26,6 +26,26 @@ final class Contexts
     }
 }
 
+/** Thrown with something of the visitor's, which changes the process when it goes. */
+final class Late extends Exception
+{
+    public ?object $held = null;
+
+    public static function object(): object
+    {
+        return new class {
+            public function __destruct() { ini_set('precision', '3'); putenv('VISITOR=1'); umask(0); header('X-Visitor: 1'); }
+        };
+    }
+
+    public static function throw(): never
+    {
+        $exception = new self('of a visitor');
+        $exception->held = self::object();
+        throw $exception;
+    }
+}
+
 final class Wrapper
 {
     public mixed $context;
@@ -133,6 +153,24 @@ $cases = [
     'open file' => [fn () => fwrite(tmpfile(), 'visitor'), fn () => glob(getenv('TMPDIR') . '/php*')],
     'autoloaders' => [fn () => null, fn () => count(spl_autoload_functions())],
     'buffers removed' => [function () { echo 'junk'; while (ob_get_clean() !== false) {} @ob_get_flush(); @ob_get_flush(); echo 'left'; }, fn () => session_start() && session_id() !== ''],
+    'late in exception' => [fn () => Late::throw(), fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()]],
+    'late in request' => [function (?Keepwarm\Request $request = null) { $request->server['held'] = Late::object(); return 1; }, fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()]],
+    'late and throws' => [
+        function () {
+            $exception = new Late('of a visitor');
+            $exception->held = new class { public function __destruct() { ini_set('precision', '3'); throw new Exception('behind'); } };
+            throw $exception;
+        },
+        fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()],
+    ],
+    'late in fiber' => [
+        function () { $held = Late::object(); (new Fiber(function () use ($held) { try { Fiber::suspend(); } finally { ini_set('precision', '3'); } }))->start(); return 1; },
+        fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()],
+    ],
+    'late in generator' => [
+        function () { $numbers = (function () { try { yield 1; yield 2; } finally { ini_set('precision', '3'); } })(); return $numbers->current(); },
+        fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()],
+    ],
     'handler' => [fn () => set_error_handler(fn () => true), fn () => 1 + (int) $GLOBALS['none']],
     'lazy handler' => [fn () => Lazy\Framework::boot(), fn () => $GLOBALS['none']],
     'handler again' => [fn () => Lazy\Framework::bootAgain(), fn () => (string) $GLOBALS['none']],
