@@ -56,6 +56,8 @@ return static function (Keepwarm\Request $request) {
     $body = $request->body();
     return match ($request->path) {
         '/pong' => text(200, 'pong'),
+        '/pid' => text(200, (string) getmypid()),
+        '/background' => text(200, exec('sleep 300 </dev/null >/dev/null 2>&1 & echo $!')),
         '/list' => [200, ['Content-Type' => 'text/plain'], 'pong'],
         '/empty' => [200, [], ''],
         '/short' => [200, [], parts('po', 'ng')],

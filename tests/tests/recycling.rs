@@ -59,6 +59,26 @@ fn max_requests_replaces_workers_under_load_without_a_loss() {
     wait_until("two workers", LONG, || workers(&server).len() == 2);
 }
 
+/// What a request leaves in the background (`exec('… &')`) is not cut off because its worker's turn to be replaced has come; Keepwarm's own end takes it along.
+#[test]
+fn what_a_worker_left_in_the_background_outlives_its_replacement_and_a_reload_but_not_keepwarm() {
+    let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n[[listen.main.route]]\napp = \"app\"\n[app.app]\nentry = \"php_app.php\"\n\
+                  directory = \"@APPS@\"\nworkers = 1\nmax_requests = 20\n";
+    let server = Server::start(config).warm("/pong");
+    let pid = |path: &str| server.ask(get(path)).text().trim().parse::<u32>().expect("a pid");
+    let (first, child) = (pid("/pid"), pid("/background"));
+    wait_until("max_requests replaces the worker", LONG, || pid("/pid") != first);
+    wait_until("it has ended", LONG, || !alive(first));
+    assert!(alive(child), "it ended with its worker:\n{}", server.log());
+    let (second, later) = (pid("/pid"), pid("/background"));
+    server.reload();
+    wait_until("it has ended", LONG, || !alive(second));
+    assert!(alive(child) && alive(later), "it ended with its worker:\n{}", server.log());
+    server.signal(Signal::TERM);
+    server.wait_for_exit(LONG);
+    wait_until("all are gone", LONG, || !alive(child) && !alive(later));
+}
+
 #[test]
 fn max_requests_of_a_lone_quick_worker_loses_nothing() {
     let server = start("wsgi_app:application", 1, "max_requests = 100");

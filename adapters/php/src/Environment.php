@@ -14,7 +14,7 @@ final class Environment
     private static array $global = [];
     /** The process's list of pointers to its variables, byte for byte: to compare it costs a tenth of reading them all. */
     private static string $pointers = '';
-    private static int $count = 0;
+    private static int $bytes = 0;
 
     public static function settle(): void
     {
@@ -23,7 +23,7 @@ final class Environment
         self::$libc = null;
         if (\extension_loaded('ffi')) {
             try {
-                self::$libc = \FFI::cdef('extern char **environ;');
+                self::$libc = \FFI::cdef('extern char *environ;'); // its list, as bytes
             } catch (\Throwable) {
                 // FFI is there but switched off.
             }
@@ -58,7 +58,9 @@ final class Environment
     private static function remember(): void
     {
         // PHP names no variable twice, and none without a "=": the list may be longer than what it gives.
-        for (self::$count = 0; self::$libc?->environ !== null && self::$libc->environ[self::$count] !== null; self::$count++) {
+        $libc = self::$libc === null ? null : \FFI::cdef('extern char **environ;');
+        $list = $libc?->environ; // of a type that lives as long as $libc does
+        for (self::$bytes = \PHP_INT_SIZE; $list !== null && $list[intdiv(self::$bytes, \PHP_INT_SIZE) - 1] !== null; self::$bytes += \PHP_INT_SIZE) {
         }
         self::$pointers = self::pointers();
     }
@@ -67,6 +69,6 @@ final class Environment
     private static function pointers(): string
     {
         $list = self::$libc?->environ;
-        return $list === null ? '' : \FFI::string(\FFI::cast('char *', $list), (self::$count + 1) * \PHP_INT_SIZE);
+        return $list === null ? '' : \FFI::string($list, self::$bytes);
     }
 }

@@ -32,13 +32,13 @@ final class ErrorHandlers
 
     public static function reset(): void
     {
-        $now = set_error_handler(null);
-        restore_error_handler();
+        $now = \set_error_handler(null);
+        \restore_error_handler();
         if ($now !== self::$normal['error handler']) {
             self::put('error handler');
         }
-        $now = set_exception_handler(null);
-        restore_exception_handler();
+        $now = \set_exception_handler(null);
+        \restore_exception_handler();
         if ($now !== self::$normal['exception handler']) {
             self::put('exception handler');
         }

@@ -12,7 +12,7 @@ namespace Keepwarm;
  */
 final class Generator
 {
-    private const AHEAD = 64; // numbers that are known
+    private const AHEAD = 512; // numbers that are known
 
     /** @var list<int> */
     private static array $next = [];
@@ -24,7 +24,7 @@ final class Generator
         mt_srand($seed);
         self::$next = [];
         for ($count = 0; $count < self::AHEAD; $count++) {
-            self::$next[] = mt_rand();
+            self::$next[] = \mt_rand();
         }
         mt_srand($seed);
         self::$at = 0;
@@ -32,7 +32,7 @@ final class Generator
 
     public static function reset(): void
     {
-        if (mt_rand() !== self::$next[self::$at] || ++self::$at === self::AHEAD) {
+        if (\mt_rand() !== self::$next[self::$at] || ++self::$at === self::AHEAD) {
             self::seed();
         }
     }

@@ -123,32 +123,32 @@ final class Main
         }
         if (self::$loading) {
             $error = error_get_last();
-            if (!Worker::isFatal($error)) {
+            if (!End::isFatal($error)) {
                 Log::write('keepwarm: ' . self::$entry . ' ended before it returned an application.' . self::hint());
             }
             Output::end();
             exit(1);
         }
-        if (Shutdown::isCalled() && self::$worker?->outlives()) {
+        if (Shutdown::isCalled() && self::$worker?->end->outlives()) {
             self::goOn(self::$worker);
             return;
         }
-        self::$worker?->ended();
+        self::$worker?->end->ended();
         Shutdown::script();
-        self::$worker?->deliver();
+        self::$worker?->end->deliver();
     }
 
     /** Behind an `exit()`, until the worker's end. */
     private static function goOn(Worker $worker): void
     {
-        $status = $worker->serveOn();
+        $status = $worker->end->serveOn();
         if (self::$connection?->isForked()) {
             Shutdown::script();
             return;
         }
         self::$worker = null;
         Log::quietly(Temporary::end(...));
-        if (!Worker::isFatal(error_get_last())) {
+        if (!End::isFatal(error_get_last())) {
             Shutdown::script();
         }
         if ($status !== null) {
@@ -168,10 +168,13 @@ final class Main
     private static function settings(): void
     {
         $web = WebIni::settings();
+        DefaultFilter::install();
         Output::$size = self::bufferSize($web['output_buffering'] ?? (string) \ini_get('output_buffering'));
         unset($web['output_buffering']);
         foreach (['log_errors' => '1', 'html_errors' => '0', 'implicit_flush' => '0', 'max_execution_time' => '0'] + $web as $name => $value) {
-            ini_alter($name, $value);
+            if (\ini_get($name) !== $value) { // with open_basedir, an empty error_log is none of its files
+                ini_alter($name, $value);
+            }
         }
         if (!\ini_get('date.timezone')) {
             date_default_timezone_set(date_default_timezone_get());

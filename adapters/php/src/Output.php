@@ -21,6 +21,7 @@ final class Output
     private const PASS = 2;
     private const PIECE = 32_768; // bytes of output that are sent without waiting for a flush()
     private const NAME = self::class . '::take'; // as PHP lists our buffers
+    private const REWRITER = 'URL-Rewriter'; // the buffer of output_add_rewrite_var() and session.use_trans_sid, which PHP begins once in the life of a process
 
     private static int $ours = self::OURS;
     /** Of the buffer that a request begins with, where `output_buffering` is on: 0 is as large as it gets, null none. */
@@ -67,6 +68,9 @@ final class Output
     {
         $buffers = ob_get_status(true);
         $level = \count($buffers);
+        if ($buffers[$level - 1]['name'] === self::REWRITER) {
+            self::rewrites();
+        }
         if (($buffers[$level - 1]['flags'] & \PHP_OUTPUT_HANDLER_CLEANABLE) !== 0) {
             ob_clean();
         }
@@ -112,13 +116,13 @@ final class Output
         if (self::$dropping) {
             return '';
         }
-        if (($phase & \PHP_OUTPUT_HANDLER_CLEAN) !== 0 && (($phase & \PHP_OUTPUT_HANDLER_FINAL) === 0 || !Worker::isFatal(error_get_last()))) {
+        if (($phase & \PHP_OUTPUT_HANDLER_CLEAN) !== 0 && (($phase & \PHP_OUTPUT_HANDLER_FINAL) === 0 || !End::isFatal(error_get_last()))) {
             self::$held = ''; // of the application's own will: it is not memory that ran out
             return '';
         }
         self::$held .= $output;
         if (\strlen(self::$held) >= self::$piece || ($phase & (\PHP_OUTPUT_HANDLER_FLUSH | \PHP_OUTPUT_HANDLER_FINAL)) !== 0) {
-            if (self::$atEnd !== null && ($phase & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && Worker::isFatal(error_get_last())) {
+            if (self::$atEnd !== null && ($phase & \PHP_OUTPUT_HANDLER_FINAL) !== 0 && End::isFatal(error_get_last())) {
                 (self::$atEnd)();
                 return '';
             }
@@ -258,6 +262,9 @@ final class Output
     private static function flatten(): void
     {
         $buffers = ob_list_handlers();
+        if (\in_array(self::REWRITER, $buffers, true)) {
+            self::rewrites();
+        }
         for ($level = \count($buffers); $level > self::$ours || $level > 0 && $buffers[$level - 1] !== self::NAME; $level--) {
             if (@ob_get_flush() === false || self::level() === $level) {
                 self::stuck();
@@ -280,6 +287,11 @@ final class Output
         Web::$connection?->becomeUnfit();
         self::$held .= ob_get_contents();
         self::move();
+    }
+
+    private static function rewrites(): void
+    {
+        Reset::giveUp('rewriting of URLs');
     }
 
     /** PHP switches off a buffer that something has to leave while an exception, or exit(), is on its way: one from the callback of a buffer above. */

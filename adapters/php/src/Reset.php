@@ -19,40 +19,34 @@ final class Reset
     private string $locale = '';
     private int $umask = 0;
     private ?Multibyte $multibyte = null;
+    private ?Extensions $remembered = null;
     private bool $libxml = false;
-    private bool $libxmlErrors = false;
-    /** libxml tells who loads external entities: PHP 8.2 */
-    private bool $libxmlTells = false;
-    private mixed $libxmlLoader = null;
     private int $ignoreAbort = 0;
     private string $extensions = '';
-    private bool $json = false;
     private bool $peak = false;
     private int $requests = 0;
 
     public function settle(): void
     {
-        $this->directory = (string) getcwd();
-        $this->zone = date_default_timezone_get();
-        $this->locale = (string) setlocale(\LC_ALL, '0');
-        $this->umask = umask();
+        $this->directory = (string) \getcwd();
+        $this->zone = \date_default_timezone_get();
+        $this->locale = (string) \setlocale(\LC_ALL, '0');
+        $this->umask = \umask();
         Settings::settle();
         Session::settle();
         ErrorHandlers::settle();
         Environment::settle();
+        if ($this->libxml = \extension_loaded('libxml')) {
+            Xml::settle();
+        }
         Streams::settle();
         Generator::seed();
         $this->multibyte = \extension_loaded('mbstring') ? new Multibyte() : null;
-        if ($this->libxml = \extension_loaded('libxml')) {
-            $this->libxmlErrors = libxml_use_internal_errors();
-            $this->libxmlTells = \function_exists('libxml_get_external_entity_loader');
-            $this->libxmlLoader = $this->libxmlTells ? libxml_get_external_entity_loader() : null;
-        }
-        $this->ignoreAbort = ignore_user_abort();
-        $this->extensions = spl_autoload_extensions();
-        $this->json = \extension_loaded('json');
+        $this->remembered = new Extensions();
+        $this->ignoreAbort = \ignore_user_abort();
+        $this->extensions = \spl_autoload_extensions();
         $this->peak = \function_exists('memory_reset_peak_usage');
-        error_clear_last();
+        \error_clear_last();
         gc_collect_cycles();
     }
 
@@ -66,25 +60,23 @@ final class Reset
         Streams::reset();
         Generator::reset();
         $this->multibyte?->reset();
+        $this->remembered?->reset();
         if ($this->libxml) {
-            $this->libxml();
+            Xml::reset();
         }
-        if (ignore_user_abort() !== $this->ignoreAbort) {
-            ignore_user_abort((bool) $this->ignoreAbort);
+        if (\ignore_user_abort() !== $this->ignoreAbort) {
+            \ignore_user_abort((bool) $this->ignoreAbort);
         }
-        if (spl_autoload_extensions() !== $this->extensions) {
-            spl_autoload_extensions($this->extensions);
+        if (\spl_autoload_extensions() !== $this->extensions) {
+            \spl_autoload_extensions($this->extensions);
         }
-        strtok('', ' ');
-        if ($this->json) {
-            json_encode(0); // json_last_error()
-        }
-        clearstatcache();
-        ob_implicit_flush(false);
+        \strtok('', ' ');
+        \clearstatcache();
+        \ob_implicit_flush(false);
         if ($this->peak) {
-            memory_reset_peak_usage();
+            \memory_reset_peak_usage();
         }
-        error_clear_last();
+        \error_clear_last();
         if (++$this->requests % self::LOOK_EVERY === 0 && gc_status()['roots'] > self::ROOTS) {
             gc_collect_cycles();
         }
@@ -105,46 +97,35 @@ final class Reset
 
     private function process(): void
     {
-        if (getcwd() !== $this->directory) {
+        if (\getcwd() !== $this->directory) {
             self::say('working directory');
             chdir($this->directory);
         }
-        if (umask() !== $this->umask) {
+        if (\umask() !== $this->umask) {
             self::say('umask');
-            umask($this->umask);
+            \umask($this->umask);
         }
-        if (date_default_timezone_get() !== $this->zone) {
+        if (\date_default_timezone_get() !== $this->zone) {
             self::say('time zone');
             date_default_timezone_set($this->zone);
         }
-        if (setlocale(\LC_ALL, '0') !== $this->locale) {
+        if (\setlocale(\LC_ALL, '0') !== $this->locale) {
             self::say('locale');
             self::setLocale($this->locale);
-        }
-    }
-
-    private function libxml(): void
-    {
-        if (libxml_use_internal_errors() !== $this->libxmlErrors) {
-            libxml_use_internal_errors($this->libxmlErrors);
-        }
-        libxml_clear_errors();
-        if ($this->libxmlTells && libxml_get_external_entity_loader() !== $this->libxmlLoader) {
-            libxml_set_external_entity_loader($this->libxmlLoader);
         }
     }
 
     /** Sets what `setlocale(LC_ALL, '0')` gave, which may be a list of categories. */
     private static function setLocale(string $locale): void
     {
-        if (@setlocale(\LC_ALL, $locale) !== false) {
+        if (@\setlocale(\LC_ALL, $locale) !== false) {
             return;
         }
-        setlocale(\LC_ALL, 'C');
+        \setlocale(\LC_ALL, 'C');
         foreach (explode(';', $locale) as $part) {
             [$category, $value] = explode('=', $part, 2);
             if (\defined($category)) {
-                setlocale(\constant($category), $value);
+                \setlocale(\constant($category), $value);
             }
         }
     }

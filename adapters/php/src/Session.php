@@ -15,12 +15,7 @@ final class Session
 
     /** A session has been used in this process, so that PHP will not look at the cookies again. */
     private static bool $used = false;
-    /** Settings as the application's boot left them, of which PHP would forget at the end of a script what a request made of them. */
-    private const SETTINGS = [
-        'name', 'save_handler', 'save_path', 'cookie_lifetime', 'cookie_path', 'cookie_domain', 'cookie_secure', 'cookie_httponly', 'cookie_samesite',
-        'cache_limiter', 'cache_expire', 'gc_maxlifetime', 'use_cookies', 'use_only_cookies', 'use_strict_mode', 'use_trans_sid', 'lazy_write',
-    ];
-    /** @var array<string, string> name => value */
+    /** @var array<string, string> those that a request may change, as the application's boot left them: name => value */
     private static array $settings = [];
     /** What functions change without a session: session_set_cookie_params(), session_save_path(), … */
     private const MOVABLE = [
@@ -36,6 +31,8 @@ final class Session
     private static bool $loaded = false;
     /** That of the cookie whose id was taken. */
     private static string $name = '';
+    /** The id of the session whose cookie is among the headers, or was. */
+    private static string $put = '';
     /** This request may have changed settings. */
     public static bool $touched = false;
 
@@ -64,9 +61,14 @@ final class Session
     public static function settle(): void
     {
         self::$loaded = \extension_loaded('session');
-        foreach (self::$loaded ? self::SETTINGS : [] as $name) {
-            self::$settings["session.$name"] = (string) \ini_get("session.$name");
+        self::$settings = [];
+        foreach (self::$loaded ? ini_get_all('session') : [] as $name => $setting) {
+            if (($setting['access'] & \INI_USER) !== 0) {
+                self::$settings[$name] = (string) $setting['local_value'];
+            }
         }
+        // PHP itself, which looks for the first session's id, knows no referer here.
+        self::$used = self::$used || self::$loaded && (string) \ini_get('session.referer_check') !== '';
         self::$touched = false;
         self::$place = array_intersect_key(self::$settings, self::MOVABLE);
     }
@@ -74,7 +76,7 @@ final class Session
     /** Puts the settings back. */
     public static function reset(): void
     {
-        if (!self::$touched && !self::isMoved()) {
+        if (!self::$loaded || !self::$touched && !self::isMoved()) {
             return;
         }
         self::$touched = false;
@@ -96,14 +98,33 @@ final class Session
         }
     }
 
-    /** Takes the id from the cookie of the session's name. */
+    /** Takes the id from the cookie of the session's name; where php.ini allows it, from the query or the form. */
     public static function adopt(): void
     {
         self::$name = (string) \ini_get('session.name');
         if (self::$used && session_status() !== \PHP_SESSION_ACTIVE) {
-            $id = $_COOKIE[self::$name] ?? (\ini_get('session.use_only_cookies') ? '' : $_GET[self::$name] ?? $_POST[self::$name] ?? '');
+            $id = self::brought();
             session_id(\is_string($id) && preg_match('/^[a-zA-Z0-9,-]{1,256}$/D', $id) === 1 ? $id : '');
         }
+    }
+
+    /** What the request names as its session's id. */
+    private static function brought(): mixed
+    {
+        $name = (string) \ini_get('session.name');
+        $id = \ini_get('session.use_cookies') ? $_COOKIE[$name] ?? '' : '';
+        if (!\ini_get('session.use_only_cookies')) {
+            $id = self::isReferredHere() ? ($id === '' ? $_GET[$name] ?? $_POST[$name] ?? '' : $id) : '';
+        }
+        return $id;
+    }
+
+    /** `session.referer_check` */
+    private static function isReferredHere(): bool
+    {
+        $part = (string) \ini_get('session.referer_check');
+        $referer = $_SERVER['HTTP_REFERER'] ?? '';
+        return $part === '' || $referer === '' || str_contains($referer, $part);
     }
 
     /**
@@ -118,7 +139,6 @@ final class Session
         if (!isset($_SESSION)) {
             return []; // none, or the id of a cookie whose session was not opened
         }
-        $name = (string) \ini_get('session.name');
         $limited = [];
         foreach (array_chunk(self::limiter(), 2) as [$field, $value]) {
             if (!self::has($flat, $field) && !isset(Web::$caching[strtolower($field)])) {
@@ -128,12 +148,41 @@ final class Session
         if ($id === '' || $id === false) {
             return $limited; // it was destroyed: what it was opened for is a visitor's own all the same
         }
-        if (!\ini_get('session.use_cookies') || ($_COOKIE[$name] ?? null) === $id || self::has($flat, 'set-cookie', "$name=")) {
-            return $limited;
+        $cookie = $id === self::$put || self::has($flat, 'set-cookie', \ini_get('session.name') . '=') ? null : self::cookie($id);
+        return $cookie === null ? $limited : [...$limited, 'Set-Cookie', $cookie];
+    }
+
+    /** The session's cookie; null where the client has it, or gets none. */
+    private static function cookie(string $id): ?string
+    {
+        if (!\ini_get('session.use_cookies') || self::brought() === $id) {
+            return null;
         }
         $options = session_get_cookie_params();
         $options['expires'] = $options['lifetime'] > 0 ? time() + $options['lifetime'] : 0;
-        return [...$limited, 'Set-Cookie', Web::cookieText($name, rawurlencode($id), $options)];
+        return Web::cookieText((string) \ini_get('session.name'), rawurlencode($id), $options);
+    }
+
+    /**
+     * Before the application looks at its headers, or removes some: `session_start()` would have put the session's cookie among them. Symfony takes it
+     * away again where the session is empty.
+     */
+    public static function putCookie(): void
+    {
+        $id = (string) session_id();
+        if ($id === '' || $id === self::$put || Web::areSent()) {
+            return;
+        }
+        $start = \ini_get('session.name') . '=';
+        $cookie = self::cookie($id);
+        if (self::$put !== '') {
+            // It goes on under a new id.
+            Web::$headers = array_values(array_filter(Web::$headers, static fn (array $pair): bool => strcasecmp($pair[0], 'set-cookie') !== 0 || !str_starts_with($pair[1], $start . self::$put)));
+        }
+        self::$put = $id;
+        if ($cookie !== null) {
+            Web::$headers[] = ['Set-Cookie', $cookie];
+        }
     }
 
     /**
@@ -170,6 +219,7 @@ final class Session
             }
             session_id('');
             unset($GLOBALS['_SESSION']);
+            self::$put = '';
         }
     }
 

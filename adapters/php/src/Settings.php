@@ -7,10 +7,10 @@ namespace Keepwarm;
 /** The settings of php.ini: `ini_set()` is ours and says which were touched, so that a request that touches none pays for a few. */
 final class Settings
 {
-    /** Those that other functions change: error_reporting(), set_time_limit(), set_include_path(), gc_disable(), Locale::setDefault(), … */
-    private const OTHERS = [
-        'error_reporting', 'max_execution_time', 'include_path', 'zend.enable_gc', 'intl.default_locale', 'bcmath.scale', 'assert.active', 'assert.callback',
-    ];
+    /** Those that other functions change: error_reporting(), set_time_limit(), gc_disable(), Locale::setDefault(), … */
+    private const OTHERS = ['error_reporting', 'max_execution_time', 'zend.enable_gc', 'intl.default_locale', 'bcmath.scale', 'assert.active', 'assert.callback'];
+    /** More of assert_options(), of use where assertions can be switched on. */
+    private const ASSERTIONS = ['assert.warning', 'assert.bail', 'assert.exception'];
     /** Set in every request by Symfony, and by set_time_limit(): no news. */
     private const USUAL = ['max_execution_time' => true, 'intl.default_locale' => true];
 
@@ -35,7 +35,8 @@ final class Settings
     {
         self::$watched = [];
         // What the application set itself is also what ini_restore() changes.
-        foreach ([...self::OTHERS, ...array_keys(self::$touched)] as $name) {
+        $assertions = \ini_get('zend.assertions') === '-1' ? [] : self::ASSERTIONS;
+        foreach ([...self::OTHERS, ...$assertions, ...array_keys(self::$touched)] as $name) {
             $value = \ini_get($name); // false where the extension is not here
             if ($value !== false) {
                 self::$watched[$name] = $value;

@@ -17,7 +17,8 @@ final class Web
         'header', 'header_remove', 'headers_list', 'headers_sent', 'header_register_callback', 'http_response_code', 'setcookie',
         'setrawcookie', 'is_uploaded_file', 'move_uploaded_file', 'flush', 'connection_status', 'connection_aborted',
         'ob_get_level', 'ob_end_clean', 'ob_end_flush', 'ob_get_clean', 'ini_set', 'session_name', 'filter_input', 'filter_has_var', 'filter_input_array',
-        'register_shutdown_function', 'session_write_close',
+        'register_shutdown_function', 'session_write_close', 'libxml_disable_entity_loader', 'set_include_path',
+        'iconv_set_encoding',
     ];
 
     /** What `session_start()` says about caching, over what was said before, and the application over that. */
@@ -112,7 +113,7 @@ final class Web
      */
     public static function input(int $type, string $function): array
     {
-        $request = self::$request;
+        $request = DefaultFilter::raw(self::$request);
         return match ($type) {
             \INPUT_GET => $request?->get ?? [],
             \INPUT_POST => $request?->post ?? [],
@@ -126,6 +127,9 @@ final class Web
     public static function remove(?string $name): void
     {
         if (isset($_SESSION)) {
+            if ($name === null || strcasecmp($name, 'Set-Cookie') === 0) {
+                Session::putCookie();
+            }
             self::$caching += $name === null ? self::LIMITED : array_intersect_key(self::LIMITED, [strtolower($name) => true]);
         }
         self::$headers = $name === null ? [] : self::without($name);

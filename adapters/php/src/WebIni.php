@@ -40,7 +40,7 @@ final class WebIni
     {
         foreach (self::SERVERS as $server) {
             $other = \dirname($file, 2) . "/$server/" . basename($file);
-            if (is_readable($other)) {
+            if (@is_readable($other)) { // open_basedir may not allow it
                 return $other;
             }
         }

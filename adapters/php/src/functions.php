@@ -20,6 +20,9 @@ function header_remove(?string $name = null): void
 
 function headers_list(): array
 {
+    if (isset($_SESSION)) {
+        Keepwarm\Session::putCookie();
+    }
     return array_map(static fn (array $pair): string => "$pair[0]: $pair[1]", Web::$headers);
 }
 
@@ -180,6 +183,30 @@ if (function_exists('session_commit')) {
     function session_write_close(): bool
     {
         return Keepwarm\Shutdown::sessionWriteClose();
+    }
+}
+
+// Settings by another name.
+
+function set_include_path(string $include_path): string|false
+{
+    return $include_path === '' ? false : Keepwarm\Settings::set('include_path', $include_path);
+}
+
+if (extension_loaded('iconv')) {
+    function iconv_set_encoding(string $type, string $encoding): bool
+    {
+        $name = strtolower($type);
+        return in_array($name, ['input_encoding', 'output_encoding', 'internal_encoding'], true) && Keepwarm\Settings::set("iconv.$name", $encoding) !== false;
+    }
+}
+
+// What PHP does not tell of.
+
+if (extension_loaded('libxml')) {
+    function libxml_disable_entity_loader(bool $disable = true): bool
+    {
+        return Keepwarm\Xml::disable($disable);
     }
 }
 

@@ -45,6 +45,15 @@ class Exit(unittest.TestCase):
             self.assertEqual(bodies, [b"a teapot" if first == "/message" else b"hello", b"hello", b"a teapot", b"hello"])
         self.same(worker)
 
+    def test_a_buffer_begun_in_the_callback_of_another_is_answered_behind_it_too(self):
+        for before in ([], ["/message"]):
+            worker = self.start()
+            for path in before:
+                worker.get(path)
+            self.assertEqual(worker.get("/callback-buffers").reset, (3, "a fatal error in the application"), (before, worker.log()))
+            worker.process.wait(PATIENCE)
+            self.assertIn("a fatal error ended this worker in GET /callback-buffers; it is replaced", worker.log())
+
     def test_what_it_changed_is_put_back(self):
         worker = self.start()
         before = worker.get("/see").body

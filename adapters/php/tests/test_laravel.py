@@ -87,6 +87,14 @@ class Laravel(unittest.TestCase):
             self.assertEqual(json.loads(again.body), before)
             self.assertFalse(any(cookie.startswith("queued=") for cookie in again.field("set-cookie")))
 
+    def test_nothing_that_a_request_extends_is_left(self):
+        before = self.page("/extended")
+        for _ in range(2):
+            self.assertEqual(self.page("/extend"), "extended")
+            log = self.worker.log_of(lambda: self.assertEqual(self.page("/extended"), before))
+            self.assertNotIn("for the visitor", log)
+        self.assertEqual(self.get("/of-a-visitor").status, 404)
+
     def test_terminating_runs_after_the_response_and_once(self):
         log = self.worker.log_of(lambda: self.page("/touch"))
         self.assertEqual(log.count("terminating of the visitor"), 1)

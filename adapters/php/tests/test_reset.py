@@ -65,6 +65,10 @@ class Visitors:
     def test_a_setting_that_cannot_be_put_back_replaces_the_worker(self):
         self.replaced("open_basedir")
 
+    def test_the_rewriting_of_urls_which_php_begins_once_replaces_the_worker(self):
+        for name in ("rewrite var", "trans sid"):
+            self.replaced(name)
+
     def test_settings_of_sessions_that_were_never_begun(self):
         self.put_back("session cookie", "session path", "session cache")
 
@@ -113,6 +117,29 @@ class Visitors:
     def test_what_functions_remember(self):
         self.put_back("strtok", "json_last_error", "spl_autoload_extensions", "memory peak")
 
+    def test_the_last_errors_of_extensions(self):
+        self.put_back("preg_last_error", "date errors", "intl error")
+
+    def test_language_and_encoding_of_extensions(self):
+        self.put_back("intl locale", "iconv encoding")
+
+    def test_how_mysqli_reports(self):
+        self.put_back("mysqli_report", "mysqli_driver")
+
+    def test_the_streams_of_libxml(self):
+        self.put_back("libxml context", "libxml_disable_entity_loader")
+        worker = self.put_back("libxml context", TEST_LIBXML="1")
+        self.assertEqual(self.see(worker, "libxml context"), {"http": {"header": "X-Site: 1"}})
+
+    def test_what_mbstring_searches(self):
+        self.put_back("mb_ereg_search")
+
+    def test_the_callback_of_assert(self):
+        self.put_back("assert callback", options=("-d", "zend.assertions=1"))
+
+    def test_settings_that_session_start_was_given(self):
+        self.put_back("session_start options")
+
     def test_the_cache_of_stat(self):
         with tempfile.NamedTemporaryFile(delete=False) as file:
             worker = self.start(TEST_FILE=file.name)
@@ -159,6 +186,15 @@ class Callable(Visitors, unittest.TestCase):
 
     def test_settings_without_our_ini_set(self):
         self.put_back("precision", "user_agent", options=("-d", "disable_functions="))
+
+    def test_what_destructors_and_finally_change_behind_the_response(self):
+        for name in ("late in exception", "late and throws", "late in request", "late in fiber", "late in generator"):
+            with self.subTest(name):
+                worker = self.start()
+                before = self.see(worker, name)
+                for _ in range(2):
+                    worker.get(f"/touch/{name}")
+                    self.assertEqual(self.see(worker, name), before, worker.log()[-2000:])
 
     def test_no_loader_of_ours_among_the_applications(self):
         self.assertEqual(self.see(self.start(), "autoloaders"), 0)

@@ -82,7 +82,8 @@ fn ruby(app: &App) -> io::Result<Start> {
 /// (`adapters/php/src/Web.php`, whose list this is).
 const PHP_FUNCTIONS: &str = "header,header_remove,headers_list,headers_sent,header_register_callback,http_response_code,setcookie,\
     setrawcookie,is_uploaded_file,move_uploaded_file,flush,connection_status,connection_aborted,ob_get_level,ob_end_clean,\
-    ob_end_flush,ob_get_clean,ini_set,session_name,filter_input,filter_has_var,filter_input_array,register_shutdown_function,session_write_close";
+    ob_end_flush,ob_get_clean,ini_set,session_name,filter_input,filter_has_var,filter_input_array,register_shutdown_function,session_write_close,\
+    libxml_disable_entity_loader,set_include_path,iconv_set_encoding";
 
 fn php(app: &App) -> io::Result<Start> {
     let adapter = adapter::PHP.folder()?;
@@ -97,12 +98,23 @@ fn php(app: &App) -> io::Result<Start> {
     let mut command = vec![interpreter(app).into_os_string()];
     let functions = format!("disable_functions={PHP_FUNCTIONS}");
     command.extend(["-d", "opcache.enable_cli=1", "-d", functions.as_str()].map(OsString::from));
-    command.extend(app.options.iter().map(OsString::from));
+    command.extend(app.options.iter().map(|option| with_adapter(option, &adapter)));
     command.push(adapter.join("bin/worker.php").into_os_string());
     if let Program::Entry(entry) = &app.program {
         command.push(entry.into());
     }
     Ok(Start { command, env })
+}
+
+/// An `open_basedir` allows the adapter's own files too: nobody could start with it otherwise.
+fn with_adapter(option: &str, adapter: &Path) -> OsString {
+    let mut option = OsString::from(option);
+    let setting = option.to_str().map_or("", |text| text.strip_prefix("-d").unwrap_or(text).trim_start());
+    if setting.strip_prefix("open_basedir=").is_some_and(|folders| !folders.is_empty()) {
+        option.push(":");
+        option.push(adapter);
+    }
+    option
 }
 
 /// That of a program that needs no adapter of ours to be started with.
@@ -193,7 +205,23 @@ fn python_default(app: &App) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::PHP_FUNCTIONS;
+    use std::path::Path;
+
+    use super::{PHP_FUNCTIONS, with_adapter};
+
+    #[test]
+    fn an_open_basedir_allows_the_adapters_files() {
+        for (option, expected) in [
+            ("open_basedir=/site:/tmp", "open_basedir=/site:/tmp:/adapter"),
+            ("-dopen_basedir=/site", "-dopen_basedir=/site:/adapter"),
+            ("-d open_basedir=/site", "-d open_basedir=/site:/adapter"),
+            ("open_basedir=", "open_basedir="),
+            ("memory_limit=1G", "memory_limit=1G"),
+            ("-d", "-d"),
+        ] {
+            assert_eq!(with_adapter(option, Path::new("/adapter")), expected);
+        }
+    }
 
     #[test]
     fn the_functions_of_the_web_are_those_that_the_adapter_defines() {

@@ -6,6 +6,7 @@ namespace Keepwarm\Handlers;
 
 use Keepwarm\Forms;
 use Keepwarm\Handler;
+use Keepwarm\Log;
 use Keepwarm\Reply;
 use Keepwarm\Request;
 use Keepwarm\Web;
@@ -13,6 +14,7 @@ use Symfony\Component\EventDispatcher\EventDispatcherInterface;
 use Symfony\Component\HttpFoundation\BinaryFileResponse;
 use Symfony\Component\HttpFoundation\Request as SymfonyRequest;
 use Symfony\Component\HttpFoundation\Response;
+use Symfony\Component\HttpKernel\EventListener\AbstractSessionListener;
 use Symfony\Component\HttpKernel\EventListener\StreamedResponseListener;
 use Symfony\Component\HttpKernel\HttpKernelInterface;
 use Symfony\Component\HttpKernel\Kernel;
@@ -98,13 +100,34 @@ final class SymfonyHandler implements Handler
         }
         $kernel->boot();
         $dispatcher = self::dispatcher($kernel);
-        if ($dispatcher === null || !class_exists(StreamedResponseListener::class)) {
+        if ($dispatcher === null) {
+            return;
+        }
+        self::prepareSession($dispatcher);
+        if (!class_exists(StreamedResponseListener::class)) {
             return;
         }
         // Symfony 5 sends a streamed response from within the kernel, where an error in it becomes a page behind its beginning.
         foreach ($dispatcher->getListeners(KernelEvents::RESPONSE) as $listener) {
             if (\is_array($listener) && $listener[0] instanceof StreamedResponseListener) {
                 $dispatcher->removeListener(KernelEvents::RESPONSE, $listener);
+            }
+        }
+    }
+
+    /**
+     * Symfony 5 makes the session's service once, and with it what it sets in PHP: the session's name, its path, the attributes of its cookie. That has to
+     * be while the application is loaded: what the first request sets is put back behind it.
+     */
+    private static function prepareSession(EventDispatcherInterface $dispatcher): void
+    {
+        foreach ($dispatcher->getListeners(KernelEvents::REQUEST) as $listener) {
+            if (\is_array($listener) && $listener[0] instanceof AbstractSessionListener) {
+                try {
+                    \Closure::bind(fn (): mixed => $this->getSession(), $listener[0], $listener[0]::class)();
+                } catch (\Throwable $error) {
+                    Log::exception($error); // a store that is away: requests that need it will say so
+                }
             }
         }
     }

@@ -4,6 +4,48 @@
 
 require __DIR__ . '/vendor/lazy/framework.php';
 
+/** `contexts://` remembers with which context it was opened. */
+final class Contexts
+{
+    public static mixed $seen = null;
+    public mixed $context;
+
+    public function url_stat(string $path, int $flags): array { return ['size' => 0]; }
+
+    public function stream_open(string $path, string $mode): bool
+    {
+        self::$seen = is_resource($this->context) ? stream_context_get_options($this->context) : null;
+        return false;
+    }
+
+    public static function ofLibxml(): mixed
+    {
+        self::$seen = null;
+        @(new DOMDocument())->load('contexts://document');
+        return self::$seen;
+    }
+}
+
+/** Thrown with something of the visitor's, which changes the process when it goes. */
+final class Late extends Exception
+{
+    public ?object $held = null;
+
+    public static function object(): object
+    {
+        return new class {
+            public function __destruct() { ini_set('precision', '3'); putenv('VISITOR=1'); umask(0); header('X-Visitor: 1'); }
+        };
+    }
+
+    public static function throw(): never
+    {
+        $exception = new self('of a visitor');
+        $exception->held = self::object();
+        throw $exception;
+    }
+}
+
 final class Wrapper
 {
     public mixed $context;
@@ -23,6 +65,10 @@ function database(bool $persistent): PDO
 
 ini_set('default_socket_timeout', '5');
 stream_wrapper_register('booted', Wrapper::class);
+stream_wrapper_register('contexts', Contexts::class);
+if (getenv('TEST_LIBXML') !== false) {
+    libxml_set_streams_context(stream_context_create(['http' => ['header' => 'X-Site: 1']]));
+}
 register_shutdown_function(function () { error_log('the script ends'); });
 
 $setting = fn (string $name, string $value) => [fn () => ini_set($name, $value), fn () => ini_get($name)];
@@ -54,11 +100,28 @@ $cases = [
     'strtok' => [fn () => strtok('a visitor', ' '), fn () => strtok(' ')],
     'json_last_error' => [fn () => json_decode('{'), fn () => json_last_error()],
     'spl_autoload_extensions' => [fn () => spl_autoload_extensions('.visitor'), fn () => spl_autoload_extensions()],
+    'preg_last_error' => [fn () => @preg_match('/^./u', "\xff"), fn () => [preg_last_error(), preg_last_error_msg()]],
+    'date errors' => [fn () => date_parse('visitor') && date_create('visitor'), fn () => date_get_last_errors()],
+    'intl error' => [fn () => extension_loaded('intl') && transliterator_create('visitor'), fn () => extension_loaded('intl') ? intl_get_error_code() : 0],
+    'intl locale' => [fn () => extension_loaded('intl') && Locale::setDefault('tr'), fn () => extension_loaded('intl') ? [Locale::getDefault(), MessageFormatter::formatMessage(Locale::getDefault(), '{0, number}', [1.5])] : 0],
+    'iconv encoding' => [fn () => @iconv_set_encoding('internal_encoding', 'ISO-8859-1'), fn () => [ini_get('iconv.internal_encoding'), iconv_get_encoding('internal_encoding')]],
+    'mysqli_report' => [fn () => mysqli_report(MYSQLI_REPORT_OFF), fn () => (new mysqli_driver())->report_mode],
+    'mysqli_driver' => [function () { $driver = new mysqli_driver(); $driver->report_mode = MYSQLI_REPORT_OFF; }, fn () => (new mysqli_driver())->report_mode],
+    'libxml context' => [fn () => libxml_set_streams_context(stream_context_create(['http' => ['header' => 'X-Visitor: 1']])), fn () => Contexts::ofLibxml()],
+    'libxml_disable_entity_loader' => [fn () => @libxml_disable_entity_loader(true), fn () => @simplexml_load_file(__DIR__ . '/page.xml') !== false],
+    'mb_ereg_search' => [fn () => [mb_ereg_search_init('a visitor', 'vis'), mb_ereg_search()], fn () => [mb_ereg_search_getpos(), mb_ereg_search_getregs()]],
+    'assert callback' => [fn () => @assert_options(ASSERT_CALLBACK, fn () => 'visitor'), fn () => @assert_options(ASSERT_CALLBACK)],
+    'session_start options' => [
+        fn () => session_start(['gc_probability' => 0, 'sid_length' => 64, 'serialize_handler' => 'php_serialize', 'referer_check' => 'visitor']) && session_destroy(),
+        fn () => array_map(ini_get(...), ['session.gc_probability', 'session.sid_length', 'session.serialize_handler', 'session.referer_check']),
+    ],
     'memory peak' => [fn () => strlen(str_repeat('m', 20_000_000)), fn () => memory_get_peak_usage() > 20_000_000],
     'stat cache' => [fn () => is_file(getenv('TEST_FILE')), fn () => is_file(getenv('TEST_FILE'))],
     'seed' => [fn () => mt_srand(7), fn () => [mt_rand(), rand(), mt_rand()]],
     'seed of PHP 5' => [fn () => mt_srand(7, MT_RAND_PHP), fn () => [mt_rand(1, 1000), mt_rand(1, 1000), mt_rand(1, 1000)]],
     'default context' => [fn () => (bool) stream_context_set_default(['http' => ['header' => 'X-Visitor: 1']]), fn () => stream_context_get_options(stream_context_get_default())],
+    'rewrite var' => [fn () => output_add_rewrite_var('visitor', '1'), fn () => ob_list_handlers()],
+    'trans sid' => [fn () => [ini_set('session.use_cookies', '0'), ini_set('session.use_only_cookies', '0'), ini_set('session.use_trans_sid', '1'), session_start()], fn () => ob_list_handlers()],
     'open_basedir' => [fn () => ini_set('open_basedir', dirname(__DIR__, 4) . ':/usr:/tmp'), fn () => ini_get('open_basedir')],
     'session cookie' => [fn () => session_set_cookie_params(99, '/visitor'), fn () => session_get_cookie_params()],
     'session path' => [fn () => session_save_path('/visitor'), fn () => session_save_path()],
@@ -90,6 +153,24 @@ $cases = [
     'open file' => [fn () => fwrite(tmpfile(), 'visitor'), fn () => glob(getenv('TMPDIR') . '/php*')],
     'autoloaders' => [fn () => null, fn () => count(spl_autoload_functions())],
     'buffers removed' => [function () { echo 'junk'; while (ob_get_clean() !== false) {} @ob_get_flush(); @ob_get_flush(); echo 'left'; }, fn () => session_start() && session_id() !== ''],
+    'late in exception' => [fn () => Late::throw(), fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()]],
+    'late in request' => [function (?Keepwarm\Request $request = null) { $request->server['held'] = Late::object(); return 1; }, fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()]],
+    'late and throws' => [
+        function () {
+            $exception = new Late('of a visitor');
+            $exception->held = new class { public function __destruct() { ini_set('precision', '3'); throw new Exception('behind'); } };
+            throw $exception;
+        },
+        fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()],
+    ],
+    'late in fiber' => [
+        function () { $held = Late::object(); (new Fiber(function () use ($held) { try { Fiber::suspend(); } finally { ini_set('precision', '3'); } }))->start(); return 1; },
+        fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()],
+    ],
+    'late in generator' => [
+        function () { $numbers = (function () { try { yield 1; yield 2; } finally { ini_set('precision', '3'); } })(); return $numbers->current(); },
+        fn () => [ini_get('precision'), getenv('VISITOR'), umask(), headers_list()],
+    ],
     'handler' => [fn () => set_error_handler(fn () => true), fn () => 1 + (int) $GLOBALS['none']],
     'lazy handler' => [fn () => Lazy\Framework::boot(), fn () => $GLOBALS['none']],
     'handler again' => [fn () => Lazy\Framework::bootAgain(), fn () => (string) $GLOBALS['none']],

@@ -13,6 +13,7 @@ $routes = [
     '/destructor' => function () { $one = new class { public function __destruct() { echo 'destroyed'; exit; } }; unset($one); return 'never'; },
     '/buffers' => function () { ob_start(); ob_start(fn (string $text) => strtoupper($text)); echo 'in buffers'; exit; },
     '/callback' => function () { ob_start(function () { exit('x'); }); echo 'lost'; ob_end_flush(); return 'never'; },
+    '/callback-buffers' => function () { ob_start(function (string $text) { ob_start(); return $text; }); echo 'lost'; ob_end_flush(); return 'never'; },
     '/callback-throws' => function () { ob_start(fn () => throw new Exception('x')); echo 'lost'; try { ob_end_flush(); } catch (Exception) { return 'caught'; } },
     '/handler' => function () { set_error_handler(function () { exit('handled'); }); echo $none; return 'never'; },
     '/handler-kept' => function () { return (string) @$none . 'no handler'; },

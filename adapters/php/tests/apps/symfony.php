@@ -10,10 +10,12 @@ use Symfony\Component\DependencyInjection\Loader\Configurator\ContainerConfigura
 use Symfony\Component\HttpFoundation\BinaryFileResponse;
 use Symfony\Component\HttpFoundation\Cookie;
 use Symfony\Component\HttpFoundation\JsonResponse;
+use Symfony\Component\HttpFoundation\RedirectResponse;
 use Symfony\Component\HttpFoundation\Request;
 use Symfony\Component\HttpFoundation\Response;
 use Symfony\Component\HttpFoundation\StreamedResponse;
 use Symfony\Component\HttpKernel\Event\TerminateEvent;
+use Symfony\Component\HttpKernel\Exception\AccessDeniedHttpException;
 use Symfony\Component\HttpKernel\Kernel;
 use Symfony\Component\Routing\Loader\Configurator\RoutingConfigurator;
 use Symfony\Contracts\Service\ResetInterface;
@@ -66,7 +68,7 @@ final class Site extends Kernel
     protected function configureContainer(ContainerConfigurator $container): void
     {
         $container->extension('framework', [
-            'secret' => 'secret', 'http_method_override' => false, 'session' => ['storage_factory_id' => 'session.storage.factory.native', 'handler_id' => null],
+            'secret' => 'secret', 'http_method_override' => false, 'session' => ['storage_factory_id' => 'session.storage.factory.native', 'handler_id' => null] + (getenv('TEST_SESSIONS') ? ['save_path' => getenv('TEST_SESSIONS'), 'name' => 'SITE', 'cookie_samesite' => 'strict', 'gc_maxlifetime' => 99] : []),
         ]);
         $container->services()->set(Counter::class)->public()->tag('kernel.reset', ['method' => 'reset']);
         $container->services()->set('site', self::class)->synthetic()->public();
@@ -74,7 +76,7 @@ final class Site extends Kernel
 
     protected function configureRoutes(RoutingConfigurator $routes): void
     {
-        foreach (['hello', 'about', 'json', 'stream', 'file', 'cookies', 'session', 'invalidate', 'count', 'fails', 'upload', 'put', 'exit', 'echo'] as $name) {
+        foreach (['hello', 'about', 'json', 'stream', 'file', 'cookies', 'session', 'invalidate', 'count', 'fails', 'upload', 'put', 'exit', 'echo', 'login', 'logout', 'me'] as $name) {
             $routes->add($name, "/$name")->controller(['kernel', $name]);
         }
         $routes->add('home', '/')->controller(['kernel', 'hello']);
@@ -132,6 +134,27 @@ final class Site extends Kernel
         $session = $request->getSession();
         $session->set('n', $session->get('n', 0) + 1);
         return new Response($session->getId() . ' ' . $session->get('n'));
+    }
+
+    public function login(Request $request): Response
+    {
+        if ($request->request->get('name') !== $request->request->get('password')) {
+            throw new AccessDeniedHttpException('not you');
+        }
+        $request->getSession()->migrate(true);
+        $request->getSession()->set('user', $request->request->get('name'));
+        return new RedirectResponse('/me');
+    }
+
+    public function logout(Request $request): Response
+    {
+        $request->getSession()->invalidate();
+        return new RedirectResponse('/me');
+    }
+
+    public function me(Request $request): Response
+    {
+        return new Response($request->getSession()->get('user', 'nobody'));
     }
 
     public function invalidate(Request $request): Response

@@ -141,6 +141,41 @@ final class ShopProvider extends ServiceProvider
             app()->terminating(fn () => error_log('terminating of the visitor'));
             return 'touched';
         });
+        Route::get('/extend', function () {
+            \Illuminate\Support\Str::macro('visitor', fn () => 'of a visitor');
+            \Illuminate\Support\Carbon::macro('visitor', fn () => 'of a visitor');
+            \Illuminate\Support\Facades\Validator::extend('visitor', fn () => true);
+            \Illuminate\Support\Facades\Gate::define('visitor', fn () => true);
+            \Illuminate\Support\Facades\Blade::directive('visitor', fn () => 'of a visitor');
+            app('translator')->addLines(['site.visitor' => 'of a visitor'], 'en');
+            url()->defaults(['name' => 'visitor']);
+            Route::get('/of-a-visitor', fn () => 'of a visitor');
+            Auth::viaRequest('visitor', fn () => null);
+            Auth::shouldUse('visitor');
+            Item::addGlobalScope('visitor', fn ($query) => $query->where('id', 0));
+            Item::creating(fn () => false);
+            Item::preventLazyLoading();
+            \Illuminate\Pagination\Paginator::defaultView('visitor');
+            View::composer('page', fn ($view) => $view->with('shared', 'of a visitor'));
+            app()->resolving('url', fn () => error_log('resolved for the visitor'));
+            DB::listen(fn () => error_log('listened for the visitor'));
+            app()->extend('cookie', fn ($jar) => $jar);
+            session()->put('visitor', 1);
+            \Illuminate\Support\Facades\Request::macro('visitor', fn () => 1);
+            \Illuminate\Support\Facades\Crypt::swap(new \stdClass());
+            app(\Illuminate\Contracts\Http\Kernel::class)->pushMiddleware('Visitor');
+            \Illuminate\Database\Eloquent\Relations\Relation::morphMap(['visitor' => Item::class]);
+            DB::setDefaultConnection('visitor');
+            \Illuminate\Support\Facades\Date::use(\Carbon\CarbonImmutable::class);
+            return 'extended';
+        });
+        Route::get('/extended', fn () => [
+            \Illuminate\Support\Str::hasMacro('visitor'), \Illuminate\Support\Carbon::hasMacro('visitor'), \Illuminate\Support\Facades\Gate::has('visitor'),
+            array_key_exists('visitor', app('blade.compiler')->getCustomDirectives()), trans('site.visitor'), url()->getDefaultParameters(), Route::getRoutes()->count(),
+            Auth::getDefaultDriver(), Item::hasGlobalScope('visitor'), Item::preventsLazyLoading(), \Illuminate\Pagination\Paginator::$defaultView,
+            trim(view('page', ['who' => 'x'])->render()), Item::create(['name' => 'x'])->exists, session('visitor'), Request::hasMacro('visitor'), get_class(\Illuminate\Support\Facades\Crypt::getFacadeRoot()),
+            app(\Illuminate\Contracts\Http\Kernel::class)->hasMiddleware('Visitor'), \Illuminate\Database\Eloquent\Relations\Relation::morphMap(), DB::getDefaultConnection(), get_class(now()),
+        ]);
         Route::get('/see', fn (Request $request) => [
             config('app.name'), app()->getLocale(), app()->bound('secret'), app(Basket::class)->things, app(Basket::class)->shelf->owner, isset(app(Basket::class)->notes),
             app(Visitor::class)->name, app()->bound('bound'), trim(view('page', ['who' => 'x'])->render()), Cache::get('key'), Event::dispatch('asked'), Cookie::getQueuedCookies(),
@@ -148,6 +183,20 @@ final class ShopProvider extends ServiceProvider
             Item::isUnguarded(), url('/x'), app()->runningInConsole(), app('hidden')->owner,
         ]);
         Route::match(['get', 'post'], '/{what}/{name}', fn (string $what, string $name) => response(json_encode(self::$cases[$name][$what === 'see' ? 1 : 0]())))->where('what', 'touch|see')->withoutMiddleware(\Illuminate\Foundation\Http\Middleware\VerifyCsrfToken::class);
+        Route::get('/form', fn () => view('form'));
+        Route::get('/visits', function (Request $request) { $request->session()->increment('visits'); return ['visits' => $request->session()->get('visits'), 'flash' => session('status')]; });
+        Route::post('/order', function (Request $request) {
+            $order = $request->validate(['name' => 'required|max:10', 'amount' => 'integer']);
+            return redirect('/visits')->with('status', "ordered $order[name]")->cookie('last', $order['name'], 5);
+        });
+        Route::post('/upload', function (Request $request) {
+            $file = $request->file('file');
+            return [$file->isValid(), $file->getClientOriginalName(), $file->getSize(), md5_file($file->path()), $file->move(storage_path(), 'moved.bin')->getSize(), $request->input('note')];
+        });
+        Route::post('/logout', function (Request $request) { Auth::logout(); $request->session()->invalidate(); return redirect('/me'); });
+        Route::get('/asset', fn () => response()->file(__DIR__ . '/views/page.blade.php', ['Content-Type' => 'text/plain']));
+        Route::get('/download', fn () => response()->download(__DIR__ . '/views/page.blade.php', 'a b.txt'));
+        Route::get('/denied', fn () => abort(403, 'not for you'));
         Route::get('/fails', fn () => throw new \RuntimeException('a failure'));
         Route::get('/notice', fn () => (string) $GLOBALS['none']);
         Route::get('/stream', fn () => response()->stream(function (): void { echo 'one '; flush(); echo 'two'; }));

@@ -1,0 +1,102 @@
+"""A site in a kept worker and in php-cgi, visited step by step by two browsers that do the same: what they see has to be the same."""
+
+import os
+import re
+import subprocess
+import urllib.parse
+
+from tests.driver import Worker
+
+CGI = os.environ.get("PHP_CGI", "php-cgi")
+FORM = "application/x-www-form-urlencoded"
+# What each server says for itself, and how each frames a body.
+OWN = {"date", "content-length", "x-powered-by", "status", "last-modified"}
+SECRET = re.compile(r"[A-Za-z0-9]{26,}|eyJ[\w%+/=-]{40,}")
+DATE = re.compile(r"\w{3}, \d\d[ -]\w{3}[ -]20[2-9]\d [\d:]{8} GMT|(?<=Max-Age=)\d+", re.I)
+
+
+class Browser:
+    """Keeps cookies, and the last token that a page had."""
+
+    def __init__(self):
+        self.cookies = {}
+        self.token = ""
+
+    def fields(self, extra):
+        fields = [("host", "shop.example"), *extra]
+        if self.cookies:
+            fields.append(("cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items())))
+        return fields
+
+    def saw(self, fields, body):
+        for name, value in fields:
+            if name == "set-cookie":
+                cookie, _, rest = value.partition(";")
+                key, _, content = cookie.partition("=")
+                if "expires=thu, 01" in rest.lower() or content == "deleted":
+                    self.cookies.pop(key, None)
+                else:
+                    self.cookies[key] = content
+        found = re.search(rb'name="_token" value="(\w+)"', body)
+        if found:
+            self.token = found.group(1).decode()
+
+
+def shown(status, fields, body):
+    """What has to be the same: without secrets and dates, of which each server makes its own."""
+    kept = sorted((name, DATE.sub("DATE", SECRET.sub("SECRET", value))) for name, value in fields if name not in OWN)
+    return status, kept, SECRET.sub("SECRET", body.decode("utf-8", "replace"))
+
+
+class Sites:
+    """The same application twice, each with a folder of its own."""
+
+    def __init__(self, entry, script, options, worker_env, cgi_env):
+        self.entry, self.options, self.worker_env, self.cgi_env = entry, options, worker_env, cgi_env
+        self.command = [CGI, *(part for option in options for part in ("-d", option)), str(script)]
+        self.worker_browser, self.cgi_browser = Browser(), Browser()
+        self.worker = None
+        self.reload()
+
+    def reload(self):
+        """As Keepwarm reloads: another worker takes the place of this one."""
+        if self.worker is not None:
+            self.worker.drain()
+            self.worker.stop()
+        self.worker = Worker(self.entry, *(part for option in self.options for part in ("-d", option)), env=self.worker_env)
+
+    def stop(self):
+        self.worker.stop()
+
+    def of_worker(self, method, path, query, fields, body):
+        answer = self.worker.get(path, query=query, method=method, fields=fields, body=body)
+        return answer.status, [(name.lower(), value) for name, value in answer.fields], answer.body
+
+    def of_cgi(self, method, path, query, fields, body):
+        env = {
+            "PATH": os.environ["PATH"], "GATEWAY_INTERFACE": "CGI/1.1", "REDIRECT_STATUS": "200", "SERVER_PROTOCOL": "HTTP/1.1", "REQUEST_METHOD": method,
+            "QUERY_STRING": query, "REQUEST_URI": path + ("?" + query if query else ""), "SCRIPT_FILENAME": self.command[-1], "SCRIPT_NAME": "/index.php",
+            "SERVER_NAME": "shop.example", "SERVER_PORT": "80", "REMOTE_ADDR": "127.0.0.1", **self.cgi_env,
+        }  # fmt: skip
+        for name, value in fields:
+            name = name.upper().replace("-", "_")
+            env[name if name.startswith("CONTENT_") else f"HTTP_{name}"] = value
+        head, _, text = subprocess.run(self.command, input=body, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.partition(b"\r\n\r\n")
+        lines = [line.partition(": ")[::2] for line in head.decode("latin-1").split("\r\n") if line]
+        found = [(name.lower(), value) for name, value in lines]
+        return int(dict(found).get("status", "200").split()[0]), found, text
+
+    def visit(self, path, form=None, query="", kind=None, body=None, extra=()):
+        """One step of both; gives what is to be compared, the worker's and php-cgi's."""
+        seen = []
+        for browser, ask in ((self.worker_browser, self.of_worker), (self.cgi_browser, self.of_cgi)):
+            sent, fields = body, list(extra)
+            if form is not None:
+                sent = urllib.parse.urlencode({name: value.replace("TOKEN", browser.token) for name, value in form.items()}).encode()
+            if sent is not None:
+                fields += [("content-type", kind or FORM), ("content-length", str(len(sent.replace(b"TOKEN", browser.token.encode()))))]
+                sent = sent.replace(b"TOKEN", browser.token.encode())
+            status, answered, text = ask("GET" if sent is None else "POST", path, query, browser.fields(fields), sent or b"")
+            browser.saw(answered, text)
+            seen.append(shown(status, answered, text))
+        return seen
