@@ -1,6 +1,9 @@
 //! A site of Rails 6.1 from Debian's packages, with Active Record, Active Storage, streams and Action Cable, visited as its users would, and compared with what
 //! it answers behind Puma.
 
+mod puma_config;
+mod redmine;
+
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -40,20 +43,15 @@ struct Puma(Child, u16);
 impl Puma {
     fn start(site: &Path) -> Self {
         lay_out(site);
+        Self::serve(site, &[("RAILS_ENV", "production"), ("RACK_ENV", "production")])
+    }
+
+    fn serve(site: &Path, env: &[(&str, &str)]) -> Self {
         let port = tools::free_port();
+        let bind = format!("tcp://127.0.0.1:{port}");
         let child = Command::new("setpriv")
-            .args([
-                "--pdeathsig",
-                "TERM",
-                "puma",
-                "-q",
-                "-t",
-                "3:3",
-                "-b",
-                &format!("tcp://127.0.0.1:{port}"),
-                "config.ru",
-            ])
-            .envs([("RAILS_ENV", "production"), ("RACK_ENV", "production")])
+            .args(["--pdeathsig", "TERM", "puma", "-q", "-t", "3:3", "-b", &bind, "config.ru"])
+            .envs(env.iter().copied())
             .current_dir(site)
             .process_group(0)
             .stdout(Stdio::null())
@@ -73,9 +71,9 @@ impl Drop for Puma {
 }
 
 /// What the user saw: method, path, status, headers and page of each request.
-fn visit(address: &str, part: &str, cookies: &Path) -> Vec<Value> {
+fn visit(app: &str, address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let mut command = Command::new(python());
-    command.arg(apps().join("rails_site/visit.py")).args([&format!("http://{address}"), part]).arg(cookies);
+    command.arg(apps().join(app).join("visit.py")).args([&format!("http://{address}"), part]).arg(cookies);
     serde_json::from_str(&tools::run_ok(&mut command, BOUND)).expect("JSON")
 }
 
@@ -84,8 +82,13 @@ fn a_site_of_rails_is_what_it_is_behind_puma() {
     let server = start("threads = 3");
     let puma = Puma::start(&server.folder().join("puma"));
     for part in ["before", "after"] {
-        let ours = visit(&server.address().to_string(), part, &server.folder().join("cookies"));
-        let theirs = visit(&format!("127.0.0.1:{}", puma.1), part, &server.folder().join("puma-cookies"));
+        let ours = visit("rails_site", &server.address().to_string(), part, &server.folder().join("cookies"));
+        let theirs = visit(
+            "rails_site",
+            &format!("127.0.0.1:{}", puma.1),
+            part,
+            &server.folder().join("puma-cookies"),
+        );
         assert_eq!(ours.len(), theirs.len(), "{part}");
         for (our, their) in ours.iter().zip(&theirs) {
             assert_eq!(our, their, "{part}");
