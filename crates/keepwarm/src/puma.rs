@@ -50,6 +50,19 @@ fn settle_app(app: &mut App, remarks: &mut Vec<String>) {
         }
     }
     adopt_variables(app, remarks);
+    adopt_development(app);
+}
+
+/// One worker: what a developer's tools keep between two requests (a console on an error page, the messages of `async` cables) is in its memory.
+fn adopt_development(app: &mut App) {
+    let names = ["RAILS_ENV", "RACK_ENV", "APP_ENV"];
+    let found = names.iter().find_map(|name| Some((name, variable(app, name)?)));
+    if let Some((name, _)) =
+        found.filter(|(_, value)| value == "development" && !app.keys.contains("workers"))
+    {
+        app.workers = Workers::Fixed(1);
+        app.adopted.push(format!("{name} = development: workers = 1"));
+    }
 }
 
 /// The file, as Puma looks for it.
@@ -292,6 +305,18 @@ mod tests {
         assert_eq!(adopt_one(&mut app, "threads", "3"), Ok(None));
         assert_eq!(app.threads, 7);
         assert_eq!(adopt_one(&mut app, "workers", "3"), Ok(Some("workers = 3".to_owned())));
+        assert_eq!(app.workers, Workers::Fixed(3));
+    }
+
+    #[test]
+    fn a_developer_has_one_worker_unless_somebody_says_otherwise() {
+        let mut app = app();
+        app.env.insert("RAILS_ENV".to_owned(), "development".to_owned());
+        adopt_development(&mut app);
+        assert_eq!((app.workers, app.adopted.len()), (Workers::Fixed(1), 1));
+        app.keys.insert("workers".to_owned());
+        app.workers = Workers::Fixed(3);
+        adopt_development(&mut app);
         assert_eq!(app.workers, Workers::Fixed(3));
     }
 

@@ -19,7 +19,7 @@ def even(text):
     if text.startswith("%PDF"):
         return "PDF"
     text = text.replace(visitor.host.replace(":", "%3A"), "HOST")
-    text = re.sub(r'name="(?:[\w-]+-)?form-[0-9a-f]{8}"|key=[0-9a-f]{40}', "...", text)
+    text = re.sub(r'name="[\w-]+-[0-9a-f]{8}"|key=[0-9a-f]{40}', "...", text)
     text = re.sub(r'(name="(?:csrf-token|authenticity_token)" (?:content|value)=)"[^"]*"', r"\1...", text)
     text = re.sub(r"\d\d/\d\d/\d{4} \d\d:\d\d [AP]M|\d{4}-\d\d-\d\d(?:T[\d:]+Z| [\d:]+ UTC)|less than a minute|\d+ minutes?", "TIME", text)
     return re.sub(r"(attachments\[p?\d*\]\[token\]\D*|')\d+\.[0-9a-f]{64}", r"\1TOKEN", text)

@@ -138,6 +138,16 @@ fn variables_of_puma_decide_where_neither_says_it() {
 }
 
 #[test]
+fn a_developer_has_one_worker_where_nothing_else_says_it() {
+    let server = start("env = { RAILS_ENV = \"development\" }", None);
+    assert_eq!((workers(&server), &seen(&server).0["env"]), (1, &"development".into()));
+    let log = server.log();
+    assert!(log.contains("by RAILS_ENV = development: workers = 1"), "{log}");
+    server.reload_with(&config("workers = 2\nenv = { RAILS_ENV = \"development\" }"));
+    assert_eq!(workers(&server), 2);
+}
+
+#[test]
 fn a_file_that_ends_ruby_is_given_up() {
     let server = start("workers = 1", Some("threads 3\nexit!(1)"));
     assert_eq!(seen(&server).1, 1);

@@ -184,7 +184,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             brief: "Worker processes, or between how many their number follows the load",
             long: "With a table it grows by one when requests have waited for 100 ms, and shrinks to what was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
             default: Preset::Words(
-                "`\"auto\"`: one per core; for Ruby that of `config/puma.rb`, else of the variable `WEB_CONCURRENCY`",
+                "`\"auto\"`: one per core; for Ruby that of `config/puma.rb`, else of the variable `WEB_CONCURRENCY`, else one in development",
             ),
             right: "workers = 4",
             wrong: "workers = 0",
