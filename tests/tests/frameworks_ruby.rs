@@ -193,7 +193,9 @@ fn errors_are_answered_and_logged() {
 
 #[test]
 fn exit_ends_the_worker_and_not_the_site() {
-    let server = Server::start(&config(&format!("workers = 1\n{}", env("")))).warm("/");
+    // Until the next worker is ready: it boots beside the other tests.
+    let config = config(&format!("workers = 1\nqueue_timeout = \"60s\"\n{}", env("")));
+    let server = Server::start(&config).warm("/");
     let first = server.ask(get("/whoami")).json()["pid"].clone();
     assert_eq!(patient(&server).ask(get("/exit")).status, 500);
     server.wait_for_log("exited with status 3", BOUND);

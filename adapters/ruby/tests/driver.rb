@@ -107,21 +107,21 @@ module Driver
     attr_reader :pid, :ready
 
     # Yields it, and stops it.
-    def self.with(source)
+    def self.with(source, *options, files: {})
       Dir.mktmpdir do |folder|
-        File.write(File.join(folder, "app.rb"), source)
-        template = new(folder)
+        { "app.rb" => source, **files }.each { |name, text| File.write(File.join(folder, name), text) }
+        template = new(folder, options)
         yield template
       ensure
         template&.stop
       end
     end
 
-    def initialize(folder)
+    def initialize(folder, options = [])
       @mine, theirs = UNIXSocket.pair
       @log = Tempfile.new("keepwarm-template-log")
       @pid = Process.spawn(
-        { "KEEPWARM_FD" => "3", "RACK_ENV" => nil }, RbConfig.ruby, "-w", PROGRAM, "app.rb", "--preload",
+        { "KEEPWARM_FD" => "3", "RACK_ENV" => nil }, RbConfig.ruby, "-w", PROGRAM, "app.rb", "--preload", *options,
         in: File::NULL, out: @log.path, err: %i[child out], 3 => theirs, chdir: folder, pgroup: true
       )
       theirs.close

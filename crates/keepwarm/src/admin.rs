@@ -279,12 +279,13 @@ impl Door {
 }
 
 /// What is served, and what it does.
-const PATHS: [(&str, Act); 6] = [
+const PATHS: [(&str, Act); 7] = [
     ("/", Act::Read),
     ("/livez", Act::Read),
     ("/readyz", Act::Read),
     ("/metrics", Act::Read),
     ("/status", Act::Read),
+    ("/stats", Act::Read),
     ("/reload", Act::Write),
 ];
 
@@ -299,6 +300,14 @@ impl Desk {
                 Answer::new(200, format.content_type(), text)
             }
             b"/status" => Answer::json(200, &status::json(&self.view.look().await)),
+            b"/stats" => {
+                let name = status::puma::app_of(request.head.query().unwrap_or_default());
+                let stats = status::puma::json(&self.view.look().await, name);
+                stats.map_or_else(
+                    || Answer::error(404, "no_app", "There is no app of Ruby of this name.", wants_json),
+                    |stats| Answer::json(200, &stats),
+                )
+            }
             b"/reload" => self.reload(wants_json).await,
             _ => Answer::new(200, TEXT, INDEX.to_owned()),
         }
@@ -325,6 +334,7 @@ GET  /livez    200 when the threads of the process turn
 GET  /readyz   200 when requests are wanted and each app has a worker for them
 GET  /metrics  for Prometheus
 GET  /status   what runs, as JSON
+GET  /stats    a Ruby app as Puma's `stats` has it; ?app=NAME where there are several
 POST /reload   as `keepwarm reload`; over a Unix socket, or with the token
 ";
 

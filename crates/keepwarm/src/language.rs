@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use keepwarm_config::{App, AppKind, Program};
+use keepwarm_config::{App, AppKind, Program, PumaConfig};
 
 use crate::adapter;
 
@@ -74,6 +74,9 @@ fn ruby(app: &App) -> io::Result<Start> {
     }
     if app.threads > 1 {
         command.extend(["--threads".into(), app.threads.to_string().into()]);
+    }
+    if let PumaConfig::File(file) = &app.puma_config {
+        command.extend(["--puma".into(), std::path::absolute(file)?.into_os_string()]);
     }
     Ok(Start { command, env: Vec::new() })
 }

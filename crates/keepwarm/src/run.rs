@@ -23,13 +23,13 @@ mod way;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use keepwarm_config::{Config, Report, Target, Warning};
+use keepwarm_config::{Config, Report, Target};
 
 use self::inherited::Inherited;
 use self::takeover::Takeover;
 use crate::control::Identity;
 use crate::sources::World;
-use crate::{assemble, cli, colours, complain, dry_run, exit, language, upstreams};
+use crate::{assemble, cli, colours, complain, dry_run, exit, language, puma, upstreams};
 
 /// The configuration file that is looked for.
 const DEFAULT_FILE: &str = "keepwarm.toml";
@@ -55,7 +55,7 @@ pub(crate) fn run(options: &cli::Run) -> ExitCode {
     }
     let config = match source.load() {
         Ok((config, warnings)) => {
-            warnings.iter().for_each(|warning| complain(&warning.to_string()));
+            warnings.iter().for_each(|warning| complain(warning));
             config
         }
         Err(report) => {
@@ -107,7 +107,7 @@ fn complain_of_environment(config: &Config) {
 }
 
 /// Where the configuration comes from, at the start and at every reload.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Source {
     File(PathBuf),
     CommandLine(Target),
@@ -143,11 +143,15 @@ impl Source {
         }
     }
 
-    pub(crate) fn load(&self) -> Result<(Config, Vec<Warning>), Report> {
-        match self {
+    /// The configuration, with what Ruby apps have elsewhere, and warnings. May take as long as Ruby takes to start.
+    pub(crate) fn load(&self) -> Result<(Config, Vec<String>), Report> {
+        let (mut config, warnings) = match self {
             Self::File(file) => keepwarm_config::load(&World, &file.to_string_lossy()),
             Self::CommandLine(target) => Config::for_target(&World, target),
-        }
+        }?;
+        let mut warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        warnings.extend(puma::settle(&mut config));
+        Ok((config, warnings))
     }
 
     pub(crate) fn identity(&self) -> Identity {

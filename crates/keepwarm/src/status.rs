@@ -1,5 +1,6 @@
 //! The status as JSON: what `GET /status` and `keepwarm status --json` give. docs/operate/status.md describes it; members are added, never renamed.
 
+pub(crate) mod puma;
 mod upstreams;
 
 use std::time::{Duration, Instant, SystemTime};

@@ -29,8 +29,8 @@ pub(crate) struct View {
 /// What the present configuration serves.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
-    /// The apps, in the order of the configuration.
-    pub(crate) apps: Vec<String>,
+    /// The apps, in the order of the configuration; of those of Ruby, how many threads a worker has.
+    pub(crate) apps: Vec<(String, Option<usize>)>,
     /// The listeners, with the addresses they have.
     pub(crate) listeners: Vec<(String, Vec<String>)>,
     /// The upstreams.
@@ -71,7 +71,7 @@ impl View {
         let snapshot = self.supervisor.snapshot().await;
         let served = self.served();
         let routes = meters::routes();
-        let apps = served.apps.iter().map(|name| self.app(name, &snapshot)).collect();
+        let apps = served.apps.iter().map(|(name, threads)| self.app(name, *threads, &snapshot)).collect();
         Picture {
             started: self.started,
             uptime: self.begun.elapsed(),
@@ -88,10 +88,11 @@ impl View {
         }
     }
 
-    fn app(&self, name: &str, snapshot: &Snapshot) -> AppPicture {
+    fn app(&self, name: &str, threads: Option<usize>, snapshot: &Snapshot) -> AppPicture {
         let app = self.links.app(name);
         AppPicture {
             name: name.to_owned(),
+            threads,
             about: app.as_ref().and_then(|app| app.about()),
             queue: app.as_ref().map_or(0, |app| app.waiting()),
             counts: snapshot.apps.iter().find(|app| &*app.app == name).cloned(),
@@ -123,6 +124,8 @@ pub(crate) struct Picture {
 #[derive(Debug)]
 pub(crate) struct AppPicture {
     pub(crate) name: String,
+    /// Of a worker, where it is an app of Ruby.
+    pub(crate) threads: Option<usize>,
     /// Kind and language, once a worker has said so.
     pub(crate) about: Option<String>,
     /// Requests that wait for a worker.

@@ -130,7 +130,7 @@ module Keepwarm
 
     # A body that is all here.
     def whole(parts)
-      return first("", true) if @bodiless
+      return without_body(parts) if @bodiless
 
       body = parts.size == 1 ? parts[0] : joined(parts)
       if @coding
@@ -144,6 +144,15 @@ module Keepwarm
       compute_length(body.bytesize) if @length.nil? && body.is_a?(String)
       put(body)
       finish
+    end
+
+    # RFC 9110 §9.3.2: HEAD has the length that GET would have. An empty body does not say it: what answers HEAD often leaves the body out.
+    def without_body(parts)
+      if @head_only && @status != 204 && @status != 304 && @length.nil? && @coding.nil? && parts.all?(String)
+        size = parts.sum(&:bytesize)
+        compute_length(size) if size.positive?
+      end
+      first("", true)
     end
 
     # The application gave no length, but its body has one.

@@ -19,7 +19,8 @@ module Keepwarm
     ASK_WHO = !Process.respond_to?(:_fork) # Ruby 3.0 tells nobody of a fork: each write asks the system which process it is in
 
     attr_accessor :buffer
-    attr_reader :sock, :lost, :leaving, :faulty, :first_credit, :last_stream
+    # `requests`: how many have come.
+    attr_reader :sock, :lost, :leaving, :faulty, :first_credit, :last_stream, :requests
 
     def initialize(sock)
       @sock = sock
@@ -27,7 +28,7 @@ module Keepwarm
       @lock = Monitor.new # what the threads of an application may change together
       @buffer = String.new(encoding: Encoding::BINARY) # the beginning of a frame whose end has not come
       @lost = @leaving = @faulty = @drain_asked = @drain_said = false
-      @last_stream = 0
+      @last_stream = @requests = 0
       @first_credit = @credit = 0 # what this worker may send
       @received = RECEIVE_CREDIT # how much may wait here, of all streams together
       @allowance = Allowance.new(@received)
@@ -154,7 +155,7 @@ module Keepwarm
 
         stream.held -= size
         back = stream.allowance.pay(size)
-        send(Wire.credit(stream.id, back)) if back.positive? && !stream.body_ended
+        send(Wire.credit(stream.id, back)) if back.positive? && !stream.body_ended && !stream.answered
         pay_connection(size)
       end
     end
@@ -204,6 +205,7 @@ module Keepwarm
       raise Fault.new("stream_order", "stream #{id} after stream #{@last_stream}") if id <= @last_stream
 
       @last_stream = id
+      @requests += 1
     end
 
     # The open stream of this id, if it is one: what comes for a stream that is over is ignored (§5).

@@ -10,7 +10,8 @@ require "keepwarm/log"
 # blocks in the new worker before it takes requests, in order; `before_worker_shutdown` blocks in the worker after its last request. One of
 # `after_fork` that raises ends the worker as a failed start. Without `preload`, `after_fork` runs when a worker starts.
 #
-# The names of Puma work too. Each block may take the number of the worker, as Puma's do.
+# The names of Puma work too. Each block may take the number of the worker, as Puma's do. `before_thread_start` and `before_thread_exit` blocks run in each
+# thread that serves requests.
 module Keepwarm
   class << self
     def before_fork(&block)
@@ -29,6 +30,16 @@ module Keepwarm
       Hooks::BEFORE_SHUTDOWN << block
     end
 
+    def before_thread_start(&block)
+      Hooks::THREAD_START << block
+    end
+
+    def before_thread_exit(&block)
+      Hooks::THREAD_EXIT << block
+    end
+
+    alias on_thread_start before_thread_start
+    alias on_thread_exit before_thread_exit
     alias on_worker_fork before_fork
     alias before_worker_fork before_fork
     alias after_worker_boot after_worker_fork
@@ -43,6 +54,11 @@ module Keepwarm
     AFTER_WORKER_FORK = [] # rubocop:disable Style/MutableConstant
     AFTER_FORK = [] # rubocop:disable Style/MutableConstant
     BEFORE_SHUTDOWN = [] # rubocop:disable Style/MutableConstant
+    THREAD_START = [] # rubocop:disable Style/MutableConstant
+    THREAD_EXIT = [] # rubocop:disable Style/MutableConstant
+    # Puma's process that starts the workers runs these; here it is the template, else the first worker.
+    BOOTED = [] # rubocop:disable Style/MutableConstant
+    STOPPED = [] # rubocop:disable Style/MutableConstant
 
     module_function
 
@@ -67,6 +83,27 @@ module Keepwarm
 
     def before_shutdown
       run_each(BEFORE_SHUTDOWN, own_number)
+    end
+
+    def thread_start
+      run_each(THREAD_START, own_number)
+    end
+
+    def thread_exit
+      run_each(THREAD_EXIT, own_number)
+    end
+
+    # The process that the application takes for Puma's first is ready, and about to end.
+    def booted
+      run_each(BOOTED, own_number)
+    end
+
+    def stopped
+      run_each(STOPPED, own_number)
+    end
+
+    def first_worker?
+      own_number <= 1
     end
 
     def run_each(blocks, number)

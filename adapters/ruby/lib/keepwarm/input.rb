@@ -57,12 +57,16 @@ module Keepwarm
       @closed = false
     end
 
-    # Asks for the body, once.
+    # Asks for the body, once; not behind the end of the response, when nothing of it comes any more (spec/wire.md §5).
     def send_continue
       return unless @expects
 
-      @expects = false
-      @connection.send(Wire.frame(Wire::WANT, 0, @id))
+      @connection.synchronize do
+        next unless @stream.id == @id && !@stream.answered
+
+        @expects = false
+        @connection.send(Wire.frame(Wire::WANT, 0, @id))
+      end
     end
 
     # IO#read: with a length at most so many bytes, nil at the end; without one all the rest.
@@ -175,6 +179,7 @@ module Keepwarm
           next if part
           raise ClientDisconnected, "the client went away before its body was complete" if @stream.body_lost
           return Wire::NOTHING if @stream.body_ended
+          raise IOError, "the rest of rack.input does not come: the response has ended" if @stream.answered
 
           send_continue
           @connection.wait(@stream)

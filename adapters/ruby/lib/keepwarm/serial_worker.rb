@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "keepwarm/hooks"
 require "keepwarm/serial"
 require "keepwarm/service"
 
@@ -17,10 +18,18 @@ module Keepwarm
     # application. One that a request raised is raised when Keepwarm says DRAIN: a replacement is asked for, and what is here already
     # is answered, as by a worker with threads.
     def serve_forever
+      Hooks.thread_start
       status = serve_all
       raise @ending if @ending
 
       status
+    ensure
+      Hooks.thread_exit unless @connection.forked?
+    end
+
+    # Requests that wait here, and that are in work; threads; requests so far.
+    def stats
+      [@connection.waiting.size, @connection.idle ? 0 : 1, 1, @connection.requests]
     end
 
     private

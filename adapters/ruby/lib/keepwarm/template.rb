@@ -33,6 +33,7 @@ module Keepwarm
       warn_of_threads
       WorkerProcess.settle_memory
       say("ready")
+      Hooks.booted
       loop do
         receive
         while (line = @buffer.slice!(/\A[^\n]*\n/))
@@ -127,6 +128,7 @@ module Keepwarm
 
     # Keepwarm has gone, or needs this process no more. What the application registered for its end belongs to its workers.
     def leave
+      Hooks.stopped
       exit!(0)
     end
   end

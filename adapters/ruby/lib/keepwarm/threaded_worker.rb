@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "keepwarm/hooks"
 require "keepwarm/service"
 require "keepwarm/threaded"
 
@@ -31,6 +32,11 @@ module Keepwarm
       @stopping = true
     end
 
+    # Requests that wait here, and that a thread is at; threads; requests so far.
+    def stats
+      [@requests.size, @running, @threads, @connection.requests]
+    end
+
     private
 
     def read_forever
@@ -45,12 +51,14 @@ module Keepwarm
     end
 
     def serve_requests(number)
+      Hooks.thread_start
       service = @new_service.call
       until @connection.forked?
         flags, stream, strings, body = @requests.pop
         serve(service, flags, stream, strings, body)
       end
     ensure
+      Hooks.thread_exit unless @connection.forked?
       # The application killed its thread: another takes its place.
       start(number) unless @stopping || @connection.forked?
     end

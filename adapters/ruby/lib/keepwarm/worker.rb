@@ -4,6 +4,7 @@ require "keepwarm/entry"
 require "keepwarm/environment"
 require "keepwarm/leaks"
 require "keepwarm/serial_worker"
+require "keepwarm/stats"
 require "keepwarm/threaded_worker"
 require "keepwarm/version"
 require "keepwarm/worker_process"
@@ -13,7 +14,6 @@ module Keepwarm
   class Worker
     # Loads the application. Gives nil when it cannot be had; the reason is in the log.
     def self.boot(entry)
-      ENV["RACK_ENV"] ||= "production" # what is not said to be development is not
       leaks = Leaks.new
       leaks.watch
       new(Entry.load(entry), leaks)
@@ -32,16 +32,18 @@ module Keepwarm
       @rack = Entry.rack_version
     end
 
-    # Answers requests until Keepwarm wants no more; gives the exit status.
+    # Answers requests until Keepwarm wants no more; gives the exit status. Yields when it has said that it is ready.
     def serve(socket, threads)
       connection = threads == 1 ? Serial.new(socket) : Threaded.new(socket, threads)
       WorkerProcess.keep_from_children(connection)
       environment = environment(connection.read_welcome, threads)
       worker = worker(connection, environment, threads)
+      Stats.begin(worker.method(:stats))
       WorkerProcess.on_terminate { connection.ask_to_drain }
       @leaks.settle
       WorkerProcess.settle_memory
       connection.say_hello(threads, identity)
+      yield if block_given?
       serve_to_the_end(worker, connection)
     rescue Lost
       0

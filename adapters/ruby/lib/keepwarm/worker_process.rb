@@ -39,6 +39,12 @@ module Keepwarm
       @connection&.on_fork
     end
 
+    # RACK_ENV as Puma sets it, but that what is not said to be development is not. `rails`: RAILS_ENV, too, as Rails will take it.
+    def settle_environment(rails: false)
+      ENV["RACK_ENV"] ||= ENV["APP_ENV"] || ENV["RAILS_ENV"] || "production"
+      ENV["RAILS_ENV"] ||= ENV["RACK_ENV"] if rails
+    end
+
     # Ctrl-C reaches the whole group and is Keepwarm's to coordinate; a stuck worker shows its stacks on SIGQUIT.
     #
     # SIGINT gets a handler that does nothing: ignored, it would be ignored in the programs that the application starts.

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ pub struct App {
     pub workers: Workers,
     /// Whether workers are forked from a process that has loaded the app once.
     pub preload: bool,
+    /// The file of Puma's that stands for keys that are not there. The configuration's own; whoever runs the app finds the usual one.
+    pub puma_config: PumaConfig,
     /// The app's time for one request, the client's not counted; more: the worker is killed, 504.
     pub request_timeout: Duration,
     /// Requests that take the app longer have their worker's stack put into the log. `None`: off.
@@ -64,6 +66,22 @@ pub struct App {
     pub queue_timeout: Duration,
     /// Development: globs, relative to `directory`; a change recycles the workers. Empty: off.
     pub watch: Vec<String>,
+    /// The keys that the configuration has for this app, or that were adopted; all others hold their defaults.
+    pub keys: BTreeSet<String>,
+    /// What whoever runs the app has taken from elsewhere in place of keys that are not there, in words.
+    pub adopted: Vec<String>,
+}
+
+/// Where Puma's configuration of an app is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PumaConfig {
+    /// Where Puma looks for it.
+    #[default]
+    Usual,
+    /// It is not read.
+    None,
+    /// Here.
+    File(PathBuf),
 }
 
 /// `[app.NAME.limits]`: resource limits of a process, soft and hard alike. `None`: as Keepwarm's own.
@@ -142,6 +160,7 @@ impl App {
             address: None,
             workers: Workers::Auto,
             preload: false,
+            puma_config: PumaConfig::Usual,
             request_timeout: Duration::from_secs(30),
             slow_log: None,
             threads: 1,
@@ -157,6 +176,8 @@ impl App {
             queue: 512,
             queue_timeout: Duration::from_secs(5),
             watch: Vec::new(),
+            keys: BTreeSet::new(),
+            adopted: Vec::new(),
         }
     }
 }

@@ -15,7 +15,7 @@ mod server;
 mod upstream;
 
 pub use admin::{Admin, Secret};
-pub use app::{App, AppKind, ProcessLimits, Program, Workers};
+pub use app::{App, AppKind, ProcessLimits, Program, PumaConfig, Workers};
 pub use forward_proxy::{ForwardProxy, ProxyHost, ProxyTarget};
 pub use limits::Limits;
 pub use listen::{AccessLog, Listen, LogFormat};

@@ -50,6 +50,7 @@ impl AppDraft {
 
     /// What no key can know of the others; afterwards the draft's `app` is whole, or there is a problem.
     pub(crate) fn finish(&mut self, table: &Table, cx: &mut Checker<'_>) {
+        self.app.keys = table.entries.iter().map(|entry| entry.key.clone()).collect();
         // Also where it could not be read: that is one complaint, not two.
         self.is_elsewhere = table.entry("address").is_some();
         if self.is_elsewhere {
@@ -63,6 +64,7 @@ impl AppDraft {
         self.check_memory(table, cx);
         self.check_capacity(table, cx);
         self.check_preload(table, cx);
+        self.check_puma(table, cx);
         self.check_address(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
@@ -156,12 +158,15 @@ impl AppDraft {
         }
         self.check_server(table, cx);
         self.check_script(table, cx);
-        for key in ["interpreter", "options", "preload"] {
+        for key in ["interpreter", "options", "preload", "puma_config"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
                     .problem(entry.key_span, format!("`{name}` has both `command` and `{key}`"))
                     .related(cx.texts.place(command.key_span), "the other one")
                     .help(match key {
+                        "puma_config" => {
+                            "a `command` starts its own server, which reads its own files".to_owned()
+                        }
                         "preload" => "Keepwarm's adapter loads the app: that takes an `entry`".to_owned(),
                         _ => format!("a `command` is the whole command line: put the {key} into it"),
                     });
@@ -249,6 +254,15 @@ impl AppDraft {
         let message = format!("`preload` means nothing to an app of kind \"{word}\"");
         let problem = cx.problem(entry.key_span, message);
         cx.push(problem.help("leave it out: each worker loads the app by itself, before it is ready"));
+    }
+
+    fn check_puma(&self, table: &Table, cx: &mut Checker<'_>) {
+        let Some(entry) = table.entry("puma_config").filter(|_| self.app.kind != Some(AppKind::Rack)) else {
+            return;
+        };
+        let message = format!("`{}` has a `puma_config`, and is no app of Ruby", cx.name());
+        let problem = cx.problem(entry.key_span, message).expected("`puma_config` with kind \"rack\" only");
+        cx.push(problem);
     }
 
     /// What runs already is not ours to start, to limit or to replace.

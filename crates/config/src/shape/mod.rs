@@ -43,7 +43,7 @@ pub(crate) use number::{Count, Flag, OrWord};
 pub(crate) use or_table::{OrTable, TableOf, looks_like_a_table, unchecked};
 pub(crate) use origin::{AUTHORITY, Origin, OriginUrl, PlacedUrl, RESOLVER, SERVER_NAME, SRV_NAME};
 pub(crate) use parsed::ParsedList;
-pub(crate) use path::{Directory, InDirectory, Runnable};
+pub(crate) use path::{Directory, ExistingFile, InDirectory, Runnable};
 pub(crate) use pem::Pem;
 pub(crate) use percent::{Decimal, HEDGE_AFTER, HedgeTime, Percent};
 pub(crate) use process::{Groups, Limited, Mask, Seconds, Users};

@@ -14,6 +14,9 @@ pub(crate) struct InDirectory;
 /// A directory that must be there.
 pub(crate) struct Directory;
 
+/// A file that must be there.
+pub(crate) struct ExistingFile;
+
 /// A program: a path to a file that must be there, or a name looked up in `PATH` when the time comes.
 pub(crate) struct Runnable;
 
@@ -74,6 +77,38 @@ impl Shape for Directory {
         let what = match cx.sources.look(&path) {
             Found::Directory => return Some(path.into()),
             Found::File => format!("is a file, no directory ({path})"),
+            Found::Nothing => format!("does not exist ({path})"),
+        };
+        let problem = cx
+            .wrong(directive.span, &what)
+            .help("relative paths count from the directory of the main configuration file");
+        cx.push(problem);
+        None
+    }
+}
+
+impl Describe for ExistingFile {
+    fn expected(&self) -> String {
+        "the path of a file that exists".to_owned()
+    }
+
+    fn type_name(&self) -> String {
+        "path".to_owned()
+    }
+
+    fn schema(&self) -> Json {
+        Json::of_type("string")
+    }
+}
+
+impl Shape for ExistingFile {
+    type Out = PathBuf;
+
+    fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
+        let path = path_text(directive, cx)?;
+        let what = match cx.sources.look(&path) {
+            Found::File => return Some(path.into()),
+            Found::Directory => format!("is a directory ({path})"),
             Found::Nothing => format!("does not exist ({path})"),
         };
         let problem = cx

@@ -61,7 +61,7 @@ pub(super) async fn ready(view: &View) -> Health {
     }
     let served = view.served();
     let mut asked = tokio::task::JoinSet::new();
-    for (place, name) in served.apps.iter().enumerate() {
+    for (place, (name, _)) in served.apps.iter().enumerate() {
         let (name, app) = (name.clone(), view.links.app(name));
         asked.spawn(async move {
             let pulse = match app {

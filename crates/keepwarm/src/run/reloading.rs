@@ -48,8 +48,11 @@ impl Server {
     }
 
     async fn try_reload(&mut self) -> Result<String, NotReloaded> {
+        // Not on this thread, which looks after the workers: a Ruby app's configuration is evaluated.
+        let source = self.source.clone();
+        let loaded = tokio::task::spawn_blocking(move || source.load().map_err(|report| report.to_string()));
         let (config, warnings) =
-            self.source.load().map_err(|report| NotReloaded::from(report.to_string()))?;
+            loaded.await.unwrap_or_else(|error| Err(error.to_string())).map_err(NotReloaded::from)?;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         let tried = match self.make_ready(&config) {
             Ok(next) => match self.supervisor.reload(next.specs.clone()).await {

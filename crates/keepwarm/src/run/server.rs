@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_config::Config;
+use keepwarm_config::{App, AppKind, Config};
 use keepwarm_net::{DataPlane, Remote};
 use keepwarm_telemetry::panics::{self, vital};
 use keepwarm_workers::dispatch::Links;
@@ -177,7 +177,7 @@ impl Server {
     pub(super) fn show(&self) {
         let listeners = self.listeners.by_name(&self.config);
         self.view.set_served(Served {
-            apps: app_names(&self.config),
+            apps: shown_apps(&self.config),
             subjects: subjects::of(&self.config, &listeners, &self.listeners.doors(&self.config)),
             listeners,
             upstreams: self.upstreams.all(),
@@ -308,8 +308,10 @@ impl Server {
 /// What an end may take beyond its grace: workers that are killed, logs that are written.
 const HELD_UP: Duration = Duration::from_secs(5);
 
-pub(super) fn app_names(config: &Config) -> Vec<String> {
-    config.apps.iter().map(|app| app.name.clone()).collect()
+/// As those who look are told of them.
+pub(super) fn shown_apps(config: &Config) -> Vec<(String, Option<usize>)> {
+    let threads = |app: &App| (app.kind == Some(AppKind::Rack)).then_some(app.threads as usize);
+    config.apps.iter().map(|app| (app.name.clone(), threads(app))).collect()
 }
 
 pub(super) fn set_apps(config: &Config, links: &Links) {

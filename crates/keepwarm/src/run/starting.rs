@@ -19,7 +19,7 @@ use super::listeners::Listeners;
 use super::pid_file::{Draft, PidFile};
 use super::plan::Plan;
 use super::reloading::NotReloaded;
-use super::server::{Failure, Server, absolute, app_names, set_apps};
+use super::server::{Failure, Server, absolute, set_apps, shown_apps};
 use super::signals::Signals;
 use super::sockets::Opened;
 use super::takeover::{self, Takeover};
@@ -67,7 +67,7 @@ impl Server {
         let supervisor = start_supervisor(&config, &door_variables, &links, files, sizes).await?;
         let readiness = Readiness::default();
         let view = Arc::new(View::new(&links, &supervisor, plane.remotes(), &readiness));
-        view.set_served(Served { apps: app_names(&config), ..Served::default() });
+        view.set_served(Served { apps: shown_apps(&config), ..Served::default() });
         let (reload_requests, reloads) = mpsc::unbounded_channel();
         let (over_news, over) = mpsc::unbounded_channel();
         let admin = Admin::new(&view, &reload_requests);
@@ -210,6 +210,9 @@ impl Server {
             let program = language::describe_interpreter(app).map(|program| format!(", by {program}"));
             let (title, at_once) = (assemble::title(app), at_once(app));
             let _ = writeln!(out, "  serving   {title} ({about}, {at_once}{})", program.unwrap_or_default());
+            for adopted in &app.adopted {
+                let _ = writeln!(out, "    by {adopted}");
+            }
         }
         for address in self.listeners.addresses() {
             let _ = writeln!(out, "  listening on {address}");

@@ -1,13 +1,15 @@
 //! The keys of `[app.NAME]`, one by one.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::AppDraft;
 use crate::key::{Key, Preset, Reload, Section, Set, Sub};
+use crate::model::PumaConfig;
 use crate::sections::process::PROCESS_LIMITS;
 use crate::shape::{
-    Count, Directory, EntryPoint, EnvFile, EnvTable, Flag, Groups, Kinds, LocalPath, Mask, OrWord,
-    PeerAddress, Runnable, Size, Strings, Time, Users, WorkerCount,
+    Count, Directory, EntryPoint, EnvFile, EnvTable, ExistingFile, Flag, Groups, Kinds, LocalPath, Mask,
+    OrWord, PeerAddress, Runnable, Size, Strings, Time, Users, WorkerCount,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -181,7 +183,9 @@ pub(crate) static APP: Section<AppDraft> = Section {
             name: "workers",
             brief: "Worker processes, or between how many their number follows the load",
             long: "With a table it grows by one when requests have waited for 100 ms, and shrinks to what was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
-            default: Preset::Words("`\"auto\"`: one per core"),
+            default: Preset::Words(
+                "`\"auto\"`: one per core; for Ruby that of `config/puma.rb`, else of the variable `WEB_CONCURRENCY`, else one in development",
+            ),
             right: "workers = 4",
             wrong: "workers = 0",
             reload: Reload::Recycle,
@@ -191,8 +195,10 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "preload",
             brief: "Load the app once, in a process of its own, and fork the workers from it",
-            long: "A replacement is ready within milliseconds, and what was loaded is in memory once for all workers. The app must not start threads while it is loaded: it is refused then, with their names. `keepwarm.hooks` has hooks around the fork.",
-            default: Preset::Value("false"),
+            long: "A replacement is ready within milliseconds, and what was loaded is in memory once for all workers. An app of Python must not start threads while it is loaded: it is refused then, with their names; one of Ruby is warned. There are hooks around the fork (docs/guide/preload.md).",
+            default: Preset::Words(
+                "`false`; of a Ruby app with `preload_app!` in its `config/puma.rb`: `true`",
+            ),
             right: "preload = true",
             wrong: "preload = \"yes\"",
             reload: Reload::Recycle,
@@ -200,10 +206,30 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(Flag, |draft: &mut AppDraft, preload| draft.app.preload = preload),
         },
         Key {
+            name: "puma_config",
+            brief: "Ruby: the configuration of Puma that stands for keys that are not here",
+            long: "Its `workers`, `threads`, `preload_app!`, `environment`, `directory`, `worker_timeout` (as `request_timeout`, of 30 seconds at least), `worker_boot_timeout` and `worker_shutdown_timeout` hold where the app has no such key, and its hooks run; what has another name here is said at the start. `\"none\"`: it is not read.",
+            default: Preset::Words(
+                "`config/puma/ENVIRONMENT.rb`, else `config/puma.rb`, in the app's directory",
+            ),
+            right: "puma_config = \"none\"",
+            wrong: "puma_config = true",
+            reload: Reload::Recycle,
+            since: "0.1.0",
+            value: &Set(
+                OrWord { word: "none", shape: ExistingFile },
+                |draft: &mut AppDraft, file: Option<PathBuf>| {
+                    draft.app.puma_config = file.map_or(PumaConfig::None, PumaConfig::File);
+                },
+            ),
+        },
+        Key {
             name: "threads",
             brief: "Threads of a worker of a blocking kind: so many requests at once",
             long: "For apps that wait more than they compute, and whose code is safe in threads. A request that times out ends its worker, and with it what the other threads hold.",
-            default: Preset::Value("1"),
+            default: Preset::Words(
+                "`1`; for Ruby that of `config/puma.rb`, else of the variables `PUMA_MAX_THREADS`, `RAILS_MAX_THREADS`, `MAX_THREADS`",
+            ),
             right: "threads = 8",
             wrong: "threads = 0",
             reload: Reload::Recycle,

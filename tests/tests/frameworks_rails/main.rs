@@ -1,6 +1,9 @@
 //! A site of Rails 6.1 from Debian's packages, with Active Record, Active Storage, streams and Action Cable, visited as its users would, and compared with what
 //! it answers behind Puma.
 
+mod puma_config;
+mod redmine;
+
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -40,20 +43,15 @@ struct Puma(Child, u16);
 impl Puma {
     fn start(site: &Path) -> Self {
         lay_out(site);
+        Self::serve(site, &[("RAILS_ENV", "production"), ("RACK_ENV", "production")])
+    }
+
+    fn serve(site: &Path, env: &[(&str, &str)]) -> Self {
         let port = tools::free_port();
+        let bind = format!("tcp://127.0.0.1:{port}");
         let child = Command::new("setpriv")
-            .args([
-                "--pdeathsig",
-                "TERM",
-                "puma",
-                "-q",
-                "-t",
-                "3:3",
-                "-b",
-                &format!("tcp://127.0.0.1:{port}"),
-                "config.ru",
-            ])
-            .envs([("RAILS_ENV", "production"), ("RACK_ENV", "production")])
+            .args(["--pdeathsig", "TERM", "puma", "-q", "-t", "3:3", "-b", &bind, "config.ru"])
+            .envs(env.iter().copied())
             .current_dir(site)
             .process_group(0)
             .stdout(Stdio::null())
@@ -73,9 +71,9 @@ impl Drop for Puma {
 }
 
 /// What the user saw: method, path, status, headers and page of each request.
-fn visit(address: &str, part: &str, cookies: &Path) -> Vec<Value> {
+fn visit(app: &str, address: &str, part: &str, cookies: &Path) -> Vec<Value> {
     let mut command = Command::new(python());
-    command.arg(apps().join("rails_site/visit.py")).args([&format!("http://{address}"), part]).arg(cookies);
+    command.arg(apps().join(app).join("visit.py")).args([&format!("http://{address}"), part]).arg(cookies);
     serde_json::from_str(&tools::run_ok(&mut command, BOUND)).expect("JSON")
 }
 
@@ -84,8 +82,13 @@ fn a_site_of_rails_is_what_it_is_behind_puma() {
     let server = start("threads = 3");
     let puma = Puma::start(&server.folder().join("puma"));
     for part in ["before", "after"] {
-        let ours = visit(&server.address().to_string(), part, &server.folder().join("cookies"));
-        let theirs = visit(&format!("127.0.0.1:{}", puma.1), part, &server.folder().join("puma-cookies"));
+        let ours = visit("rails_site", &server.address().to_string(), part, &server.folder().join("cookies"));
+        let theirs = visit(
+            "rails_site",
+            &format!("127.0.0.1:{}", puma.1),
+            part,
+            &server.folder().join("puma-cookies"),
+        );
         assert_eq!(ours.len(), theirs.len(), "{part}");
         for (our, their) in ours.iter().zip(&theirs) {
             assert_eq!(our, their, "{part}");
@@ -222,6 +225,74 @@ fn in_development_a_changed_file_counts_at_the_next_request() {
     assert_eq!(server.ask(get("/process")).json()["pid"], process["pid"]);
     // The error page is Rails' own.
     assert!(server.ask(get("/broken")).text().contains("broken on demand"));
+}
+
+/// Code is loaded at its first use, by whichever thread comes, and again after a change, while others are at work: Rails' interlock holds them apart.
+#[test]
+fn in_development_threads_load_code_side_by_side() {
+    let server = start("threads = 4\nqueue_timeout = \"120s\"\nenv = { RAILS_ENV = \"development\" }");
+    let file = server.folder().join("site/app/controllers/pages_controller.rb");
+    let text = std::fs::read_to_string(&file).expect("the controller");
+    for round in 1..=3 {
+        let greeting = format!("greeting {round}\n");
+        std::fs::write(&file, text.replace("first greeting\\n", &format!("greeting {round}\\n")))
+            .expect("changed");
+        let mut clients: Vec<Client> = (0..8).map(|_| server.client().patient(BOUND)).collect();
+        let paths = ["/greeting", "/", "/live", "/parts"];
+        for (client, path) in clients.iter_mut().zip(paths.iter().cycle()) {
+            client.send(get(path));
+        }
+        for client in &mut clients {
+            assert_eq!(client.response("GET").status, 200, "{client}");
+        }
+        wait_until("the change is there", BOUND, || server.ask(get("/greeting")).text() == greeting);
+    }
+}
+
+/// As `docs/guide/rails.md` has it: no worker is asked for what `rails assets:precompile` has made.
+#[test]
+fn precompiled_assets_leave_compressed_and_are_kept_by_browsers() {
+    let config = "[listen.main]\nbind = \"127.0.0.1:0\"\n\
+         [[listen.main.route]]\npath = \"/assets/*\"\nfiles = \"@DIR@/site/public/assets\"\n\
+         headers = { set = { Cache-Control = \"public, max-age=31536000, immutable\" } }\n\
+         [[listen.main.route]]\napp = \"rails\"\ntry_files = \"@DIR@/site/public\"\n\
+         [app.rails]\nentry = \"config.ru\"\ndirectory = \"@DIR@/site\"\nworkers = 1\nuser = \"root\"\n";
+    let lay = |command: &mut Command| {
+        let site = command.get_current_dir().expect("a folder").join("site");
+        lay_out(&site);
+        std::fs::write(
+            site.join("app/assets/stylesheets/application.css"),
+            "p { color: green; }\n".repeat(200),
+        )
+        .expect("written");
+        let task = "require './config/environment'; Rails.application.load_tasks; Rake::Task['assets:precompile'].invoke";
+        let mut precompile = Command::new("ruby");
+        precompile.args(["-e", task]).env("RAILS_ENV", "production").current_dir(&site);
+        tools::run_ok(&mut precompile, BOUND);
+    };
+    let server = Server::spawn(config, lay).listening();
+    let made = std::fs::read_dir(server.folder().join("site/public/assets")).expect("assets");
+    let mut names = made.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let name = names.find(|name| name.ends_with(".css")).expect("a style sheet");
+    let page = server.ask(get("/")).text();
+    assert!(page.contains(&format!("/assets/{name}")), "{page}");
+
+    let ask = |coding: &str| {
+        server.ask(format!("GET /assets/{name} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n"))
+    };
+    let (plain, packed) = (ask("identity"), ask("gzip"));
+    for response in [&plain, &packed] {
+        assert_eq!(response.status, 200);
+        assert_eq!(response.field("cache-control"), Some("public, max-age=31536000, immutable"));
+        assert_eq!(response.field("content-type"), Some("text/css; charset=utf-8"));
+        assert_eq!(response.field("vary"), Some("Accept-Encoding"));
+    }
+    assert_eq!((plain.field("content-encoding"), packed.field("content-encoding")), (None, Some("gzip")));
+    let gz = std::fs::read(server.folder().join(format!("site/public/assets/{name}.gz"))).expect("the .gz");
+    assert!(packed.body == gz && plain.body.len() > gz.len());
+    // What is there only without a digest is the application's: it has none of it.
+    assert_eq!(server.ask(get("/assets/application.css")).status, 404);
+    assert!(server.ask(get("/robots.txt")).text().contains("User-agent"));
 }
 
 #[test]

@@ -1,0 +1,340 @@
+//! What a Ruby app's configuration of Puma says, in place of keys that Keepwarm's own does not have: `config/puma.rb`, and the variables that Puma reads.
+//!
+//! The file is a program. The app's Ruby evaluates it, as the app's user, with the adapter's directives (`adapters/ruby/lib/keepwarm/puma_directives.rb`), and
+//! says what it has found; workers evaluate it again for its hooks. A file that fails is no reason not to serve.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use keepwarm_config::{App, AppKind, Config, Program, PumaConfig, Workers};
+
+use crate::run_as::{self, Choice};
+use crate::{adapter, language};
+
+/// How long the file may take. It defines blocks and reads variables: this is a hundred times what Ruby itself takes to start, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What is read of the report, in bytes. This number is arbitrary: a remark for each line of a file that has 1,000.
+const REPORT: u64 = 256 << 10;
+/// The bounds of the keys (`crates/config/src/sections/app/keys.rs`).
+const MOST_WORKERS: u32 = 1024;
+const MOST_THREADS: u32 = 1000;
+/// Puma's `worker_timeout` ends a process that does nothing at all, and Keepwarm's `request_timeout` a request: it never gets shorter than by default.
+const LEAST_REQUEST_TIMEOUT: u64 = 30;
+const MOST_SECONDS: u64 = 24 * 3600;
+
+/// Fills in what Ruby apps have in Puma's configuration. Gives what is to be said of it.
+pub(crate) fn settle(config: &mut Config) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for app in &mut config.apps {
+        if app.kind == Some(AppKind::Rack) && matches!(app.program, Program::Entry(_)) {
+            settle_app(app, &mut remarks);
+        }
+    }
+    remarks
+}
+
+fn settle_app(app: &mut App, remarks: &mut Vec<String>) {
+    let file = find(app);
+    app.puma_config = file.clone().map_or(PumaConfig::None, PumaConfig::File);
+    if let Some(file) = file {
+        match read(app, &file) {
+            Ok(report) => adopt(app, &file, &report, remarks),
+            Err(why) => {
+                app.puma_config = PumaConfig::None;
+                remarks.push(format!("{} is not used: {why}", file.display()));
+            }
+        }
+    }
+    adopt_variables(app, remarks);
+    adopt_development(app);
+}
+
+/// One worker: what a developer's tools keep between two requests (a console on an error page, the messages of `async` cables) is in its memory.
+fn adopt_development(app: &mut App) {
+    let names = ["RAILS_ENV", "RACK_ENV", "APP_ENV"];
+    let found = names.iter().find_map(|name| Some((name, variable(app, name)?)));
+    if let Some((name, _)) =
+        found.filter(|(_, value)| value == "development" && !app.keys.contains("workers"))
+    {
+        app.workers = Workers::Fixed(1);
+        app.adopted.push(format!("{name} = development: workers = 1"));
+    }
+}
+
+/// The file, as Puma looks for it.
+fn find(app: &App) -> Option<PathBuf> {
+    match &app.puma_config {
+        PumaConfig::None => None,
+        PumaConfig::File(file) => Some(file.clone()),
+        PumaConfig::Usual => {
+            let environment =
+                ["RACK_ENV", "APP_ENV", "RAILS_ENV"].iter().find_map(|name| variable(app, name));
+            let environment = environment.unwrap_or_else(|| "production".to_owned());
+            let usual = [format!("config/puma/{environment}.rb"), "config/puma.rb".to_owned()];
+            usual.iter().map(|file| app.directory.join(file)).find(|file| file.is_file())
+        }
+    }
+}
+
+/// A variable as the app will see it.
+fn variable(app: &App, name: &str) -> Option<String> {
+    let value = app.env.get(name).cloned().or_else(|| std::env::var(name).ok());
+    value.filter(|value| !value.is_empty())
+}
+
+/// One thing that the file says.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Set(String, String),
+    Hooks(usize),
+    Remark(String),
+}
+
+/// Has the app's Ruby evaluate the file.
+fn read(app: &App, file: &Path) -> Result<Vec<Line>, String> {
+    let mut command = command(app, file).map_err(|error| error.to_string())?;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|error| {
+            format!("{} cannot be started: {error}", language::interpreter(app).display())
+        })?;
+    let out = child.stdout.take();
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut said = String::new();
+        let read = out.map(|out| out.take(REPORT).read_to_string(&mut said));
+        // Nobody listens any more when it took too long.
+        let _ = sender.send(matches!(read, Some(Ok(_))).then_some(said));
+    });
+    let said = receiver.recv_timeout(PATIENCE);
+    // It may have ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
+    match said {
+        Err(_) => Err(format!("it was not evaluated within {} s", PATIENCE.as_secs())),
+        Ok(said) => parse(&said.unwrap_or_default()).ok_or_else(|| "it could not be evaluated".to_owned()),
+    }
+}
+
+/// As a worker of the app would be started.
+fn command(app: &App, file: &Path) -> std::io::Result<Command> {
+    let start = language::start(app)?;
+    let mut command = Command::new(language::interpreter(app));
+    command.args(&app.options).arg(adapter::RUBY.folder()?.join("exe/keepwarm-worker"));
+    command.arg("--read-puma").arg(std::path::absolute(file)?);
+    let choice = run_as::choose(app, &start);
+    let user = match &choice {
+        Choice::Default(account) => Some(account),
+        Choice::Given | Choice::Root(_) => app.run_as.as_ref(),
+    };
+    if let Some(user) = user {
+        command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
+        // Root's further groups are left behind, too.
+        command.gid(user.gid).uid(user.uid);
+    }
+    command.envs(&app.env).current_dir(&app.directory);
+    Ok(command)
+}
+
+/// `None`: it did not come to its end.
+fn parse(report: &str) -> Option<Vec<Line>> {
+    let mut lines = Vec::new();
+    for line in report.lines() {
+        let parts: Vec<&str> = line.split('\t').collect();
+        match parts.as_slice() {
+            ["set", key, value] => lines.push(Line::Set((*key).to_owned(), (*value).to_owned())),
+            ["hooks", count] => lines.push(Line::Hooks(count.parse().ok()?)),
+            ["remark", file, "0", text] => lines.push(Line::Remark(format!("{file}: {text}"))),
+            ["remark", file, line, text] => lines.push(Line::Remark(format!("{file}:{line}: {text}"))),
+            ["end"] => return Some(lines),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Takes what the configuration does not say by itself.
+fn adopt(app: &mut App, file: &Path, report: &[Line], remarks: &mut Vec<String>) {
+    let shown = file.strip_prefix(&app.directory).unwrap_or(file).display().to_string();
+    let mut taken = Vec::new();
+    for line in report {
+        match line {
+            Line::Remark(text) => remarks.push(text.clone()),
+            Line::Hooks(0) => {}
+            Line::Hooks(1) => taken.push("1 hook".to_owned()),
+            Line::Hooks(count) => taken.push(format!("{count} hooks")),
+            Line::Set(directive, value) => match adopt_one(app, directive, value) {
+                Ok(words) => taken.extend(words),
+                Err(why) => remarks.push(format!("{}: {why}", file.display())),
+            },
+        }
+    }
+    if !taken.is_empty() {
+        app.adopted.push(format!("{shown}: {}", taken.join(", ")));
+    }
+}
+
+/// What was taken, in words; `None`: the configuration says it by itself.
+fn adopt_one(app: &mut App, directive: &str, value: &str) -> Result<Option<String>, String> {
+    let key = match directive {
+        "worker_timeout" => "request_timeout",
+        "environment" => "env",
+        other => other,
+    };
+    let is_here = match directive {
+        "environment" => app.env.contains_key("RACK_ENV"),
+        _ => app.keys.contains(key),
+    };
+    if is_here {
+        return Ok(None);
+    }
+    let words = match directive {
+        "workers" if value == "auto" => {
+            app.workers = Workers::Auto;
+            "workers = \"auto\"".to_owned()
+        }
+        "workers" => {
+            let workers = count(directive, value, MOST_WORKERS)?;
+            app.workers = Workers::Fixed(workers);
+            format!("workers = {workers}")
+        }
+        "threads" => {
+            app.threads = count(directive, value, MOST_THREADS)?;
+            format!("threads = {}", app.threads)
+        }
+        "preload" => {
+            app.preload = value == "true";
+            format!("preload = {value}")
+        }
+        "environment" => {
+            app.env.insert("RACK_ENV".to_owned(), value.to_owned());
+            format!("RACK_ENV = {value}")
+        }
+        "directory" => match adopt_directory(app, value)? {
+            Some(words) => words,
+            None => return Ok(None),
+        },
+        "worker_timeout" | "boot_timeout" | "drain_timeout" => adopt_time(app, directive, key, value)?,
+        _ => return Ok(None),
+    };
+    app.keys.insert(key.to_owned());
+    Ok(Some(words))
+}
+
+fn adopt_time(app: &mut App, directive: &str, key: &str, value: &str) -> Result<String, String> {
+    let seconds = value.parse::<u64>().ok().filter(|&number| number <= MOST_SECONDS);
+    let seconds = seconds.ok_or_else(|| {
+        format!("`{directive} {value}` is not used: it takes seconds, {MOST_SECONDS} at most")
+    })?;
+    let (place, least) = match key {
+        "request_timeout" => (&mut app.request_timeout, LEAST_REQUEST_TIMEOUT),
+        "boot_timeout" => (&mut app.boot_timeout, 1),
+        _ => (&mut app.drain_timeout, 0),
+    };
+    let seconds = seconds.max(least);
+    *place = Duration::from_secs(seconds);
+    Ok(format!("{key} = \"{seconds}s\""))
+}
+
+fn count(name: &str, value: &str, most: u32) -> Result<u32, String> {
+    let number = value.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| format!("`{name} {value}` is not used: a number from 1 to {most} is needed"))
+}
+
+/// Where the app is loaded from, unless that is here.
+fn adopt_directory(app: &mut App, value: &str) -> Result<Option<String>, String> {
+    let there = std::fs::canonicalize(value)
+        .map_err(|error| format!("`directory \"{value}\"` is not used: {error}"))?;
+    if !there.is_dir() {
+        return Err(format!("`directory \"{value}\"` is not used: it is no directory"));
+    }
+    if std::fs::canonicalize(&app.directory).is_ok_and(|here| here == there) {
+        return Ok(None);
+    }
+    // A link to what is deployed stays one.
+    app.directory = PathBuf::from(value);
+    Ok(Some(format!("directory = \"{value}\"")))
+}
+
+/// What Puma reads of its environment, where neither the configuration nor the file says it.
+fn adopt_variables(app: &mut App, remarks: &mut Vec<String>) {
+    let mut taken = Vec::new();
+    for (key, names) in [
+        ("workers", &["WEB_CONCURRENCY"][..]),
+        ("threads", &["PUMA_MAX_THREADS", "RAILS_MAX_THREADS", "MAX_THREADS"][..]),
+    ] {
+        let found = names.iter().find_map(|name| Some((name, variable(app, name)?)));
+        let Some((name, value)) = found.filter(|_| !app.keys.contains(key)) else { continue };
+        // Puma's 0 is a process that starts no others: one worker.
+        let value = if value.trim() == "0" { "1" } else { value.trim() };
+        match adopt_one(app, key, value) {
+            Ok(words) => taken.extend(words.map(|words| format!("{name}: {words}"))),
+            Err(_) => {
+                remarks.push(format!("the variable {name} is not used: it is {value:?}, and takes a number"))
+            }
+        }
+    }
+    app.adopted.append(&mut taken);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app() -> App {
+        App::new("shop".to_owned(), Program::Entry("config.ru".to_owned()), ".".into())
+    }
+
+    #[test]
+    fn a_report_without_an_end_is_not_believed() {
+        let line = Line::Set("threads".to_owned(), "3".to_owned());
+        assert_eq!(parse("set\tthreads\t3\nend\n"), Some(vec![line]));
+        for report in ["", "set\tthreads\t3\n", "set\tthreads\nend\n", "what\nend\n"] {
+            assert_eq!(parse(report), None, "{report:?}");
+        }
+    }
+
+    #[test]
+    fn keys_of_the_configuration_go_before_the_file() {
+        let mut app = app();
+        app.keys.insert("threads".to_owned());
+        app.threads = 7;
+        assert_eq!(adopt_one(&mut app, "threads", "3"), Ok(None));
+        assert_eq!(app.threads, 7);
+        assert_eq!(adopt_one(&mut app, "workers", "3"), Ok(Some("workers = 3".to_owned())));
+        assert_eq!(app.workers, Workers::Fixed(3));
+    }
+
+    #[test]
+    fn a_developer_has_one_worker_unless_somebody_says_otherwise() {
+        let mut app = app();
+        app.env.insert("RAILS_ENV".to_owned(), "development".to_owned());
+        adopt_development(&mut app);
+        assert_eq!((app.workers, app.adopted.len()), (Workers::Fixed(1), 1));
+        app.keys.insert("workers".to_owned());
+        app.workers = Workers::Fixed(3);
+        adopt_development(&mut app);
+        assert_eq!(app.workers, Workers::Fixed(3));
+    }
+
+    #[test]
+    fn a_request_never_gets_less_time_than_by_default() {
+        let mut app = app();
+        for (seconds, wanted) in [("5", 30), ("3600", 3600)] {
+            adopt_one(&mut app, "worker_timeout", seconds).unwrap();
+            assert_eq!(app.request_timeout, Duration::from_secs(wanted));
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_bounds_are_refused_by_name() {
+        let mut app = app();
+        let refused = adopt_one(&mut app, "workers", "100000").unwrap_err();
+        assert!(refused.contains("`workers 100000` is not used"), "{refused}");
+        adopt_one(&mut app, "boot_timeout", "-1").unwrap_err();
+        adopt_one(&mut app, "directory", "/no/such/folder").unwrap_err();
+    }
+}
