@@ -25,21 +25,44 @@ def write(text):
         pass  # closed, replaced or full: there is nowhere left to say so
 
 
+def error(text):
+    """Writes one record of level error, whose text may have several lines."""
+    write(_one_record(f"keepwarm: error: {text}"))
+
+
+def warning(text):
+    """Writes one record of level warning, whose text may have several lines."""
+    write(_one_record(f"keepwarm: warning: {text}"))
+
+
 def warn_once(key, text):
-    """Writes one record for each `key` in the life of the worker."""
+    """Writes one record of level warning for each `key` in the life of the worker."""
     if key not in _said:
         _said.add(key)
-        write(text)
+        warning(text)
 
 
-def exception(error):
-    """Writes the application's traceback, as Python itself would print it, without the adapter's own frames."""
+def exception(error, said="", level=error):
+    """Writes the application's traceback, as Python itself would print it, without the adapter's own frames; below `said`, if that is something."""
+    trace = formatted(error)
+    if said:
+        level(f"{said}\n{trace}")
+    else:
+        write(_one_record(trace))
+
+
+def formatted(error):
+    """The application's traceback, with its causes."""
     trace = own_frames_removed(error.__traceback__)
     try:
-        lines = traceback.format_exception(type(error), error, trace)
+        return "".join(traceback.format_exception(type(error), error, trace))
     except Exception:  # an exception whose own `__str__` or source lines cannot be had
-        lines = [f"{type(error).__name__}\n"]
-    write("".join(lines))
+        return f"{type(error).__name__}\n"
+
+
+def _one_record(text):
+    """Each line but the last marked as continued (spec/wire.md §1). Not where the application has put something in the place of standard error."""
+    return text.rstrip("\n").replace("\n", "\x1f\n") if sys.stderr is sys.__stderr__ else text
 
 
 def own_frames_removed(trace):
