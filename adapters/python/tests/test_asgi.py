@@ -371,6 +371,14 @@ class LostClients(Shared):
         for action in (sends, receives):
             self.assertEqual(self.worker.log_of(action), "")
 
+    def test_an_application_that_returns_because_its_client_has_closed_is_not_logged(self):
+        def action():
+            stream = self.worker.request("/breaks-off")
+            self.worker.send(pack("HALF_CLOSE", stream))
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+
+        self.assertEqual(self.worker.log_of(action), "")
+
     def test_what_fails_beside_a_lost_client_is_logged(self):
         def action():
             stream = self.worker.request("/passes-the-disconnect-on", query="with-another")

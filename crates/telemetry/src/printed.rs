@@ -96,11 +96,15 @@ impl Records {
         };
         let belongs = std::mem::replace(&mut self.continued, continues);
         if belongs || continues {
-            if !(belongs && room && self.shape.is_some()) {
+            if belongs && room && self.shape.is_some() {
+                let first = self.text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                if (is_traceback(line) || level::is_python_group(line)) && level::told(first).is_none() {
+                    self.level = Level::ERROR;
+                }
+                self.text.push(b'\n');
+            } else {
                 self.flush(&mut each);
                 self.level = level::of(line);
-            } else {
-                self.text.push(b'\n');
             }
             self.text.extend_from_slice(line);
             self.shape = Some(Shape::Whole);

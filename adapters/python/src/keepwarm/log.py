@@ -5,15 +5,32 @@ import sys
 import traceback
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_TRACEBACK = "Traceback (most recent call last)"
+_CONTINUED = "\x1f"  # ends a line that the next one continues
 _said = set()
 
 
 def prepare_streams():
-    """Makes what the application prints arrive line by line, and never fail for want of an encoding."""
+    """Makes what the application prints arrive line by line, its tracebacks as one record, and never fail for want of an encoding."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(line_buffering=True, errors="backslashreplace")
+            _mark_tracebacks(stream)
+
+
+def _mark_tracebacks(stream):
+    """What a logger writes in one go with a traceback in it is one record, whatever the message and the text of the exception are."""
+    write = stream.write
+
+    def marked(text):
+        if isinstance(text, str) and _TRACEBACK in text and _CONTINUED not in text:
+            record = text.rstrip("\n")
+            write(record.replace("\n", _CONTINUED + "\n") + text[len(record) :])
+            return len(text)
+        return write(text)
+
+    stream.write = marked
 
 
 def write(text):
@@ -62,7 +79,7 @@ def formatted(error):
 
 def _one_record(text):
     """Each line but the last marked as continued (spec/wire.md §1). Not where the application has put something in the place of standard error."""
-    return text.rstrip("\n").replace("\n", "\x1f\n") if sys.stderr is sys.__stderr__ else text
+    return text.rstrip("\n").replace("\n", _CONTINUED + "\n") if sys.stderr is sys.__stderr__ else text
 
 
 def own_frames_removed(trace):

@@ -9,6 +9,11 @@ const WORDS_BEFORE: usize = 6;
 
 /// `INFO` where nothing is said. What is less is `INFO` too: what an app prints is never left out of the log.
 pub(super) fn of(line: &[u8]) -> Level {
+    told(line).unwrap_or(Level::INFO)
+}
+
+/// `None` where nothing is said.
+pub(super) fn told(line: &[u8]) -> Option<Level> {
     let plain;
     let line = match line.contains(&ESCAPE) {
         true => {
@@ -19,10 +24,10 @@ pub(super) fn of(line: &[u8]) -> Level {
     };
     let line = line.strip_prefix(b"PHP message: ").unwrap_or(line);
     if is_python(line) || is_go_panic(line) || is_rust_panic(line) {
-        return Level::ERROR;
+        return Some(Level::ERROR);
     }
     if line.starts_with(b"{") && line.trim_ascii_end().ends_with(b"}") {
-        return json(line).unwrap_or(Level::INFO);
+        return json(line);
     }
     None.or_else(|| logger(line))
         .or_else(|| php(line))
@@ -31,7 +36,6 @@ pub(super) fn of(line: &[u8]) -> Level {
         .or_else(|| logfmt(line))
         .or_else(|| word(line))
         .or_else(|| warning(line))
-        .unwrap_or(Level::INFO)
 }
 
 const ESCAPE: u8 = 0x1b;

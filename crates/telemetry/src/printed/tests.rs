@@ -149,6 +149,15 @@ fn a_record_whose_lines_are_marked_is_one_whatever_they_are() {
     let whole = "Traceback (most recent call last):\nValueError: two\n\nlines\n[INFO] three";
     let expected = [(Level::INFO, "before"), (Level::ERROR, whole), (Level::INFO, "  after")];
     assert_eq!(found, expected.map(|(level, text)| (level, text.to_owned())));
+    let trace = "\x1f\nTraceback (most recent call last):\x1f\nValueError: x";
+    for (first, level) in [
+        ("00:00:01 cannot pay", Level::ERROR),
+        ("INFO:shop:tried", Level::INFO),
+        ("WARNING:shop:tried", Level::WARN),
+    ] {
+        let found = records(&format!("{first}{trace}"));
+        assert_eq!((found.len(), found[0].0), (1, level), "{first}");
+    }
     let long = records(&"x\x1f\n".repeat(RECORD_MAX));
     assert!(long.len() > 1 && long.iter().all(|it| it.1.len() <= RECORD_MAX));
 }

@@ -20,7 +20,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "entry",
             brief: "What a worker runs: `package.module:name`, or a file",
-            long: "Without a name after the colon, `application`, `app` and `create_app` are tried, and for a folder or a package its modules `wsgi`, `asgi`, `app` and `main`. A factory is called once and returns the app; its arguments may stand in parentheses. An app has exactly one of `entry` and `command`.",
+            long: "Without a name after the colon, `application`, `app` and `create_app` are tried, and for a folder or a package its modules `wsgi`, `asgi`, `app`, `main` and others. A factory is called once and returns the app; its arguments may stand in parentheses. An app has exactly one of `entry` and `command`.",
             default: Preset::Words("none; it or `command` must be set"),
             right: "entry = \"shop.wsgi:application\"",
             wrong: "entry = \"python app.py\"",
