@@ -186,6 +186,13 @@ class Failures(unittest.TestCase):
         with unittest.mock.patch("sys.prefix", sys.base_prefix):
             self.assertEqual(usual.interpreter(), f"{sys.executable} (no virtual environment)")
 
+    def test_a_module_that_one_of_pythons_own_hides(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("dis", "time"):
+                pathlib.Path(folder, f"{name}.py").write_text("def app(environ, start_response): ...\n")
+                for named in (f"{name}:app", f"{name}.py"):
+                    self.assertIn(f"the module {name!r} of Python itself (", self.log(named, cwd=folder))
+
     def test_a_folder_without_an_application(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertIn(f"no application was found in the folder {folder} (no wsgi.py, asgi.py, manage.py, app.py", self.log(folder))

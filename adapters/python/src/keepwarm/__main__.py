@@ -1,9 +1,13 @@
 """`python -m keepwarm TARGET`: a worker of Keepwarm."""
 
+import sys
+
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]  # the folder of the application, whose modules are not for the adapter, whatever they are called
+
 import argparse
 import os
 import platform
-import sys
 
 from keepwarm import __version__, hooks, log, process, reset, signals, target
 from keepwarm.errors import Fault, LoadError, Lost
@@ -16,7 +20,7 @@ def main(arguments=None):
     log.prepare_streams()
     sock = process.take_socket()
     sys.argv = [sys.argv[0]]  # what is left are the application's arguments: none
-    sys.path[0] = os.getcwd()
+    sys.path.insert(0, os.getcwd())
     leaks = reset.Leaks()
     leaks.watch()
     signals.gate.watch()

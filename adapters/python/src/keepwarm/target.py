@@ -21,6 +21,7 @@ def load(target):
     if not attribute and usual.is_folder(where):
         return _application(target, usual.in_folder(where))
     module = importlib.import_module(module_name(where))
+    usual.check_hidden(module)
     if not attribute:
         return _application(target, usual.of_module(module, where))
     name, arguments = _call(target, attribute)

@@ -69,6 +69,14 @@ def elsewhere(module):
     return ""
 
 
+def check_hidden(module):
+    """Raises `LoadError` for a module of Python's own, loaded before, that hides one of the same name in the folder where imports begin."""
+    own = os.path.join(os.getcwd(), module.__name__ + ".py")
+    loaded = getattr(module, "__file__", None)
+    if os.path.isfile(own) and not (loaded and os.path.exists(loaded) and os.path.samefile(own, loaded)):
+        raise LoadError(f"the module {module.__name__!r} of Python itself ({loaded or 'built in'}) hides {own}; give that file another name.")
+
+
 def no_target(where, absent):
     """A sentence about a target whose own module is not there."""
     folder = os.getcwd()
