@@ -52,6 +52,8 @@ enum Shape {
     Exception,
     /// That sentence has come.
     Joined,
+    /// PHP's uncaught exception whose text has several lines: the last names the place.
+    Message,
     /// PHP's exception: `Stack trace:`, its calls, `Next …`.
     Uncaught,
     /// Go's `panic:`: the goroutines are still to come.
@@ -98,7 +100,9 @@ impl Records {
         if belongs || continues {
             if belongs && room && self.shape.is_some() {
                 let first = self.text.split(|&byte| byte == b'\n').next().unwrap_or_default();
-                if (is_traceback(line) || level::is_python_group(line)) && level::told(first).is_none() {
+                let names_error =
+                    is_traceback(line) || level::is_python_group(line) || line.starts_with(b"\tfrom ");
+                if names_error && level::told(first).is_none() {
                     self.level = Level::ERROR;
                 }
                 self.text.push(b'\n');
@@ -169,6 +173,8 @@ impl Records {
             Shape::Uncaught if line.starts_with(b"Stack trace:") || is_php_call(line) => {
                 Some(Shape::Uncaught)
             }
+            Shape::Message if names_php_place(line) => Some(Shape::Uncaught),
+            Shape::Message => Some(Shape::Message),
             Shape::Joined => is_traceback(line).then_some(Shape::Traceback),
             Shape::Exception if is_stack(line) || self.explains(line) => Some(Shape::Exception),
             Shape::Line | Shape::Context if is_context(line) && self.reports() => {
@@ -253,6 +259,9 @@ impl Shape {
             _ if line.starts_with(level::FATAL) => Self::Fatal,
             _ if level::is_go_panic(line) => Self::Panic,
             _ if level::is_rust_panic(line) => Self::Panicked,
+            _ if level::is_php_fatal(line) && level::is_uncaught(line) && !names_php_place(line) => {
+                Self::Message
+            }
             _ if level::is_php_fatal(line) => Self::Uncaught,
             _ if level::is_logger(line) && level::of(line) <= Level::WARN => Self::Logger,
             _ => Self::Line,
@@ -276,6 +285,8 @@ impl Shape {
             Self::Traceback if line.starts_with(b" ") || line.starts_with(b"> File ") => Self::Traceback,
             Self::Traceback => Self::Exception,
             Self::Fatal => Self::Fatal,
+            Self::Message if names_php_place(line) => Self::Uncaught,
+            Self::Message => Self::Message,
             Self::Uncaught => Self::Uncaught,
             Self::Panic | Self::Goroutine => Self::Goroutine,
             Self::Caret => Self::Thrown,
@@ -364,6 +375,13 @@ fn is_thread(line: &[u8]) -> bool {
         b"<no Python frame>",
     ];
     SAID.iter().any(|said| line.starts_with(said))
+}
+
+/// `no such card in /srv/shop.php:3`
+fn names_php_place(line: &[u8]) -> bool {
+    let digits = line.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let place = line.get(..line.len() - digits).and_then(|place| place.strip_suffix(b":"));
+    digits > 0 && place.is_some_and(|place| place.windows(4).any(|part| part == b" in "))
 }
 
 /// `#0 shop.php(3): pay()`

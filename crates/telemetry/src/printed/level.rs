@@ -125,6 +125,11 @@ pub(super) fn is_php_fatal(line: &[u8]) -> bool {
     php(line.strip_prefix(b"PHP message: ").unwrap_or(line)) == Some(Level::ERROR)
 }
 
+/// `PHP Fatal error:  Uncaught RuntimeException: no such card`
+pub(super) fn is_uncaught(line: &[u8]) -> bool {
+    contains(line, b":  Uncaught ")
+}
+
 /// ``shop.rb:3:in `pay': no such card (ArgumentError)``, as Ruby prints what ends a program.
 fn ruby_exception(line: &[u8]) -> Option<Level> {
     let place = contains(line, b":in `") || contains(line, b":in '");

@@ -150,6 +150,10 @@ fn a_record_whose_lines_are_marked_is_one_whatever_they_are() {
     let expected = [(Level::INFO, "before"), (Level::ERROR, whole), (Level::INFO, "  after")];
     assert_eq!(found, expected.map(|(level, text)| (level, text.to_owned())));
     let trace = "\x1f\nTraceback (most recent call last):\x1f\nValueError: x";
+    let ruby = records(
+        "shop.rb:3:in `pay': no such card:\x1f\nnor any other (RuntimeError)\x1f\n\tfrom shop.rb:9:in `buy'",
+    );
+    assert_eq!((ruby.len(), ruby[0].0), (1, Level::ERROR));
     for (first, level) in [
         ("00:00:01 cannot pay", Level::ERROR),
         ("INFO:shop:tried", Level::INFO),
@@ -173,6 +177,18 @@ fn an_uncaught_exception_of_php_is_one_record() {
         Level::ERROR,
         "PHP message: PHP Fatal error:  Uncaught Error: x in a.php:1\nStack trace:\n#0 {main}\n  thrown in a.php on line 1",
     );
+}
+
+#[test]
+fn the_lines_of_an_uncaught_exceptions_text_are_in_its_record() {
+    let trace = "Stack trace:\n#0 {main}\n  thrown in /srv/shop.php on line 3";
+    is_one(
+        Level::ERROR,
+        &format!(
+            "PHP Fatal error:  Uncaught RuntimeException: no such card:\n[INFO] 4711\n\nnor any other in /srv/shop.php:3\n{trace}"
+        ),
+    );
+    is_one(Level::ERROR, &format!("PHP Fatal error:  Uncaught Error: x in a.php:1\n{trace}"));
 }
 
 #[test]
