@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use keepwarm_tests::{Failure, Response, Server, WSGI};
+use keepwarm_tests::{ASGI, Failure, Response, Server, WSGI};
 
 fn auto() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
@@ -98,6 +98,18 @@ fn abort_on_half_close_turns_a_half_closed_client_into_one_that_has_gone() {
     }
     // Without a half-close nothing is different.
     assert_eq!(server.ask("GET /sleep?ms=20 HTTP/1.1\r\nHost: a\r\n\r\n").text(), "pong");
+}
+
+#[test]
+fn an_application_that_gives_up_since_its_client_has_closed_has_not_failed() {
+    let config = ASGI.replace("[app.app]\n", "[app.app]\nenv = { COUNT_FILE = \"@DIR@/count\" }\n");
+    let server = Server::start(&config).warm("/pong");
+    let mut client = server.client();
+    client.send("GET /waits HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.half_close();
+    client.expect_end();
+    let log = server.wait_for_log("client_closed", Duration::from_secs(20));
+    assert!(!log.contains("ERROR") && !log.contains("app_error"), "{log}");
 }
 
 #[test]

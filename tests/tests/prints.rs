@@ -26,6 +26,7 @@ workers = 1
 }
 
 const PYTHON: &str = "entry = \"app:application\"\ninterpreter = \"@PYTHON@\"";
+const MANY: &str = "entry = \"many:application\"\ninterpreter = \"@PYTHON@\"\nloop = \"asyncio\"";
 const RUBY: &str = "entry = \"app.ru\"";
 const PHP: &str = "entry = \"app.php\"\nkind = \"php\"";
 const CLASSIC: &str = "entry = \"index.php\"\nkind = \"fastcgi\"";
@@ -50,7 +51,8 @@ fn printed(server: &Server, last: &str) -> Vec<(String, String)> {
 #[track_caller]
 fn one_record(app: &str, path: &str, parts: &[&str]) -> (String, String) {
     let server = Server::start(&config("json", app)).warm("/");
-    server.ask(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+    // Not GET, which is retried with another worker where one dies of it.
+    server.ask(format!("POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
     let records = printed(&server, parts.last().expect("a part"));
     let fits = |message: &str| {
         let mut rest = message;
@@ -78,6 +80,59 @@ fn a_traceback_of_python_with_its_cause_is_one_record() {
 fn what_python_logs_with_an_exception_is_one_record() {
     let parts = ["ERROR:root:cannot pay\nTraceback (most recent call last):\n", "\nValueError: no such card"];
     assert_eq!(one_record(PYTHON, "/logged", &parts).0, "error");
+}
+
+#[test]
+fn an_exception_whose_text_has_lines_is_one_record() {
+    let (level, message) = one_record(MANY, "/lines", &["Traceback", "nor any other"]);
+    assert_eq!(level, "error");
+    assert!(message.ends_with("\nValueError: no such card:\n[INFO] 4711\n\nnor any other"), "{message:?}");
+}
+
+#[test]
+fn what_a_logger_writes_with_an_exception_is_one_record_whatever_its_format() {
+    let parts = [" cannot pay,\nnor refuse\nTraceback", "\nValueError: first\n[INFO] second\n\nlast of it"];
+    let (level, message) = one_record(MANY, "/logged", &parts);
+    assert_eq!(level, "error");
+    assert!(message.ends_with("last of it"), "{message:?}");
+}
+
+#[test]
+fn an_exception_of_a_thread_or_of_a_task_is_one_record() {
+    let end = "\nValueError: no such card";
+    assert_eq!(one_record(MANY, "/thread", &["Exception in thread Thread-", "\nTraceback", end]).0, "error");
+    let parts = ["Task exception was never retrieved\nfuture: <Task", ">\nTraceback", end];
+    assert_eq!(one_record(MANY, "/task", &parts).0, "error");
+}
+
+#[test]
+fn a_line_of_json_has_the_level_that_it_says() {
+    assert_eq!(one_record(MANY, "/json", &["{\"event\": \"no such card\"", "}"]).0, "error");
+}
+
+#[test]
+fn a_start_up_that_fails_is_one_record_with_its_cause() {
+    let parts = [
+        "keepwarm: error: the application raised an exception in its start-up",
+        "\nTraceback",
+        "ValueError: no such card\n",
+        "direct cause",
+        "RuntimeError: in vain\nfor two reasons",
+    ];
+    assert_eq!(one_record(&format!("{MANY}\nenv = {{ FAIL = \"1\" }}"), "/", &parts).0, "error");
+}
+
+#[test]
+fn a_start_up_that_must_not_fail_ends_the_boot_with_its_cause() {
+    let app = format!("{MANY}\nenv = {{ FAIL = \"1\" }}\nlifespan = \"on\"");
+    let server = Server::spawn(&config("text", &app), |_| ());
+    assert!(!server.wait_for_exit(LONG).success());
+    let log = server.log();
+    let end = "\nRuntimeError: in vain\nfor two reasons\nkeepwarm: app \"shop\" could not be started: worker 1 exited with status 1";
+    let begin = "keepwarm: error: the application does not take part in the lifespan protocol";
+    let shown = log.split_once(begin).unwrap_or_else(|| panic!("{log}")).1;
+    assert!(shown.contains("\nValueError: no such card\n\nThe above") && shown.contains(end), "{log}");
+    assert!(!log.contains('\u{1f}'), "the marks of the adapter are not shown: {log:?}");
 }
 
 #[test]

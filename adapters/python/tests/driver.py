@@ -28,6 +28,14 @@ def wait_for_log(worker, text, count=1):
 class Worker(wire_driver.Worker):
     """A worker process, started as `keepwarm run` starts it. Use it in a `with`, or call `stop`."""
 
-    def __init__(self, target, *options, env=None, cwd=APPS, **more):
-        command = [sys.executable, "-m", "keepwarm", target, *options]
+    def log(self):
+        """As Keepwarm has it: without the marks of lines that belong to the one before (spec/wire.md §1)."""
+        return self.raw_log().replace("\x1f\n", "\n")
+
+    def raw_log(self):
+        """As the worker has written it."""
+        return super().log()
+
+    def __init__(self, target, *options, env=None, cwd=APPS, interpreter=(), **more):
+        command = [sys.executable, *interpreter, "-m", "keepwarm", target, *options]
         super().__init__(command, cwd=cwd, env={"PYTHONPATH": str(SOURCE), **(env or {})}, **more)

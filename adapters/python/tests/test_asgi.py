@@ -3,7 +3,9 @@
 import hashlib
 import json
 import os
+import pathlib
 import struct
+import tempfile
 import unittest
 
 from tests import driver
@@ -261,10 +263,10 @@ class Errors(Shared):
         self.check("/fail-late", 3, "after the start", b"begun")
 
     def test_no_start(self):
-        self.check("/no-start", 3, "returned without an answer")
+        self.check("/no-start", 3, "returned without a response")
 
     def test_no_end(self):
-        self.check("/no-end", 3, "before its answer was complete", b"begun")
+        self.check("/no-end", 3, "before its response was complete", b"begun")
 
     def test_a_body_that_is_not_bytes(self):
         for query, body in (("", b""), ("more", b""), ("late", b"begun")):
@@ -368,6 +370,14 @@ class LostClients(Shared):
 
         for action in (sends, receives):
             self.assertEqual(self.worker.log_of(action), "")
+
+    def test_an_application_that_returns_because_its_client_has_closed_is_not_logged(self):
+        def action():
+            stream = self.worker.request("/breaks-off")
+            self.worker.send(pack("HALF_CLOSE", stream))
+            self.assertEqual(self.worker.answer(stream).reset[0], 1)
+
+        self.assertEqual(self.worker.log_of(action), "")
 
     def test_what_fails_beside_a_lost_client_is_logged(self):
         def action():
@@ -522,6 +532,41 @@ class Process(unittest.TestCase):
         with Worker("asgi_app") as worker:
             log = worker.log_of(lambda: worker.get("/prints"))
         self.assertEqual(log, "printed to stdout\nprinted to stderr\n")
+
+
+class Loops(unittest.TestCase):
+    """Which event loop a worker runs on."""
+
+    def loop(self, *options, env=None, interpreter=()):
+        with Worker("loop_app", *options, env=env, interpreter=interpreter) as worker:
+            return json.loads(worker.get("/").body)
+
+    def test_asyncios_own(self):
+        self.assertEqual(self.loop("--loop", "asyncio")["loop"].split(".")[0], "asyncio")
+
+    def test_debugging(self):
+        self.assertFalse(self.loop("--loop", "asyncio")["debug"])
+        for loop in ("asyncio", "auto"):
+            self.assertTrue(self.loop("--loop", loop, env={"PYTHONASYNCIODEBUG": "1"})["debug"])
+            self.assertTrue(self.loop("--loop", loop, interpreter=("-X", "dev"))["debug"])
+        self.assertFalse(self.loop("--loop", "asyncio", env={"PYTHONASYNCIODEBUG": ""})["debug"])
+
+    def test_one_that_is_not_installed(self):
+        # A folder before the packages, with modules that are there only to fail.
+        with tempfile.TemporaryDirectory() as folder:
+            for package in ("uvloop", "trio"):
+                pathlib.Path(folder, package + ".py").write_text("raise ImportError('not here')")
+                with Worker("loop_app", "--loop", package, hello=False, env={"PYTHONPATH": f"{folder}:{driver.SOURCE}"}) as worker:
+                    self.assertIsNone(worker.read())
+                    self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
+                    self.assertRegex(worker.log(), rf'\Akeepwarm: error: loop = "{package}", but the package {package} is not among those of .*python.*\n\Z')
+
+    def test_wsgi_has_none(self):
+        for option, word in (("--loop", "asyncio"), ("--lifespan", "on")):
+            with Worker("wsgi_app", option, word, hello=False) as worker:
+                self.assertIsNone(worker.read())
+                self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
+                self.assertIn(f"keepwarm: error: `{option[2:]}` is for ASGI", worker.log())
 
 
 if __name__ == "__main__":

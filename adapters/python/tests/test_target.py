@@ -1,15 +1,20 @@
 """Targets, kinds, and what a worker says when the application cannot be had."""
 
 import functools
+import os
 import pathlib
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
 from tests import driver
 from tests.driver import Worker
 
 from keepwarm import target
 from keepwarm.errors import LoadError
+
+INTERPRETER = os.path.abspath(sys.executable)  # as a worker has it
 
 
 class Kinds(unittest.TestCase):
@@ -110,6 +115,31 @@ class Targets(unittest.TestCase):
                 for named in ("mysite", "manage.py", "./manage.py"):
                     self.check(named, cwd=folder)
 
+    def test_an_application_is_found_without_its_name(self):
+        application = "def %s(environ, start_response):\n    start_response('200 OK', [])\n    return [b'found']\n"
+        made = "class Flask:\n    def __call__(self, environ, start_response):\n        start_response('200 OK', [])\n        return [b'found']\n\nsite = Flask()\nsame = site\n"
+        factory = "def create_app(config=None):\n    def app(environ, start_response):\n        start_response('200 OK', [])\n        return [b'found']\n    return app\n"
+        manage = "import os\n\ndef main():\n    os.environ.setdefault('DJANGO_SETTINGS_MODULE', 'mysite.settings')\n"
+        for files, targets in (
+            ({"main.py": application % "app"}, ("main", "main.py", ".", "{folder}", "{folder}/")),
+            ({"app.py": factory}, ("app", ".")),
+            ({"api.py": made}, ("api", "api.py", ".")),
+            ({"wsgi.py": application % "application", "app.py": "raise SystemExit('not this one')"}, (".",)),
+            ({"shop/__init__.py": factory}, ("shop", "shop/", "./shop", ".")),
+            ({"shop/__init__.py": "", "shop/main.py": "from . import name\n" + application % "app", "shop/name.py": ""}, ("shop", "shop/", "shop/main.py", ".")),
+            ({"site/main.py": application % "app"}, ("./site", "site/")),
+            ({"web/main.py": application % "app"}, ("web",)),
+            ({"manage.py": manage, "mysite/__init__.py": "", "mysite/wsgi.py": application % "application", "app/__init__.py": ""}, (".", "manage")),
+        ):
+            with tempfile.TemporaryDirectory() as folder:
+                for name, text in files.items():
+                    file = pathlib.Path(folder, name)
+                    file.parent.mkdir(exist_ok=True)
+                    file.write_text(text)
+                for named in targets:
+                    with self.subTest(named, files=list(files)):
+                        self.check(named.format(folder=folder), cwd=folder)
+
     def test_kind_by_option(self):
         self.check("odd.places:either", "--kind", "asgi", kind="asgi")
         self.check("odd.places:either", "--kind", "wsgi", kind="wsgi")
@@ -126,15 +156,56 @@ class Targets(unittest.TestCase):
 
 
 class Failures(unittest.TestCase):
-    def log(self, named, *options, env=None):
-        with Worker(named, *options, hello=False, env=env) as worker:
+    def log(self, named, *options, env=None, cwd=driver.APPS):
+        with Worker(named, *options, hello=False, env=env, cwd=cwd) as worker:
             self.assertIsNone(worker.read())
             self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
             return worker.log()
 
     def test_a_module_that_is_not_there(self):
-        log = self.log("nowhere:app")
-        self.assertEqual(log, "ModuleNotFoundError: No module named 'nowhere'\n")
+        for named, absent in (("nowhere:app", "nowhere"), ("nowhere.wsgi", "nowhere"), ("odd.nowhere", "odd.nowhere")):
+            log = self.log(named)
+            first, _, rest = log.partition("\n")
+            self.assertRegex(first, rf"\Akeepwarm: error: there is no module '{absent}' for '{named.split(':')[0]}', neither in {driver.APPS} nor among the packages of {INTERPRETER} \(")
+            self.assertEqual(rest, f"ModuleNotFoundError: No module named '{absent}'\n")
+        self.assertIn("; near names: wsgi_app, asgi_app\n", self.log("wsgi_ap:application"))
+
+    def test_a_package_that_is_not_installed(self):
+        log = self.log("odd.lacking:app")
+        said = f"keepwarm: error: there is no module 'no_such_package' among the packages of {INTERPRETER} ("
+        self.assertTrue(log.startswith(said), log)
+        self.assertIn("; install it there, or set the app's `interpreter`\nTraceback (most recent call last):\n", log)
+        self.assertIn("odd/lacking.py\", line 1", log)
+        self.assertTrue(log.endswith("ModuleNotFoundError: No module named 'no_such_package'\n"), log)
+
+    def test_the_virtual_environment_is_named(self):
+        from keepwarm import usual
+
+        with unittest.mock.patch("sys.prefix", "/srv/venv"):
+            self.assertEqual(usual.interpreter(), f"{sys.executable} (the virtual environment /srv/venv)")
+        with unittest.mock.patch("sys.prefix", sys.base_prefix):
+            self.assertEqual(usual.interpreter(), f"{sys.executable} (no virtual environment)")
+
+    def test_a_module_that_one_of_pythons_own_hides(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("dis", "time"):
+                pathlib.Path(folder, f"{name}.py").write_text("def app(environ, start_response): ...\n")
+                for named in (f"{name}:app", f"{name}.py"):
+                    self.assertIn(f"the module {name!r} of Python itself (", self.log(named, cwd=folder))
+
+    def test_a_folder_without_an_application(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn(f"no application was found in the folder {folder} (no wsgi.py, asgi.py, manage.py, app.py", self.log(folder))
+            pathlib.Path(folder, "main.py").touch()
+            self.assertIn(f"no application was found in the folder {folder} (main.py)", self.log(folder))
+
+    def test_a_manage_py_says_where_its_application_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "mysite").mkdir()
+            pathlib.Path(folder, "mysite", "__init__.py").touch()
+            pathlib.Path(folder, "mysite", "wsgi.py").touch()
+            pathlib.Path(folder, "manage.py").write_text("import os\nos.environ.setdefault('DJANGO_SETTINGS_MODULE', 'mysite.settings')\n")
+            self.assertIn("There is mysite/wsgi.py: try 'mysite.wsgi:application'.", self.log("manage:app", cwd=folder))
 
     def test_a_module_that_fails(self):
         log = self.log("odd.failing")
@@ -153,6 +224,9 @@ class Failures(unittest.TestCase):
             ("wsgi_app:aplication", "has no attribute 'aplication'. Near names: application"),
             ("wsgi_app:closed", "it cannot be called"),
             ("odd.places", "neither 'application' nor 'app'"),
+            ("odd.named", "name the application: 'odd.named:make_shop_app()'."),
+            ("odd.several", "name the application: 'odd.several:one' or 'odd.several:two'."),
+            ("odd.aiohttp_like:app", "listens on the port in the variable PORT"),
             ("odd.factory:wants_one", "If it is a factory, give it its argument"),
             ("odd.factory:makes_nothing", "has made nothing"),
             ("odd.factory:create_app(name)", "Python's literals"),
@@ -184,36 +258,67 @@ class Lifespan(unittest.TestCase):
             self.assertEqual(worker.drain(), 0)
             self.assertEqual(worker.log(), "")
 
-    def test_what_is_raised_before_the_first_message_is_logged_in_one_line(self):
+    def test_an_application_that_knows_no_lifespan_is_logged_in_one_line(self):
         with self.start("raises") as worker:
             self.assertEqual(worker.get("/").body, b"{}")
             self.assertEqual(worker.drain(), 0)
             self.assertRegex(worker.log(), r"\A.*raised ZeroDivisionError: no lifespan here \(.*lifespan_app\.py, line \d+\)\n\Z")
 
-    def test_what_is_raised_in_the_start_up_is_logged(self):
+    def test_what_is_raised_before_the_first_message_is_one_record_with_its_cause(self):
+        with self.start("raises-early") as worker:
+            self.assertEqual(worker.get("/").body, b"{}")
+            self.assertEqual(worker.drain(), 0)
+            self.check_record(worker, "keepwarm: warning: the application raised an exception when it was called for its start-up", "no settings")
+
+    def test_what_is_raised_in_the_start_up_is_one_record_with_its_cause(self):
         with self.start("raises-in-it") as worker:
             self.assertEqual(worker.get("/").body, b"{}")
             self.assertEqual(worker.drain(), 0)
-            self.assertIn("ZeroDivisionError: in the start-up", worker.log())
-            self.assertIn("served all the same", worker.log())
+            self.check_record(worker, "keepwarm: error: the application raised an exception in its start-up", "in the start-up")
+
+    def check_record(self, worker, begins, ends):
+        """The log is one record, with an exception and what it was raised from."""
+        lines = worker.raw_log().splitlines()
+        self.assertTrue(all(line.endswith("\x1f") for line in lines[:-1]), lines)
+        self.assertTrue(lines[0].startswith(begins), lines)
+        self.assertIn("OSError: no disk", "\n".join(lines))
+        self.assertIn("The above exception was the direct cause", "\n".join(lines))
+        self.assertEqual(lines[-1], f"ZeroDivisionError: {ends}")
 
     def test_exit_in_the_start_up(self):
         with self.start("exits", hello=False) as worker:
             self.assertIsNone(worker.read())
             self.assertEqual(worker.process.wait(driver.PATIENCE), 7)
+            self.assertTrue(worker.log().startswith("keepwarm: error: the application called sys.exit(7) in its start-up\nTraceback"), worker.log())
 
     def test_one_that_must_take_part_and_does_not(self):
-        for behaviour, said in (("raises", "ZeroDivisionError"), ("returns", "--lifespan on")):
+        for behaviour, said in (("raises", "ZeroDivisionError"), ("raises-in-it", "OSError: no disk"), ("returns", 'lifespan = "on"')):
             with self.start(behaviour, "--lifespan", "on", hello=False) as worker:
                 self.assertIsNone(worker.read())
                 self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
+                self.assertTrue(worker.log().startswith("keepwarm: error: the application does not take part"), worker.log())
                 self.assertIn(said, worker.log())
+                self.assertEqual(worker.log().count("Traceback"), {"raises": 1, "raises-in-it": 2, "returns": 0}[behaviour])
 
     def test_start_up_that_fails(self):
         with self.start("fails", hello=False) as worker:
             self.assertIsNone(worker.read())
             self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
-            self.assertIn("start-up failed: no database", worker.log())
+            self.assertEqual(worker.log(), "keepwarm: error: the application's start-up failed: no database\n")
+
+    def test_start_up_that_fails_with_an_exception_is_one_record_with_its_cause(self):
+        for behaviour in ("fails-and-raises", "fails-and-raises-with-nothing-said"):  # as Starlette does, and Litestar
+            with self.start(behaviour, hello=False) as worker:
+                self.assertIsNone(worker.read())
+                self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
+                self.check_record(worker, "keepwarm: error: the application's start-up failed", "no database")
+                self.assertEqual(worker.log().count("Traceback"), 2)
+
+    def test_start_up_that_fails_with_a_traceback_for_its_message(self):
+        with self.start("fails-with-a-traceback", hello=False) as worker:
+            self.assertIsNone(worker.read())
+            self.assertEqual(worker.process.wait(driver.PATIENCE), 1)
+            self.check_record(worker, "keepwarm: error: the application's start-up failed\x1f", "no database")
 
     def test_shut_down_that_fails_is_logged(self):
         for behaviour, said in (("fails-late", "no goodbye"), ("raises-late", "ZeroDivisionError")):

@@ -98,6 +98,39 @@ class WebSockets(unittest.TestCase):
         answer = self.worker.take(stream, lambda answer: "TEXT" in answer.names)
         self.assertEqual(next(frame.payload for frame in answer.frames if frame.name == "TEXT"), b"1000000")
 
+    def test_a_message_of_16_mib_is_not_copied_for_each_of_its_frames(self):
+        """The processor's time for each byte is that of a smaller message: there and back, in frames of 64 KiB."""
+        for kind in ("BINARY", "TEXT"):
+            small, large = (min(self.time_of_an_echo(kind, size << 20) for _ in range(2)) for size in (2, 16))
+            self.assertLess(large, 2 * 8 * small, kind)
+
+    def time_of_an_echo(self, kind, size):
+        """The worker's processor time, in seconds."""
+        stream = self.open("/echo")
+        before = self.processor_time()
+        sent, back, credit, chunk = 0, 0, 131_072, b"m" * 65_536
+        while back < size:
+            while sent < size and credit:
+                part = chunk[: min(credit, size - sent)]
+                sent, credit = sent + len(part), credit - len(part)
+                self.worker.send(pack(kind, stream, part, END if sent == size else 0))
+            frame = self.worker.read()
+            if frame.stream == stream and frame.name == "CREDIT":
+                credit += struct.unpack(">I", frame.payload)[0]
+            elif frame.stream == stream:
+                self.assertEqual(frame.name, kind)
+                back += len(frame.payload)
+                self.worker.credit(stream, len(frame.payload))
+                self.worker.credit(0, len(frame.payload))
+        self.assertEqual((back, frame.end), (size, True))
+        spent = self.processor_time() - before
+        self.worker.send(pack("CLOSE", stream, close(1000)))
+        return spent
+
+    def processor_time(self):
+        with open(f"/proc/{self.worker.process.pid}/schedstat") as file:
+            return int(file.read().split()[0]) / 1e9
+
     def test_an_application_that_does_not_read_gets_no_more_than_the_credit(self):
         stream = self.open("/slow")
         for _ in range(2):

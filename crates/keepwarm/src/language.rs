@@ -55,6 +55,9 @@ fn python(app: &App) -> io::Result<Start> {
     if let Some(concurrency) = app.concurrency {
         command.extend(["--streams".into(), concurrency.to_string().into()]);
     }
+    for (option, word) in [("--loop", app.event_loop), ("--lifespan", app.lifespan)] {
+        command.extend(word.into_iter().flat_map(|word| [option, word]).map(OsString::from));
+    }
     Ok(Start { command, env })
 }
 

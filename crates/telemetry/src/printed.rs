@@ -9,8 +9,12 @@
 //!
 //! A line that begins with white space belongs to the one above it; what else does is known of Python, PHP, Ruby, Node, Go and Rust. No line is dropped or
 //! changed, whatever is made of it.
+//!
+//! An adapter knows where its record ends, and ends each line but the last with [`CONTINUED`] (spec/wire.md §1).
 
 mod level;
+
+use std::borrow::Cow;
 
 use tracing::Level;
 
@@ -18,6 +22,9 @@ use tracing::Level;
 pub(crate) const TARGET: &str = "keepwarm::worker";
 /// The longest record; what follows in a longer one is the next. Tracebacks of deep recursion are shortened by their languages to far less.
 const RECORD_MAX: usize = 64 * 1024;
+
+/// The last byte of a line whose record continues with the next line, whatever that is.
+const CONTINUED: u8 = 0x1f;
 
 /// Puts lines together. Whoever feeds it calls [`Records::flush`] when nothing has come for a moment: only then is it known that a record is whole.
 #[derive(Debug)]
@@ -28,6 +35,8 @@ pub struct Records {
     level: Level,
     /// Empty lines that came behind it: they belong to it if what follows does.
     blanks: usize,
+    /// The last line was marked: so does the next.
+    continued: bool,
 }
 
 /// What may follow what is held.
@@ -43,6 +52,8 @@ enum Shape {
     Exception,
     /// That sentence has come.
     Joined,
+    /// PHP's uncaught exception whose text has several lines: the last names the place.
+    Message,
     /// PHP's exception: `Stack trace:`, its calls, `Next …`.
     Uncaught,
     /// Go's `panic:`: the goroutines are still to come.
@@ -55,11 +66,19 @@ enum Shape {
     Thrown,
     /// Rust's `panicked at`: the message is still to come.
     Panicked,
+    /// asyncio's report of an error: `future: <Task …>`, and perhaps a traceback.
+    Context,
+    /// A traceback that rich has drawn: the exception follows the box.
+    Boxed,
+    /// Python's own end: its threads are still to come.
+    Fatal,
+    /// Nothing: its end was marked.
+    Whole,
 }
 
 impl Default for Records {
     fn default() -> Self {
-        Self { text: Vec::new(), shape: None, level: Level::INFO, blanks: 0 }
+        Self { text: Vec::new(), shape: None, level: Level::INFO, blanks: 0, continued: false }
     }
 }
 
@@ -73,6 +92,28 @@ impl Records {
     /// Takes a line without its end; `each` gets the records that it completes.
     pub fn line(&mut self, line: &[u8], mut each: impl FnMut(Level, &[u8])) {
         let room = self.text.len() + self.blanks + line.len() < RECORD_MAX;
+        let (line, continues) = match line.strip_suffix(&[CONTINUED]) {
+            Some(line) => (line, true),
+            None => (line, false),
+        };
+        let belongs = std::mem::replace(&mut self.continued, continues);
+        if belongs || continues {
+            if belongs && room && self.shape.is_some() {
+                let first = self.text.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                let names_error =
+                    is_traceback(line) || level::is_python_group(line) || line.starts_with(b"\tfrom ");
+                if names_error && level::told(first).is_none() {
+                    self.level = Level::ERROR;
+                }
+                self.text.push(b'\n');
+            } else {
+                self.flush(&mut each);
+                self.level = level::of(line);
+            }
+            self.text.extend_from_slice(line);
+            self.shape = Some(Shape::Whole);
+            return;
+        }
         if line.is_empty() {
             if room && self.shape.is_some_and(Shape::bridges) {
                 self.blanks += 1;
@@ -113,10 +154,14 @@ impl Records {
     /// What the record becomes with this line; `None`: the line begins another.
     fn next(&mut self, shape: Shape, line: &[u8]) -> Option<Shape> {
         let indented = line.starts_with(b" ") || line.starts_with(b"\t");
+        if shape == Shape::Whole {
+            return None;
+        }
         if self.blanks > 0 {
             return shape.next_after_blank(line);
         }
-        if indented && (shape != Shape::Line || !level::is_python_place(line)) {
+        let begins = level::is_python_place(line) || (level::is_python_group(line) && !self.announces());
+        if indented && (shape != Shape::Line || !begins) {
             return Some(self.indented(shape, line));
         }
         match shape {
@@ -128,7 +173,23 @@ impl Records {
             Shape::Uncaught if line.starts_with(b"Stack trace:") || is_php_call(line) => {
                 Some(Shape::Uncaught)
             }
+            Shape::Message if names_php_place(line) => Some(Shape::Uncaught),
+            Shape::Message => Some(Shape::Message),
             Shape::Joined => is_traceback(line).then_some(Shape::Traceback),
+            Shape::Exception if is_stack(line) || self.explains(line) => Some(Shape::Exception),
+            Shape::Line | Shape::Context if is_context(line) && self.reports() => {
+                self.level = Level::ERROR;
+                Some(Shape::Context)
+            }
+            Shape::Context if is_traceback(line) => Some(Shape::Traceback),
+            Shape::Boxed if is_box(line) => Some(Shape::Boxed),
+            Shape::Boxed if is_box_end(self.last()) => Some(Shape::Exception),
+            Shape::Line if self.announces() && level::is_boxed_traceback(line) => {
+                self.level = Level::ERROR;
+                Some(Shape::Boxed)
+            }
+            Shape::Line if is_stack(line) && !self.text.contains(&b'\n') => Some(Shape::Line),
+            Shape::Fatal if is_thread(line) => Some(Shape::Fatal),
             Shape::Logger if !level::is_logger(line) => Some(Shape::Logger),
             Shape::Line if self.announces() && (is_traceback(line) || line == b"Stack trace:") => {
                 self.level = Level::ERROR;
@@ -142,6 +203,10 @@ impl Records {
 
     fn indented(&mut self, shape: Shape, line: &[u8]) -> Shape {
         let inner = line.trim_ascii();
+        if matches!(shape, Shape::Line | Shape::Context) && level::is_python_group(line) {
+            self.level = Level::ERROR;
+            return Shape::Exception;
+        }
         if inner.starts_with(b"from ") || (inner.starts_with(b"at ") && level::names_error(&self.text)) {
             self.level = Level::ERROR;
         }
@@ -150,6 +215,33 @@ impl Records {
             Shape::Caret => Shape::Line,
             shape => shape,
         }
+    }
+
+    /// Whether this is a further line of the text of the exception above: of SQLAlchemy's, or of Pydantic's, which names each field in a line of its own.
+    fn explains(&self, line: &[u8]) -> bool {
+        const PARTS: [&[u8]; 4] =
+            [b"[SQL: ", b"[parameters: ", b"[generated in ", b"(Background on this error at: "];
+        let mut fields = 0;
+        let errors = self.text.rsplit(|&byte| byte == b'\n').find_map(|line| {
+            let errors = validation_errors(line);
+            fields += usize::from(errors.is_none() && !line.starts_with(b" "));
+            errors
+        });
+        let is_field = !line.iter().any(u8::is_ascii_whitespace);
+        PARTS.iter().any(|part| line.starts_with(part))
+            || (is_field && errors.is_some_and(|errors| fields < errors))
+    }
+
+    /// Its last line.
+    fn last(&self) -> &[u8] {
+        self.text.rsplit(|&byte| byte == b'\n').next().unwrap_or_default()
+    }
+
+    /// What asyncio, and libraries in its manner, say above the objects that it concerns.
+    fn reports(&self) -> bool {
+        const SAID: [&[u8]; 3] = [b" was never retrieved", b" but it is pending!", b"Unclosed "];
+        let said = |part: &&[u8]| self.text.windows(part.len()).any(|window| window == *part);
+        self.shape == Some(Shape::Context) || self.announces() || SAID.iter().any(said)
     }
 
     /// A line of a log below which a traceback belongs to it.
@@ -162,8 +254,14 @@ impl Shape {
     fn of(line: &[u8]) -> Self {
         match line {
             _ if is_traceback(line) || level::is_python_place(line) => Self::Traceback,
+            _ if level::is_python_group(line) => Self::Exception,
+            _ if level::is_boxed_traceback(line) => Self::Boxed,
+            _ if line.starts_with(level::FATAL) => Self::Fatal,
             _ if level::is_go_panic(line) => Self::Panic,
             _ if level::is_rust_panic(line) => Self::Panicked,
+            _ if level::is_php_fatal(line) && level::is_uncaught(line) && !names_php_place(line) => {
+                Self::Message
+            }
             _ if level::is_php_fatal(line) => Self::Uncaught,
             _ if level::is_logger(line) && level::of(line) <= Level::WARN => Self::Logger,
             _ => Self::Line,
@@ -172,13 +270,23 @@ impl Shape {
 
     /// Empty lines may stand within what has this shape.
     fn bridges(self) -> bool {
-        !matches!(self, Self::Line | Self::Logger | Self::Traceback | Self::Panicked)
+        !matches!(
+            self,
+            Self::Line | Self::Logger | Self::Panicked | Self::Context | Self::Boxed | Self::Whole
+        )
     }
 
     fn next_after_blank(self, line: &[u8]) -> Option<Self> {
         let next = match self {
             Self::Exception => Self::Joined,
+            Self::Joined if level::is_python_group(line) => Self::Exception,
             Self::Joined => Self::Traceback,
+            // loguru sets the places apart by empty lines, and marks one of them.
+            Self::Traceback if line.starts_with(b" ") || line.starts_with(b"> File ") => Self::Traceback,
+            Self::Traceback => Self::Exception,
+            Self::Fatal => Self::Fatal,
+            Self::Message if names_php_place(line) => Self::Uncaught,
+            Self::Message => Self::Message,
             Self::Uncaught => Self::Uncaught,
             Self::Panic | Self::Goroutine => Self::Goroutine,
             Self::Caret => Self::Thrown,
@@ -190,7 +298,8 @@ impl Shape {
                 line.starts_with(b"During handling of the above exception")
                     || line.starts_with(b"The above exception was")
             }
-            Self::Joined => is_traceback(line),
+            Self::Joined => is_traceback(line) || level::is_python_group(line),
+            Self::Fatal => is_thread(line),
             Self::Uncaught => line.starts_with(b"Next "),
             Self::Panic | Self::Goroutine => line.starts_with(b"goroutine "),
             Self::Thrown => line.starts_with(b"Node.js v"),
@@ -200,8 +309,79 @@ impl Shape {
     }
 }
 
+/// Of bytes that an app has printed, those that it meant to: without the marks of lines whose record continues.
+#[must_use]
+pub fn without_marks(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match bytes.contains(&CONTINUED) {
+        true => bytes.iter().copied().filter(|&byte| byte != CONTINUED).collect::<Vec<_>>().into(),
+        false => bytes.into(),
+    }
+}
+
 fn is_traceback(line: &[u8]) -> bool {
     line.starts_with(b"Traceback (most recent call last)")
+}
+
+/// Of Python's `logging`, where it was told to show where it was called.
+fn is_stack(line: &[u8]) -> bool {
+    line.starts_with(b"Stack (most recent call last)")
+}
+
+/// `future: <Task finished name='Task-2' …>`
+fn is_context(line: &[u8]) -> bool {
+    const KEYS: [&[u8]; 13] = [
+        b"future",
+        b"task",
+        b"handle",
+        b"protocol",
+        b"transport",
+        b"socket",
+        b"asyncgen",
+        b"source_traceback",
+        b"handle_traceback",
+        b"client_session",
+        b"connector",
+        b"connections",
+        b"client_connection",
+    ];
+    let key = line.iter().position(|&byte| byte == b':').and_then(|at| line.get(..at));
+    key.is_some_and(|key| KEYS.contains(&key))
+}
+
+/// How many fields follow `pydantic_core._pydantic_core.ValidationError: 2 validation errors for Card`.
+fn validation_errors(line: &[u8]) -> Option<usize> {
+    let at = line.windows(SAID.len()).position(|part| part == SAID)?;
+    let number = line.get(..at)?.rsplit(|&byte| byte == b' ').next()?;
+    str::from_utf8(number).ok()?.parse().ok()
+}
+
+const SAID: &[u8] = b" validation error";
+
+fn is_box(line: &[u8]) -> bool {
+    ["╭", "│", "╰"].iter().any(|edge| line.starts_with(edge.as_bytes()))
+}
+
+fn is_box_end(line: &[u8]) -> bool {
+    line.starts_with("╰".as_bytes())
+}
+
+/// What Python prints of each thread when it dies.
+fn is_thread(line: &[u8]) -> bool {
+    const SAID: [&[u8]; 5] = [
+        b"Current thread",
+        b"Thread 0x",
+        b"Python runtime state: ",
+        b"Extension modules: ",
+        b"<no Python frame>",
+    ];
+    SAID.iter().any(|said| line.starts_with(said))
+}
+
+/// `no such card in /srv/shop.php:3`
+fn names_php_place(line: &[u8]) -> bool {
+    let digits = line.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let place = line.get(..line.len() - digits).and_then(|place| place.strip_suffix(b":"));
+    digits > 0 && place.is_some_and(|place| place.windows(4).any(|part| part == b" in "))
 }
 
 /// `#0 shop.php(3): pay()`

@@ -1,9 +1,13 @@
 """`python -m keepwarm TARGET`: a worker of Keepwarm."""
 
+import sys
+
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]  # the folder of the application, whose modules are not for the adapter, whatever they are called
+
 import argparse
 import os
 import platform
-import sys
 
 from keepwarm import __version__, hooks, log, process, reset, signals, target
 from keepwarm.errors import Fault, LoadError, Lost
@@ -16,7 +20,7 @@ def main(arguments=None):
     log.prepare_streams()
     sock = process.take_socket()
     sys.argv = [sys.argv[0]]  # what is left are the application's arguments: none
-    sys.path[0] = os.getcwd()
+    sys.path.insert(0, os.getcwd())
     leaks = reset.Leaks()
     leaks.watch()
     signals.gate.watch()
@@ -26,14 +30,20 @@ def main(arguments=None):
     try:
         kind = options.kind or target.kind_of(application)
     except LoadError as error:
-        log.write(f"keepwarm: {error}")
+        log.error(error)
         return 1
     if kind == target.WSGI and options.streams:
-        log.write("keepwarm: concurrency is for ASGI; this is a WSGI application: `threads` says how many requests a worker takes at once.")
+        log.error("concurrency is for ASGI; this is a WSGI application: `threads` says how many requests a worker takes at once.")
         return 1
     if kind == target.ASGI and options.threads > 1:
-        log.write("keepwarm: threads are for WSGI; this is an ASGI application: `concurrency` says how many requests a worker takes at once.")
+        log.error("threads are for WSGI; this is an ASGI application: `concurrency` says how many requests a worker takes at once.")
         return 1
+    if kind == target.WSGI and (options.loop or options.lifespan):
+        key = "loop" if options.loop else "lifespan"
+        log.error(f"`{key}` is for ASGI; this is a WSGI application: leave it out.")
+        return 1
+    options.loop = options.loop or "auto"
+    options.lifespan = options.lifespan or "auto"
     run = _runner(kind)  # what it imports is shared by all workers of a template
     if options.preload:
         from keepwarm import template
@@ -59,8 +69,7 @@ def _after_fork():
     try:
         hooks.after_fork.call()
     except BaseException as error:
-        log.exception(error)
-        log.write("keepwarm: an `after_fork` hook of the application failed.")
+        log.exception(error, "an `after_fork` hook of the application failed")
         return False
     return True
 
@@ -76,11 +85,13 @@ def _load(name):
     try:
         return target.load(name)
     except LoadError as error:
-        log.write(f"keepwarm: {error}")
-    except BaseException as error:  # an application that calls sys.exit() while it is imported has failed too
+        log.error(error)
+    except ModuleNotFoundError as error:
+        log.exception(error, target.missing(name, error))
+    except SystemExit as error:
+        log.exception(error, f"{name!r} called sys.exit({error.code!r}) while it was loaded")
+    except BaseException as error:
         log.exception(error)
-        if isinstance(error, SystemExit):
-            log.write(f"keepwarm: {name!r} called sys.exit({error.code!r}) while it was loaded.")
     return None
 
 
@@ -112,8 +123,8 @@ def _options(arguments):
     parser.add_argument("--preload", action="store_true", help="load the application here, and fork the workers")
     parser.add_argument("--threads", type=_streams, default=1, metavar="N", help="requests at once, each in a thread (WSGI; default 1)")
     parser.add_argument("--streams", type=_streams, metavar="N", help="requests at once (ASGI; default 1000)")
-    parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop"), default="auto", help="ASGI: uvloop if installed")
-    parser.add_argument("--lifespan", choices=("auto", "on", "off"), default="auto", help="ASGI: whether start-up must work")
+    parser.add_argument("--loop", choices=("auto", "asyncio", "uvloop", "trio"), help="ASGI: the event loop (default auto: uvloop if installed)")
+    parser.add_argument("--lifespan", choices=("auto", "on", "off"), help="ASGI: whether it must take part in the lifespan protocol (default auto)")
     return parser.parse_args(arguments)
 
 

@@ -1,9 +1,11 @@
 """An ASGI worker: start-up, requests until Keepwarm says DRAIN, shut-down."""
 
 import asyncio
+import os
 import signal
+import sys
 
-from keepwarm import log, process, stacks
+from keepwarm import log, process, stacks, usual
 from keepwarm.asgi_connection import Connection
 from keepwarm.asgi_lifespan import Lifespan
 from keepwarm.errors import LoadError
@@ -16,10 +18,18 @@ _LOST_GRACE = 5.0  # seconds that requests have to end by themselves once Keepwa
 def run(sock, application, options, pairs):
     """Serves until the end; gives the process's exit status."""
     sock.setblocking(False)
-    loop = _new_loop(options.loop)
+    try:
+        loop = _new_loop(options.loop)
+        loop.set_debug(_is_debugging())
+        if options.loop == "trio":
+            from keepwarm import asgi_trio  # Trio, which few applications have
+    except LoadError as error:
+        log.error(error)
+        return 1
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_serve(loop, sock, application, options, pairs))
+        serve = _serve if options.loop != "trio" else asgi_trio.serving(_serve)
+        return loop.run_until_complete(serve(loop, sock, application, options, pairs))
     finally:
         _close(loop)
 
@@ -38,7 +48,7 @@ async def _serve(loop, sock, application, options, pairs):
     try:
         startup.result()
     except LoadError as error:
-        log.write(f"keepwarm: {error}")
+        log.error(error)
         return 1
     connection.state = lifespan.state
     loop.add_signal_handler(signal.SIGTERM, connection.ask_to_drain)
@@ -57,15 +67,21 @@ async def _until_finished(connection):
 
 
 def _new_loop(choice):
-    if choice != "asyncio":
+    """uvloop's where it is installed, unless the choice is another."""
+    if choice in ("auto", "uvloop"):
         try:
             import uvloop
         except ImportError:
             if choice == "uvloop":
-                raise SystemExit("keepwarm: --loop uvloop, but the package uvloop is not installed.") from None
+                raise LoadError(f'loop = "uvloop", but the package uvloop is not among those of {usual.interpreter()}.') from None
         else:
             return uvloop.new_event_loop()
     return asyncio.new_event_loop()
+
+
+def _is_debugging():
+    """As asyncio's own loop decides; uvloop's looks at one of the two."""
+    return sys.flags.dev_mode or (not sys.flags.ignore_environment and bool(os.environ.get("PYTHONASYNCIODEBUG")))
 
 
 def _close(loop):

@@ -211,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _fail(self, fault):
         """Ends the connection (§2). Keepwarm replaces this worker."""
-        log.write(f"fault on the wire: {fault}")
+        log.error(f"fault on the wire: {fault}")
         self.faulty = True
         self.exit_status = 1
         self.transport.abort()

@@ -26,7 +26,7 @@ class HttpStream:
     __slots__ = (
         "connection", "number", "flags", "strings", "task", "stage", "gone", "over", "bodiless", "parts", "body_ended",
         "body_given", "wanted", "free", "allowance", "receiver", "credit", "senders", "code", "count", "text",
-        "length", "response_flags", "trailers", "trailer_fields", "sent", "held", "half_closed", "__weakref__",
+        "length", "response_flags", "trailers", "trailer_fields", "sent", "held", "half_closed", "told", "__weakref__",
     )  # fmt: skip
 
     def __init__(self, connection, number, flags, strings, body):
@@ -37,7 +37,7 @@ class HttpStream:
         self.parts = [body] if body else []
         self.body_ended = flags & END
         self.stage = WAITING
-        self.gone = self.over = self.body_given = self.half_closed = False
+        self.gone = self.over = self.body_given = self.half_closed = self.told = False
         self.wanted = not flags & wire.EXPECT
         self.bodiless = strings[0] == b"HEAD"
         self.held = 0  # what the connection is to get back for frames of this stream
@@ -74,6 +74,7 @@ class HttpStream:
             if self.parts or (self.body_ended and not self.body_given):
                 return self._next_part()
             if self.half_closed and self.body_given:
+                self.told = True
                 return {"type": "http.disconnect"}
             if not self.wanted:
                 self.wanted = True
@@ -234,7 +235,7 @@ class HttpStream:
             view = view[:0]
         if self.length is not None and not self.over and self.sent + len(view) > self.length:
             view = view[: self.length - self.sent]
-            log.warn_once("too long", f"the application's answer is longer than its Content-Length of {self.length}; the rest is cut off")
+            log.warn_once("too long", f"the application's response is longer than its Content-Length of {self.length}; the rest is cut off")
         self.sent += len(view)
         last = not more
         short = last and not self.bodiless and self.length is not None and self.sent < self.length
@@ -330,16 +331,16 @@ class HttpStream:
 
     def _too_short(self):
         reason = f"the body ended after {self.sent} of the {self.length} bytes that Content-Length promised"
-        log.write(f"the application's answer is too short: {reason}")
+        log.error(f"the application's response is too short: {reason}")
         self._reset(wire.TOO_SHORT, reason)
 
     def _returned(self):
         """The application is done and its answer is not."""
-        if self.gone:
+        if self.gone or self.told:
             self._reset(wire.CANCELLED, "")
             return
-        said = "without an answer" if self.stage in (WAITING, STARTED) else "before its answer was complete"
-        log.write(f"the application returned {said}")
+        said = "without a response" if self.stage in (WAITING, STARTED) else "before its response was complete"
+        log.error(f"the application returned {said}")
         self._reset(wire.APP_ERROR, f"the application returned {said}")
 
     def _failed(self, error):

@@ -7,6 +7,9 @@ from keepwarm import log
 from keepwarm.errors import LoadError
 
 
+_LAST_WORDS = 0.5  # seconds that an application has to raise what it has said to have failed of
+
+
 class Lifespan:
     """`startup` before the first request, `shutdown` after the last; `state` is what requests get a copy of.
 
@@ -32,26 +35,25 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(self._run())
         await self._ask("startup")
         if "startup" in self._failure:
-            text = self._failure["startup"]
-            raise LoadError("the application's start-up failed" + (f": {text}" if text else "."))
+            raise LoadError("the application's start-up failed" + await self._reason("startup"))
         if self._answers["startup"].is_set():
             return
         self.supported = False  # the application left without an answer: it raised, or returned
-        if self.mode == "on":
-            if self._error is not None:
-                log.exception(self._error)
-            raise LoadError("the application does not take part in the lifespan protocol, which --lifespan on asks for.")
         if isinstance(self._error, SystemExit):
+            log.exception(self._error, f"the application called sys.exit({self._error.code!r}) in its start-up")
             raise self._error
-        if self._error is not None and not self._taken:
-            # Most often it knows no lifespan; but it may have meant to start up, and failed before it asked what for.
+        if self.mode == "on":
+            cause = "." if self._error is None else f"\n{log.formatted(self._error)}"
+            raise LoadError(f'the application does not take part in the lifespan protocol, which lifespan = "on" requires{cause}')
+        if self._error is None:
+            return
+        if self._taken:
+            log.exception(self._error, 'the application raised an exception in its start-up and is served without it; to refuse that, set lifespan = "on"')
+        elif _knows_no_lifespan(self._error):
             log.write(f"the application has no start-up: called for the lifespan protocol, it raised {_summary(self._error)}")
-        if self._taken and self._error is not None:
-            log.exception(self._error)
-            log.write(
-                "the application raised that in its start-up, and is served all the same, as ASGI has it: "
-                "one that cannot be served says lifespan.startup.failed"
-            )
+        else:
+            # It may have meant to start up, and failed before it asked what for.
+            log.exception(self._error, "the application raised an exception when it was called for its start-up, and is served without it", log.warning)
 
     async def shutdown(self):
         """Tells the application that no request will come. What goes wrong is logged."""
@@ -60,7 +62,16 @@ class Lifespan:
         if not self._task.done():
             await self._ask("shutdown")
         if "shutdown" in self._failure:
-            log.write(f"the application's shut-down failed: {self._failure['shutdown']}")
+            log.error("the application's shut-down failed" + await self._reason("shutdown"))
+
+    async def _reason(self, phase):
+        """What comes behind "failed": the exception that the application passes on when it has said so, with its causes; else what it said."""
+        await asyncio.wait((self._task,), timeout=_LAST_WORDS)
+        text = self._failure[phase].strip()
+        if self._error is None:
+            return (f"\n{text}" if "\n" in text else f": {text}") if text else "."
+        said = f": {text}" if text and "\n" not in text and text not in str(self._error) else ""
+        return f"{said}\n{log.formatted(self._error)}"
 
     async def _ask(self, phase):
         self._messages.put_nowait({"type": f"lifespan.{phase}"})
@@ -76,7 +87,7 @@ class Lifespan:
             raise
         except BaseException as error:
             self._error = error
-            if self._answers["startup"].is_set():
+            if self._answers["startup"].is_set() and not self._failure:
                 log.exception(error)
 
     async def _receive(self):
@@ -93,6 +104,11 @@ class Lifespan:
         if outcome == "failed":
             self._failure[phase] = message.get("message", "")
         self._answers[phase].set()
+
+
+def _knows_no_lifespan(error):
+    """Whether it says so, by naming what it was called for, or by no more than an assertion or a key that it did not find."""
+    return "lifespan" in str(error) or isinstance(error, (AssertionError, NotImplementedError, KeyError))
 
 
 def _summary(error):

@@ -301,7 +301,7 @@ class Connection:
 
     def fail(self, fault):
         """Ends the connection (§2). Keepwarm replaces this worker."""
-        log.write(f"fault on the wire: {fault}")
+        log.error(f"fault on the wire: {fault}")
         self.faulty = True
         self.sock.close()
         self._end_of_wire()

@@ -131,7 +131,7 @@ def without_hop_by_hop(headers, names):
             shown = name if isinstance(name, str) else name.decode("latin-1")
             log.warn_once(
                 ("hop-by-hop", shown.lower()),
-                f"the application sends the field {shown}, which speaks about the connection; it is not forwarded",
+                f"the application sends the header {shown}, which belongs to the connection; it is not forwarded",
             )
     if named - {"close"}:  # RFC 9110 §7.6.1: what Connection names is the connection's too
         kept = [(name, value) for name, value in kept if names[name] == LENGTH or _lower(name) not in named]

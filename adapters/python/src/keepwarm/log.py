@@ -5,15 +5,32 @@ import sys
 import traceback
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_TRACEBACK = "Traceback (most recent call last)"
+_CONTINUED = "\x1f"  # ends a line that the next one continues
 _said = set()
 
 
 def prepare_streams():
-    """Makes what the application prints arrive line by line, and never fail for want of an encoding."""
+    """Makes what the application prints arrive line by line, its tracebacks as one record, and never fail for want of an encoding."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(line_buffering=True, errors="backslashreplace")
+            _mark_tracebacks(stream)
+
+
+def _mark_tracebacks(stream):
+    """What a logger writes in one go with a traceback in it is one record, whatever the message and the text of the exception are."""
+    write = stream.write
+
+    def marked(text):
+        if isinstance(text, str) and _TRACEBACK in text and _CONTINUED not in text:
+            record = text.rstrip("\n")
+            write(record.replace("\n", _CONTINUED + "\n") + text[len(record) :])
+            return len(text)
+        return write(text)
+
+    stream.write = marked
 
 
 def write(text):
@@ -25,21 +42,44 @@ def write(text):
         pass  # closed, replaced or full: there is nowhere left to say so
 
 
+def error(text):
+    """Writes one record of level error, whose text may have several lines."""
+    write(_one_record(f"keepwarm: error: {text}"))
+
+
+def warning(text):
+    """Writes one record of level warning, whose text may have several lines."""
+    write(_one_record(f"keepwarm: warning: {text}"))
+
+
 def warn_once(key, text):
-    """Writes one record for each `key` in the life of the worker."""
+    """Writes one record of level warning for each `key` in the life of the worker."""
     if key not in _said:
         _said.add(key)
-        write(text)
+        warning(text)
 
 
-def exception(error):
-    """Writes the application's traceback, as Python itself would print it, without the adapter's own frames."""
+def exception(error, said="", level=error):
+    """Writes the application's traceback, as Python itself would print it, without the adapter's own frames; below `said`, if that is something."""
+    trace = formatted(error)
+    if said:
+        level(f"{said}\n{trace}")
+    else:
+        write(_one_record(trace))
+
+
+def formatted(error):
+    """The application's traceback, with its causes."""
     trace = own_frames_removed(error.__traceback__)
     try:
-        lines = traceback.format_exception(type(error), error, trace)
+        return "".join(traceback.format_exception(type(error), error, trace))
     except Exception:  # an exception whose own `__str__` or source lines cannot be had
-        lines = [f"{type(error).__name__}\n"]
-    write("".join(lines))
+        return f"{type(error).__name__}\n"
+
+
+def _one_record(text):
+    """Each line but the last marked as continued (spec/wire.md §1). Not where the application has put something in the place of standard error."""
+    return text.rstrip("\n").replace("\n", _CONTINUED + "\n") if sys.stderr is sys.__stderr__ else text
 
 
 def own_frames_removed(trace):

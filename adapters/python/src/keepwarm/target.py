@@ -3,29 +3,27 @@
 import ast
 import difflib
 import importlib
-import importlib.util
 import inspect
 import os
-import re
-import sys
 
+from keepwarm import usual
 from keepwarm.errors import LoadError
 
 WSGI, ASGI = "wsgi", "asgi"
-_USUAL_NAMES = ("application", "app")
-_USUAL_FACTORIES = ("create_app", "make_app", "get_app")
-_USUAL_MODULES = ("wsgi", "asgi", "app", "main")  # of a package
 
 
 def load(target):
-    """Imports what `target` names: `module:attribute`, `module:factory`, `module:factory("argument", name=1)`, `module`, or `dir/file.py[:attribute]`.
+    """Imports what `target` names: `module:attribute`, `module:factory`, `module:factory("argument", name=1)`, `module`, `dir/file.py[:attribute]`, or a folder.
 
     An exception of the application's own code passes through; `LoadError` says in one sentence what else is wrong.
     """
     where, attribute = _split(target)
-    module = importlib.import_module(_module_name(where))
+    if not attribute and usual.is_folder(where):
+        return _application(target, usual.in_folder(where))
+    module = importlib.import_module(module_name(where))
+    usual.check_hidden(module)
     if not attribute:
-        return _usual(module, where)
+        return _application(target, usual.of_module(module, where))
     name, arguments = _call(target, attribute)
     found = _attribute(module, where, name)
     if arguments is not None:
@@ -60,6 +58,11 @@ def _is_factory(found):
 
 def kind_of(application):
     """WSGI or ASGI, told apart by the signature."""
+    if type(application).__module__.startswith("aiohttp."):
+        raise LoadError(
+            f"{_described(application)} is no WSGI and no ASGI application, but one of aiohttp's own server. "
+            "Start that: 'keepwarm run -- python app.py', which listens on the port in the variable PORT."
+        )
     call = application if _is_function(application) else getattr(application, "__call__", application)
     if inspect.isclass(application):
         call = application
@@ -110,63 +113,28 @@ def _call(target, attribute):
     return attribute[: attribute.index("(")], (positional, named)
 
 
-def _module_name(where):
+def missing(target, error):
+    """A sentence about a module that was not found while `target` was imported."""
+    where, _ = _split(target)
+    own = module_name(where)
+    absent = error.name or ""
+    if absent and (own == absent or own.startswith(absent + ".")):
+        return usual.no_target(where, absent)
+    return f"there is no module {absent!r} among the packages of {usual.interpreter()}; install it there, or set the app's `interpreter`"
+
+
+def module_name(where):
     """The name to import; for a path, the folder above the outermost package is put on `sys.path`."""
     if not (where.endswith(".py") or os.sep in where):
         return where
+    if os.path.isdir(where):
+        return usual.package_name(os.path.abspath(where))
     path = os.path.abspath(where if where.endswith(".py") else where + ".py")
     if not os.path.isfile(path):
         raise LoadError(f"There is no file {where!r} in {os.getcwd()}.")
     folder, name = os.path.split(path)
     names = [] if name == "__init__.py" else [name[:-3]]
-    while os.path.isfile(os.path.join(folder, "__init__.py")):
-        folder, package = os.path.split(folder)
-        names.insert(0, package)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return ".".join(names)
-
-
-def _usual(module, where):
-    for one in _candidates(module):
-        found = _found_in(one)
-        if found is not None:
-            return _application(where, found)
-    raise LoadError(f"{where!r} has neither 'application' nor 'app' nor 'create_app'; name the application: '{where}:NAME'.")
-
-
-def _candidates(module):
-    """The module, then those that it stands for, each imported when it is asked for."""
-    yield module
-    names = [f"{module.__name__}.{name}" for name in _USUAL_MODULES] if hasattr(module, "__path__") else _django(module)
-    for name in names:
-        if _exists(name):
-            yield importlib.import_module(name)
-
-
-def _found_in(module):
-    """The application of a module, or its factory, by the names that are usual."""
-    for name in (*_USUAL_NAMES, *_USUAL_FACTORIES):
-        if callable(getattr(module, name, None)):
-            return getattr(module, name)
-    return None
-
-
-def _django(module):
-    """The modules of the application of a `manage.py`: beside its settings, `mysite.settings` or `config.settings.local`."""
-    try:
-        settings = re.search(r"""DJANGO_SETTINGS_MODULE["'],\s*["']([\w.]+)["']""", inspect.getsource(module))
-    except (OSError, TypeError):
-        return []
-    packages = settings[1].split(".")[:-1] if settings else []
-    return [".".join([*packages[:count], name]) for count in range(len(packages), 0, -1) for name in ("wsgi", "asgi")]
-
-
-def _exists(name):
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
+    return usual.package_name(folder, *names)
 
 
 def _attribute(module, where, dotted):
@@ -176,7 +144,7 @@ def _attribute(module, where, dotted):
             found = getattr(found, name)
         except AttributeError:
             near = difflib.get_close_matches(name, [one for one in dir(found) if not one.startswith("__")], n=3)
-            hint = f" Near names: {', '.join(near)}." if near else ""
+            hint = f" Near names: {', '.join(near)}." if near else usual.elsewhere(module)
             raise LoadError(f"{where!r} has no attribute {name!r}.{hint}") from None
     return found
 

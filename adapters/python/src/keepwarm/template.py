@@ -18,7 +18,7 @@ def serve(control):
     """
     reason = threads()
     if reason:
-        log.write(f"keepwarm: preload is not possible: {reason} A fork copies one thread only. Start it in an `after_fork` hook, or turn `preload` off.")
+        log.error(f"preload is not possible: {reason} A fork copies one thread only. Start it in an `after_fork` hook, or turn `preload` off.")
         raise SystemExit(1)
     process.settle_memory()
     _send(control, b"ready\n")
@@ -45,7 +45,7 @@ def serve(control):
             elif word == b"reap":
                 _send(control, _status(int(number)))
             else:
-                log.write(f"fault on the template's socket: {line!r}")
+                log.error(f"fault on the template's socket: {line!r}")
                 os._exit(1)
 
 

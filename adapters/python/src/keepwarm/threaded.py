@@ -163,7 +163,7 @@ class Connection:
 
     def fail(self, fault):
         """Ends the connection (§2). Keepwarm replaces this worker."""
-        log.write(f"fault on the wire: {fault}")
+        log.error(f"fault on the wire: {fault}")
         self.faulty = True
         self.sock.close()
 

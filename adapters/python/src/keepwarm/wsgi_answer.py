@@ -209,11 +209,11 @@ class Answer:
 
     def _too_short(self, sent):
         reason = f"the body ended after {sent} of the {self.length} bytes that Content-Length promised"
-        log.write(f"the application's answer is too short: {reason}")
+        log.error(f"the application's response is too short: {reason}")
         self.abort(wire.TOO_SHORT, reason)
 
     def _too_long(self):
-        log.warn_once("too long", f"the application's answer is longer than its Content-Length of {self.length}; the rest is cut off")
+        log.warn_once("too long", f"the application's response is longer than its Content-Length of {self.length}; the rest is cut off")
 
 
 def _no_start():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import traceback
 
 BEHAVIOUR = os.environ["BEHAVIOUR"]
 
@@ -16,14 +17,32 @@ async def application(scope, receive, send):
     await send({"type": "http.response.body", "body": body})
 
 
+def fail(text):
+    try:
+        raise OSError("no disk")
+    except OSError as error:
+        raise ZeroDivisionError(text) from error
+
+
 async def lifespan(scope, receive, send):
     if BEHAVIOUR == "raises":
         raise ZeroDivisionError("no lifespan here")
+    if BEHAVIOUR == "raises-early":
+        fail("no settings")
     if BEHAVIOUR == "returns":
         return
     await receive()
     if BEHAVIOUR == "raises-in-it":
-        raise ZeroDivisionError("in the start-up")
+        fail("in the start-up")
+    if BEHAVIOUR.startswith("fails-") and BEHAVIOUR != "fails-late":
+        try:
+            fail("no database")
+        except ZeroDivisionError:
+            text = "" if BEHAVIOUR.endswith("nothing-said") else traceback.format_exc()
+            await send({"type": "lifespan.startup.failed", "message": text})
+            if "raises" in BEHAVIOUR:
+                raise
+            return
     if BEHAVIOUR == "exits":
         raise SystemExit(7)
     if BEHAVIOUR == "fails":

@@ -44,6 +44,10 @@ pub struct App {
     pub threads: u32,
     /// Requests at once in a worker of a kind that takes many. `None`: as many as its adapter wants.
     pub concurrency: Option<u32>,
+    /// The event loop of an ASGI worker, by its adapter's word. `None`: the adapter's choice.
+    pub event_loop: Option<&'static str>,
+    /// Whether an ASGI app must take part in the lifespan protocol, by its adapter's word. `None`: it may.
+    pub lifespan: Option<&'static str>,
     /// From spawn to ready.
     pub boot_timeout: Duration,
     /// How long a worker that is to end may finish what it holds.
@@ -165,6 +169,8 @@ impl App {
             slow_log: None,
             threads: 1,
             concurrency: None,
+            event_loop: None,
+            lifespan: None,
             boot_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(30),
             start_retries: 5,

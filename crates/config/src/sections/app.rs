@@ -65,6 +65,7 @@ impl AppDraft {
         self.check_capacity(table, cx);
         self.check_preload(table, cx);
         self.check_puma(table, cx);
+        self.check_asgi(table, cx);
         self.check_address(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
@@ -158,7 +159,7 @@ impl AppDraft {
         }
         self.check_server(table, cx);
         self.check_script(table, cx);
-        for key in ["interpreter", "options", "preload", "puma_config"] {
+        for key in ["interpreter", "options", "preload", "puma_config", "loop", "lifespan"] {
             if let (Some(entry), Some(command)) = (table.entry(key), table.entry("command")) {
                 let problem = cx
                     .problem(entry.key_span, format!("`{name}` has both `command` and `{key}`"))
@@ -243,6 +244,17 @@ impl AppDraft {
                 .related(cx.texts.place(command.key_span), "the other one")
                 .help("a `command` is the whole command line: put `--threads` into it");
             cx.push(problem);
+        }
+    }
+
+    /// Event loops and the lifespan protocol are ASGI's.
+    fn check_asgi(&self, table: &Table, cx: &mut Checker<'_>) {
+        let Some(kind) = self.app.kind.filter(|kind| *kind != AppKind::Asgi) else { return };
+        for key in ["loop", "lifespan"] {
+            let Some(entry) = table.entry(key).filter(|_| table.entry("command").is_none()) else { continue };
+            let message = format!("`{key}` means nothing to an app of kind \"{}\"", kind.word());
+            let problem = cx.problem(entry.key_span, message);
+            cx.push(problem.help(format!("leave it out: `{key}` is for ASGI apps")));
         }
     }
 

@@ -277,7 +277,8 @@ fn a_site_of_scripts_is_served_with_its_files_unless_its_routes_say_otherwise() 
 
 #[test]
 fn what_means_nothing_to_php_is_refused() {
-    for key in ["preload = true", "threads = 4", "concurrency = 10"] {
+    for key in ["preload = true", "threads = 4", "concurrency = 10", "loop = \"uvloop\"", "lifespan = \"on\""]
+    {
         let mut world = World::of("");
         let text = WHOLE.replace("workers = 2", key).replace("shop:app", "public/index.php");
         world.files.insert(ROOT.to_owned(), text);

@@ -9,18 +9,75 @@ const WORDS_BEFORE: usize = 6;
 
 /// `INFO` where nothing is said. What is less is `INFO` too: what an app prints is never left out of the log.
 pub(super) fn of(line: &[u8]) -> Level {
+    told(line).unwrap_or(Level::INFO)
+}
+
+/// `None` where nothing is said.
+pub(super) fn told(line: &[u8]) -> Option<Level> {
+    let plain;
+    let line = match line.contains(&ESCAPE) {
+        true => {
+            plain = without_colours(line);
+            &plain
+        }
+        false => line,
+    };
     let line = line.strip_prefix(b"PHP message: ").unwrap_or(line);
-    let is_python = line.starts_with(b"Traceback (most recent call last)") || is_python_place(line);
-    if is_python || is_go_panic(line) || is_rust_panic(line) {
-        return Level::ERROR;
+    if is_python(line) || is_go_panic(line) || is_rust_panic(line) {
+        return Some(Level::ERROR);
+    }
+    if line.starts_with(b"{") && line.trim_ascii_end().ends_with(b"}") {
+        return json(line);
     }
     None.or_else(|| logger(line))
         .or_else(|| php(line))
         .or_else(|| ruby_exception(line))
+        .or_else(|| program(line))
+        .or_else(|| logfmt(line))
         .or_else(|| word(line))
         .or_else(|| warning(line))
-        .unwrap_or(Level::INFO)
 }
+
+const ESCAPE: u8 = 0x1b;
+
+/// Loggers colour the level: `ESC [ 31 m`.
+fn without_colours(line: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = rest.iter().position(|&byte| byte == ESCAPE) {
+        let (before, sequence) = rest.split_at(at);
+        plain.extend_from_slice(before);
+        let parameters = sequence.strip_prefix(b"\x1b[").unwrap_or_default();
+        let length = parameters.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
+        rest = match parameters.get(length) {
+            Some(b'm') => parameters.get(length + 1..).unwrap_or_default(),
+            _ => sequence.get(1..).unwrap_or_default(),
+        };
+    }
+    plain.extend_from_slice(rest);
+    plain
+}
+
+/// What Python prints of an exception, in its several forms, or of its own end.
+fn is_python(line: &[u8]) -> bool {
+    line.starts_with(b"Traceback (most recent call last)")
+        || is_python_place(line)
+        || is_python_group(line)
+        || is_boxed_traceback(line)
+        || line.starts_with(FATAL)
+}
+
+/// `  + Exception Group Traceback (most recent call last):`
+pub(super) fn is_python_group(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"+ Exception Group Traceback (most recent call last)")
+}
+
+/// A traceback as the library rich draws it.
+pub(super) fn is_boxed_traceback(line: &[u8]) -> bool {
+    line.starts_with("╭".as_bytes()) && contains(line, b" Traceback (most recent call last) ")
+}
+
+pub(super) const FATAL: &[u8] = b"Fatal Python error: ";
 
 /// Python's SyntaxError of a module that is imported has no more above it: `  File "shop.py", line 4`
 pub(super) fn is_python_place(line: &[u8]) -> bool {
@@ -68,6 +125,11 @@ pub(super) fn is_php_fatal(line: &[u8]) -> bool {
     php(line.strip_prefix(b"PHP message: ").unwrap_or(line)) == Some(Level::ERROR)
 }
 
+/// `PHP Fatal error:  Uncaught RuntimeException: no such card`
+pub(super) fn is_uncaught(line: &[u8]) -> bool {
+    contains(line, b":  Uncaught ")
+}
+
 /// ``shop.rb:3:in `pay': no such card (ArgumentError)``, as Ruby prints what ends a program.
 fn ruby_exception(line: &[u8]) -> Option<Level> {
     let place = contains(line, b":in `") || contains(line, b":in '");
@@ -75,19 +137,72 @@ fn ruby_exception(line: &[u8]) -> Option<Level> {
     (place && class.first().is_some_and(u8::is_ascii_uppercase)).then_some(Level::ERROR)
 }
 
+/// `PROGRAM: error: no such card`, as programs of Unix print.
+fn program(line: &[u8]) -> Option<Level> {
+    let name = line.iter().position(|byte| byte.is_ascii_whitespace())?;
+    let (name, rest) = line.split_at_checked(name)?;
+    if !name.ends_with(b":") {
+        return None;
+    }
+    match rest {
+        _ if rest.starts_with(b" error: ") || rest.starts_with(b" fatal: ") => Some(Level::ERROR),
+        _ if rest.starts_with(b" warning: ") => Some(Level::WARN),
+        _ => None,
+    }
+}
+
+/// The names of a level's key, in JSON and in `key=value`.
+const KEYS: [&[u8]; 5] = [b"level", b"levelname", b"severity", b"log.level", b"lvl"];
+
+/// `{"level": "error", "event": "no such card"}`, and the numbers of pino and bunyan.
+fn json(line: &[u8]) -> Option<Level> {
+    KEYS.iter().find_map(|key| {
+        let quoted = [b"\"", *key, b"\""].concat();
+        let at = line.windows(quoted.len()).position(|part| part == quoted)? + quoted.len();
+        let value = line.get(at..)?.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+        if let Some(text) = value.strip_prefix(b"\"") {
+            let word = text.split(|&byte| byte == b'"').next()?;
+            return named(word, true);
+        }
+        let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        match value.get(..digits)? {
+            b"50" | b"60" => Some(Level::ERROR),
+            b"40" => Some(Level::WARN),
+            _ => None,
+        }
+    })
+}
+
+/// `time=2026-01-01T00:00:00Z level=error msg="no such card"`
+fn logfmt(line: &[u8]) -> Option<Level> {
+    let head = line.get(..HEAD).unwrap_or(line);
+    head.split(|&byte| byte == b' ').find_map(|part| {
+        let at = part.iter().position(|&byte| byte == b'=')?;
+        let (key, value) = part.split_at_checked(at)?;
+        let value = value.get(1..)?.trim_ascii();
+        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        KEYS.contains(&key).then(|| named(value, true)).flatten()
+    })
+}
+
 /// The first word that is a level: in capitals, or in brackets.
 fn word(line: &[u8]) -> Option<Level> {
     let head = line.get(..HEAD).unwrap_or(line);
     let mut before = None;
-    let mut words = 0;
+    let (mut words, mut at) = (0, 0);
     for token in head.split_inclusive(|byte| !byte.is_ascii_alphanumeric()) {
         let (name, after) = match token.split_last() {
             Some((&last, name)) if !last.is_ascii_alphanumeric() => (name, Some(last)),
             _ => (token, None),
         };
+        at += token.len();
         let stands = matches!(before, None | Some(b' ' | b'[' | b'.' | b'|' | b'(' | b'<' | b'-'))
-            && matches!(after, None | Some(b' ' | b':' | b']' | b'|' | b')' | b'>' | b'-' | b','));
-        if stands && let Some(level) = named(name, before == Some(b'[') && after == Some(b']')) {
+            && matches!(after, None | Some(b' ' | b':' | b']' | b'|' | b')' | b'>' | b'-' | b',' | b'/'));
+        // `[error]`, and `[error    ]` of structlog
+        let in_brackets = before == Some(b'[')
+            && (after == Some(b']')
+                || head.get(at..).is_some_and(|rest| rest.trim_ascii_start().starts_with(b"]")));
+        if stands && let Some(level) = named(name, in_brackets) {
             return Some(level);
         }
         words += usize::from(name.first().is_some_and(u8::is_ascii_alphabetic));
@@ -99,9 +214,10 @@ fn word(line: &[u8]) -> Option<Level> {
     None
 }
 
-fn named(word: &[u8], in_brackets: bool) -> Option<Level> {
+/// `any_case`: where it stands, only a level can.
+fn named(word: &[u8], any_case: bool) -> Option<Level> {
     let capitals;
-    let word = match in_brackets {
+    let word = match any_case {
         true => {
             capitals = word.to_ascii_uppercase();
             &capitals

@@ -61,9 +61,109 @@ fn a_logged_exception_of_python_is_one_record() {
 #[test]
 fn a_group_of_exceptions_is_one_record() {
     is_one(
-        Level::INFO,
-        "Group:\n  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\", line 1, in f\n  | ExceptionGroup: two (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n    | ValueError: 1",
+        Level::ERROR,
+        "ERROR:shop:cannot pay\n  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\", line 1, in f\n  | ExceptionGroup: two (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n    | ValueError: 1",
     );
+}
+
+#[test]
+fn a_group_of_exceptions_is_joined_to_others() {
+    let group = "  + Exception Group Traceback (most recent call last):\n  |   File \"a.py\", line 1, in f\n  | ExceptionGroup: two (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n    | ValueError: 1\n    +------------------------------------";
+    let cause = "\n\nThe above exception was the direct cause of the following exception:\n\n";
+    let other = "Traceback (most recent call last):\n  File \"a.py\", line 9, in g\nRuntimeError: all";
+    is_one(Level::ERROR, group);
+    is_one(Level::ERROR, &format!("ERROR:root:cannot\n{group}{cause}{other}"));
+    is_one(Level::ERROR, &format!("{other}{cause}{group}"));
+}
+
+#[test]
+fn a_report_of_asyncio_is_one_record() {
+    let trace =
+        "Traceback (most recent call last):\n  File \"shop.py\", line 3, in pay\nValueError: no such card";
+    for said in ["Task exception was never retrieved", "ERROR:asyncio:Task exception was never retrieved"] {
+        is_one(Level::ERROR, &format!("{said}\nfuture: <Task finished name='Task-2'>\n{trace}"));
+        let place = "source_traceback: Object created at (most recent call last):\n  File \"shop.py\", line 9, in main";
+        is_one(Level::ERROR, &format!("{said}\nfuture: <Task finished name='Task-2'>\n{place}\n{trace}"));
+    }
+    is_one(Level::ERROR, &format!("Exception in callback pay()\nhandle: <Handle pay()>\n{trace}"));
+    is_one(Level::ERROR, "Task was destroyed but it is pending!\ntask: <Task pending name='Task-2'>");
+    is_one(Level::ERROR, "Unclosed client session\nclient_session: <aiohttp.client.ClientSession object>");
+    is_one(Level::ERROR, &format!("Exception in thread Thread-1 (pay):\n{trace}"));
+    assert_eq!(records("done\ntask: buy milk").len(), 2, "an app prints such lines, too");
+}
+
+#[test]
+fn a_traceback_of_loguru_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "2026-01-01 00:00:00.117 | ERROR    | __main__:<module>:49 - oops\nTraceback (most recent call last):\n\n> File \"shop.py\", line 48, in <module>\n    pay()\n    └ <function pay>\n\n  \
+         File \"shop.py\", line 3, in pay\n    raise ValueError(\"no such card\")\n\nValueError: no such card",
+    );
+}
+
+#[test]
+fn a_traceback_that_rich_has_drawn_is_one_record() {
+    let drawn = "╭────── Traceback (most recent call last) ──────╮\n│ /srv/shop.py:54 in <module>                  │\n│                                              │\n╰──────────────────────────────────────────────╯\nValueError: no such card";
+    is_one(Level::ERROR, drawn);
+    is_one(Level::ERROR, &format!("2026-01-01 00:00:00 [error    ] failed     card=3\n{drawn}"));
+}
+
+#[test]
+fn the_lines_of_an_exceptions_text_are_in_its_record() {
+    let trace = "Traceback (most recent call last):\n  File \"shop.py\", line 3, in pay";
+    is_one(
+        Level::ERROR,
+        &format!(
+            "{trace}\nsqlalchemy.exc.OperationalError: (sqlite3.OperationalError) no such table: x\n[SQL: SELECT * from x]\n[parameters: (1,)]\n(Background on this error at: https://sqlalche.me/e/20/e3q8)"
+        ),
+    );
+    is_one(
+        Level::ERROR,
+        &format!(
+            "ERROR:root:failed\n{trace}\npydantic_core._pydantic_core.ValidationError: 2 validation errors for Card\nnumber\n  Input should be a valid integer\n    For further information visit https://errors.pydantic.dev\nowner.0.name\n  Field required"
+        ),
+    );
+}
+
+#[test]
+fn the_place_that_logging_shows_is_in_its_record() {
+    is_one(
+        Level::ERROR,
+        "ERROR:root:x\nStack (most recent call last):\n  File \"shop.py\", line 69, in <module>",
+    );
+}
+
+#[test]
+fn the_end_of_python_is_one_record() {
+    is_one(
+        Level::ERROR,
+        "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f39a0474b80 (most recent call first):\n  File \"shop.py\", line 519 in pay\n\nThread 0x00007f39a0474b81 (most recent call first):\n  File \"shop.py\", line 9 in wait\n\nExtension modules: numpy.core (total: 1)",
+    );
+}
+
+#[test]
+fn a_record_whose_lines_are_marked_is_one_whatever_they_are() {
+    let found = records(
+        "before\nTraceback (most recent call last):\x1f\nValueError: two\x1f\n\x1f\nlines\x1f\n[INFO] three\n  after",
+    );
+    let whole = "Traceback (most recent call last):\nValueError: two\n\nlines\n[INFO] three";
+    let expected = [(Level::INFO, "before"), (Level::ERROR, whole), (Level::INFO, "  after")];
+    assert_eq!(found, expected.map(|(level, text)| (level, text.to_owned())));
+    let trace = "\x1f\nTraceback (most recent call last):\x1f\nValueError: x";
+    let ruby = records(
+        "shop.rb:3:in `pay': no such card:\x1f\nnor any other (RuntimeError)\x1f\n\tfrom shop.rb:9:in `buy'",
+    );
+    assert_eq!((ruby.len(), ruby[0].0), (1, Level::ERROR));
+    for (first, level) in [
+        ("00:00:01 cannot pay", Level::ERROR),
+        ("INFO:shop:tried", Level::INFO),
+        ("WARNING:shop:tried", Level::WARN),
+    ] {
+        let found = records(&format!("{first}{trace}"));
+        assert_eq!((found.len(), found[0].0), (1, level), "{first}");
+    }
+    let long = records(&"x\x1f\n".repeat(RECORD_MAX));
+    assert!(long.len() > 1 && long.iter().all(|it| it.1.len() <= RECORD_MAX));
 }
 
 #[test]
@@ -77,6 +177,18 @@ fn an_uncaught_exception_of_php_is_one_record() {
         Level::ERROR,
         "PHP message: PHP Fatal error:  Uncaught Error: x in a.php:1\nStack trace:\n#0 {main}\n  thrown in a.php on line 1",
     );
+}
+
+#[test]
+fn the_lines_of_an_uncaught_exceptions_text_are_in_its_record() {
+    let trace = "Stack trace:\n#0 {main}\n  thrown in /srv/shop.php on line 3";
+    is_one(
+        Level::ERROR,
+        &format!(
+            "PHP Fatal error:  Uncaught RuntimeException: no such card:\n[INFO] 4711\n\nnor any other in /srv/shop.php:3\n{trace}"
+        ),
+    );
+    is_one(Level::ERROR, &format!("PHP Fatal error:  Uncaught Error: x in a.php:1\n{trace}"));
 }
 
 #[test]
@@ -153,6 +265,22 @@ fn a_level_is_known_where_the_language_says_it() {
         (Level::WARN, "/srv/shop.py:3: DeprecationWarning: x"),
         (Level::WARN, "/srv/shop.rb:3: warning: x"),
         (Level::WARN, "(node:12) ExperimentalWarning: x"),
+        (Level::ERROR, "2026-01-01 00:00:00 [error    ] oops                           card=1"),
+        (Level::WARN, "2026-01-01 00:00:00 [warning  ] careful"),
+        (Level::ERROR, "[2026-01-01 00:00:00,352: ERROR/MainProcess] x"),
+        (Level::ERROR, "\u{1b}[31mERROR\u{1b}[0m:    Exception in ASGI application"),
+        (Level::WARN, "\u{1b}[1;33mWARNING\u{1b}[0m:  x"),
+        (Level::ERROR, r#"{"card": 1, "event": "oops", "level": "error"}"#),
+        (Level::WARN, r#"{"asctime": "2026-01-01 00:00:00,566", "levelname":"WARNING", "message": "x"}"#),
+        (Level::ERROR, r#"{"level":50,"time":1767225600000,"msg":"x"}"#),
+        (Level::INFO, r#"{"level":30,"msg":"ERROR"}"#),
+        (Level::INFO, r#"{"event": "an \"level\": \"error\"", "level": "info"}"#),
+        (Level::INFO, r#"{"message": "[ERROR] x"}"#),
+        (Level::ERROR, "time=2026-01-01T00:00:00Z level=error msg=\"no such card\""),
+        (Level::WARN, "lvl=\"warning\" x"),
+        (Level::ERROR, "keepwarm: error: x"),
+        (Level::WARN, "keepwarm: warning: x"),
+        (Level::INFO, "there was no error: x"),
         (Level::INFO, "INFO:     no ERROR here"),
         (Level::INFO, "GET /ERROR HTTP/1.1"),
         (Level::INFO, "DEBUG:root:x"),
@@ -185,6 +313,18 @@ fn no_byte_is_lost_whatever_comes_and_no_record_grows_without_end() {
         "}",
         "thread 'x' panicked at y",
         "plain",
+        "  + Exception Group Traceback (most recent call last):",
+        "Task exception was never retrieved",
+        "future: <Task>",
+        "╭── Traceback (most recent call last) ──╮",
+        "│ x",
+        "╰──",
+        "> File \"x\"",
+        "Stack (most recent call last):",
+        "x.ValidationError: 1 validation error for X",
+        "[SQL: x]",
+        "Fatal Python error: x",
+        "Thread 0x1",
     ];
     let mut seed = 1_u64;
     for _ in 0..2_000 {

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tracing::Level;
 
-use keepwarm_telemetry::printed::Records;
+use keepwarm_telemetry::printed::{Records, without_marks};
 
 /// The longest line in the log, and the most that is read at once. A longer line becomes several.
 const LINE_MAX: usize = 8 * 1024;
@@ -234,6 +234,7 @@ impl Kept {
     }
 
     fn handle_bytes(&self, bytes: &[u8]) {
+        let bytes = &*without_marks(bytes);
         let mut state = self.lock();
         state.listeners.retain(|listener| listener.send(bytes.to_vec()).is_ok());
         if state.booting {

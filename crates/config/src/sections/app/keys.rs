@@ -9,7 +9,7 @@ use crate::model::PumaConfig;
 use crate::sections::process::PROCESS_LIMITS;
 use crate::shape::{
     Count, Directory, EntryPoint, EnvFile, EnvTable, ExistingFile, Flag, Groups, Kinds, LocalPath, Mask,
-    OrWord, PeerAddress, Runnable, Size, Strings, Time, Users, WorkerCount,
+    OrWord, PeerAddress, Runnable, Size, Strings, Time, Users, Words, WorkerCount,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -22,7 +22,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "entry",
             brief: "What a worker runs: `package.module:name`, or a file",
-            long: "Without a name behind the colon, `application` and `app` are tried. A callable behind the name is enough; one that ends in `()` is called once and gives the app. An app has exactly one of `entry` and `command`.",
+            long: "Without a name after the colon, `application`, `app` and `create_app` are tried, and for a folder or a package its modules `wsgi`, `asgi`, `app`, `main` and others. A factory is called once and returns the app; its arguments may stand in parentheses. An app has exactly one of `entry` and `command`.",
             default: Preset::Words("none; it or `command` must be set"),
             right: "entry = \"shop.wsgi:application\"",
             wrong: "entry = \"python app.py\"",
@@ -250,6 +250,39 @@ pub(crate) static APP: Section<AppDraft> = Section {
             value: &Set(Count { min: 1, max: 65_535 }, |draft: &mut AppDraft, most| {
                 draft.app.concurrency = Some(most)
             }),
+        },
+        Key {
+            name: "loop",
+            brief: "The event loop of an ASGI worker",
+            long: "`\"auto\"` uses uvloop if the app's environment has it, else asyncio. `\"trio\"` runs the app in Trio, which must be installed. An event loop that is not installed is an error.",
+            default: Preset::Value("\"auto\""),
+            right: "loop = \"asyncio\"",
+            wrong: "loop = \"gevent\"",
+            reload: Reload::Recycle,
+            since: "0.3.0",
+            value: &Set(
+                Words(&[
+                    ("auto", None),
+                    ("asyncio", Some("asyncio")),
+                    ("uvloop", Some("uvloop")),
+                    ("trio", Some("trio")),
+                ]),
+                |draft: &mut AppDraft, event_loop| draft.app.event_loop = event_loop,
+            ),
+        },
+        Key {
+            name: "lifespan",
+            brief: "Whether an ASGI app must take part in the lifespan protocol",
+            long: "`\"auto\"` serves an app that raises an exception when it is called for its start-up. With `\"on\"` the worker does not start then. With `\"off\"` the app is not called.",
+            default: Preset::Value("\"auto\""),
+            right: "lifespan = \"on\"",
+            wrong: "lifespan = true",
+            reload: Reload::Recycle,
+            since: "0.3.0",
+            value: &Set(
+                Words(&[("auto", None), ("on", Some("on")), ("off", Some("off"))]),
+                |draft: &mut AppDraft, lifespan| draft.app.lifespan = lifespan,
+            ),
         },
         Key {
             name: "request_timeout",

@@ -37,6 +37,10 @@ impl Conversation<'_, '_> {
             return fail_later(self.exchange, 503, "worker_refused", sentence, 1);
         }
         self.app.handle_answer(&self.call.about);
+        if code == ResetCode::CANCELLED {
+            // It was told that its client has closed its side, and gave up: nobody's failure.
+            return self.exchange.abort("client_closed");
+        }
         let name = match code {
             ResetCode::TOO_SHORT => "body_too_short",
             _ => "app_error",

@@ -1,0 +1,3 @@
+import no_such_package
+
+app = no_such_package.App()

@@ -1,0 +1,5 @@
+"""A factory with a name of its own."""
+
+
+def make_shop_app(config=None):
+    pass
