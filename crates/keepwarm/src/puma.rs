@@ -11,6 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use keepwarm_config::{App, AppKind, Config, Program, PumaConfig, Workers};
+use keepwarm_workers::supervisor::private_variables;
 
 use crate::run_as::{self, Choice};
 use crate::{adapter, language};
@@ -134,6 +135,9 @@ fn command(app: &App, file: &Path) -> std::io::Result<Command> {
         command.env("HOME", &user.home).env("USER", &user.name).env("LOGNAME", &user.name);
         // Root's further groups are left behind, too.
         command.gid(user.gid).uid(user.uid);
+    }
+    for name in private_variables() {
+        command.env_remove(name);
     }
     command.envs(&app.env).current_dir(&app.directory);
     Ok(command)

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use keepwarm_config::{App, AppKind, Config, Program};
-use keepwarm_workers::supervisor::StartFailure;
+use keepwarm_workers::supervisor::{StartFailure, private_variables};
 
 use crate::language::{self, interpreter};
 use crate::run_as::{self, Choice};
@@ -80,6 +80,9 @@ fn runs_as_another(app: &App) -> bool {
 /// As the worker was started, but for the adapter.
 fn command(program: &Path, app: &App) -> Command {
     let mut command = Command::new(program);
+    for name in private_variables() {
+        command.env_remove(name);
+    }
     command.current_dir(&app.directory).envs(&app.env);
     command
 }

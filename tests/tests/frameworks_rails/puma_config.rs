@@ -42,6 +42,8 @@ fn start(more: &str, file: Option<&str>) -> Server {
         }
         // Workers of root run as another user, who reads it.
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).expect("opened");
+        // A setting of Keepwarm's own; others hold secrets.
+        command.env("KEEPWARM_SERVER__THREADS", "1");
         for variable in ["WEB_CONCURRENCY", "RAILS_MAX_THREADS", "PUMA_MAX_THREADS", "RACK_ENV", "RAILS_ENV"]
         {
             command.env_remove(variable);
@@ -145,6 +147,12 @@ fn a_developer_has_one_worker_where_nothing_else_says_it() {
     assert!(log.contains("by RAILS_ENV = development: workers = 1"), "{log}");
     server.reload_with(&config("workers = 2\nenv = { RAILS_ENV = \"development\" }"));
     assert_eq!(workers(&server), 2);
+}
+
+#[test]
+fn the_file_sees_no_setting_of_keepwarms() {
+    let server = start("workers = 1", Some("threads ENV.key?('KEEPWARM_SERVER__THREADS') ? 7 : 3"));
+    assert_eq!(seen(&server).1, 3);
 }
 
 #[test]

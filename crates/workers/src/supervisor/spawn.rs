@@ -52,6 +52,11 @@ fn is_private(name: &OsStr) -> bool {
     PRIVATE.iter().any(|private| name == *private) || setting(&name.to_string_lossy())
 }
 
+/// The variables of Keepwarm's environment that no program of an app may see.
+pub fn private_variables() -> impl Iterator<Item = OsString> {
+    std::env::vars_os().map(|(name, _)| name).filter(|name| is_private(name))
+}
+
 /// What a worker is started from.
 pub(super) struct Launch {
     pub(super) spec: Arc<AppSpec>,
@@ -227,7 +232,7 @@ impl Thread {
         let spec = &*launch.spec;
         let quiet = launch.quiet.map(|quiet| quiet.nice().map_or_else(String::new, |nice| nice.to_string()));
         let mut command = Command::new(&self.executable);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| is_private(name)) {
+        for name in private_variables() {
             command.env_remove(name);
         }
         let process = ProcessSettings { soft_files: self.soft_files, ..spec.process.clone() };
