@@ -39,7 +39,10 @@ ALLOWED = {
 }
 
 # Modules an adapter may import though they are not the standard library's, and why.
-OPTIONAL_MODULES = {"uvloop": "the event loop, used when the application's environment has it"}
+OPTIONAL_MODULES = {
+    "uvloop": "the event loop, used when the application's environment has it",
+    "trio": "what an application of Trio runs in, when `loop = \"trio\"` says so",
+}
 
 LONG_FILE = 400
 LONG_FUNCTION = 60
