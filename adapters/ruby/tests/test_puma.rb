@@ -114,6 +114,7 @@ class PumaTest < Minitest::Test
     $me = $$
     here = -> { $me == $$ ? "first" : "worker" }
     before_fork { $said << "before_fork #{here.call}" }
+    before_fork { $said << "before_fork again" }
     on_worker_boot(:key) { |index, data| $said << "on_worker_boot #{index} #{data.inspect} #{here.call}" }
     on_worker_shutdown { |index| warn "on_worker_shutdown #{index}" }
     on_thread_start { $said << "on_thread_start #{Thread.current.name.inspect}" }
@@ -149,11 +150,14 @@ class PumaTest < Minitest::Test
 
   def test_its_hooks_run_around_a_fork
     Template.with(APP, "--puma", "puma.rb", files: { "puma.rb" => HOOKS }) do |template|
-      template.worker do |worker|
-        said = ["production production", "nil", "on_booted first", "before_fork first", "on_worker_boot 0 nil worker", "on_thread_start nil"]
-        assert_equal said, worker.get("/").body.lines(chomp: true)
-        assert_equal 0, worker.drain
-        assert_equal ["on_thread_exit ", "on_worker_shutdown 0"], worker.log.lines(chomp: true)
+      2.times do |index|
+        template.worker do |worker|
+          # As Puma does it: `before_fork` once, before the first fork, and in the order of the file.
+          said = ["production production", "nil", "on_booted first", "before_fork first", "before_fork again"]
+          assert_equal [*said, "on_worker_boot #{index} nil worker", "on_thread_start nil"], worker.get("/").body.lines(chomp: true)
+          assert_equal 0, worker.drain
+          assert_equal ["on_thread_exit ", "on_worker_shutdown #{index}"], worker.log.lines(chomp: true)
+        end
       end
       assert_equal "", template.log
     end

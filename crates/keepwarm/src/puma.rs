@@ -326,8 +326,8 @@ mod tests {
 
     #[test]
     fn a_request_never_gets_less_time_than_by_default() {
-        let mut app = app();
         for (seconds, wanted) in [("5", 30), ("3600", 3600)] {
+            let mut app = app();
             adopt_one(&mut app, "worker_timeout", seconds).unwrap();
             assert_eq!(app.request_timeout, Duration::from_secs(wanted));
         }

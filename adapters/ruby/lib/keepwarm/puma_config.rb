@@ -17,7 +17,7 @@ module Keepwarm
     EVALUATE = TOPLEVEL_BINDING.eval("->(keepwarm_object, keepwarm_file) { keepwarm_object.instance_eval(File.read(keepwarm_file), keepwarm_file, 1) }")
     private_constant :EVALUATE
 
-    attr_reader :settings, :remarks, :hooks
+    attr_reader :settings, :remarks
 
     def self.read(path)
       new.tap { |config| config.load(path) }
@@ -26,7 +26,7 @@ module Keepwarm
     def initialize
       @settings = {} # name of a key of Keepwarm => its value as text
       @remarks = []
-      @hooks = [] # name of a list in `Hooks`, block
+      @hooks = [] # name of a list in `Hooks`, or BEFORE_EACH_FORK; block
       @files = []
     end
 
@@ -56,7 +56,15 @@ module Keepwarm
 
     # Gives the hooks to this process. Puma counts workers from 0.
     def register_hooks
-      @hooks.each { |list, block| Hooks.const_get(list) << proc { |number| block.call(number - 1) } }
+      once = blocks(:BEFORE_FORK)
+      each = blocks(:BEFORE_EACH_FORK)
+      # `Keepwarm.before_fork` blocks run in reverse, and before each fork; Puma's `before_fork` before the first.
+      Hooks::BEFORE_FORK << proc do |number|
+        once.shift.call until once.empty?
+        each.each { |block| block.call(number - 1) }
+      end
+      others = @hooks.reject { |list, _| %i[BEFORE_FORK BEFORE_EACH_FORK].include?(list) }
+      others.each { |list, block| Hooks.const_get(list) << proc { |number| block.call(number - 1) } }
     end
 
     # For `keepwarm run`: one line for each thing, parts joined by tabs. `end` is the last: what comes without it is not whole.
@@ -69,6 +77,10 @@ module Keepwarm
     end
 
     private
+
+    def blocks(list)
+      @hooks.select { |name, _| name == list }.map(&:last)
+    end
 
     def line_of(error, path)
       return error.message[/\A#{Regexp.escape(path)}:(\d+):/, 1]&.to_i if error.is_a?(SyntaxError)

@@ -8,7 +8,7 @@ module Keepwarm
     #
     # Directive => list in `Hooks`.
     hooks = {
-      before_fork: :BEFORE_FORK, on_worker_fork: :BEFORE_FORK, before_worker_fork: :BEFORE_FORK,
+      before_fork: :BEFORE_FORK, on_worker_fork: :BEFORE_EACH_FORK, before_worker_fork: :BEFORE_EACH_FORK,
       after_worker_fork: :AFTER_WORKER_FORK, after_worker_boot: :AFTER_WORKER_FORK,
       on_worker_boot: :AFTER_FORK, before_worker_boot: :AFTER_FORK,
       on_worker_shutdown: :BEFORE_SHUTDOWN, before_worker_shutdown: :BEFORE_SHUTDOWN,
