@@ -68,9 +68,6 @@ final class Output
     {
         $buffers = ob_get_status(true);
         $level = \count($buffers);
-        if ($buffers[$level - 1]['name'] === self::REWRITER) {
-            self::rewrites();
-        }
         if (($buffers[$level - 1]['flags'] & \PHP_OUTPUT_HANDLER_CLEANABLE) !== 0) {
             ob_clean();
         }
@@ -91,6 +88,9 @@ final class Output
     public static function isRemovable(string $function, string ...$failed): bool
     {
         $top = ob_get_status();
+        if ($top['name'] === self::REWRITER) {
+            self::rewrites();
+        }
         if (($top['flags'] & \PHP_OUTPUT_HANDLER_REMOVABLE) !== 0) {
             return true;
         }

@@ -27,18 +27,20 @@ final class SymfonyHandler implements Handler
 {
     private ?SymfonyRequest $request = null;
     private ?Response $response = null;
+    private ?SymfonyState $state = null;
     /** The kernel's `terminate` is not Symfony's. */
     private ?bool $ownTerminate = null;
 
     /** @param \Closure|null $again makes a new kernel */
     public function __construct(private HttpKernelInterface $kernel, private readonly ?\Closure $again = null)
     {
-        self::boot($kernel);
+        $this->state = self::boot($kernel);
     }
 
     public function handle(Request $request, Reply $reply): void
     {
         $reply->prints();
+        $this->state?->begin();
         $this->request = self::request($request);
         $this->response = $this->kernel->handle($this->request);
         if ($this->hasMoreToDo()) {
@@ -69,6 +71,10 @@ final class SymfonyHandler implements Handler
         }
         if ($this->kernel instanceof KernelInterface) {
             $this->kernel->boot(); // this is what resets its services; otherwise the next request would wait for it
+            if ($this->state?->reset()) {
+                Log::once('symfony listeners', 'keepwarm: a request added or removed listeners of Symfony\'s events; the kernel is booted anew after each such request');
+                $this->failed();
+            }
         }
     }
 
@@ -80,10 +86,10 @@ final class SymfonyHandler implements Handler
                 $this->kernel->shutdown();
             }
             $this->kernel = ($this->again)();
-            self::boot($this->kernel);
+            $this->state = self::boot($this->kernel);
         } elseif ($this->kernel instanceof KernelInterface) {
             $this->kernel->shutdown();
-            self::boot($this->kernel);
+            $this->state = self::boot($this->kernel);
         }
     }
 
@@ -93,17 +99,22 @@ final class SymfonyHandler implements Handler
     }
 
     /** Boots a kernel before its first request: none waits for it, and a worker that cannot boot is never ready. */
-    private static function boot(HttpKernelInterface $kernel): void
+    private static function boot(HttpKernelInterface $kernel): ?SymfonyState
     {
         if (!$kernel instanceof KernelInterface) {
-            return;
+            return null;
         }
         $kernel->boot();
         $dispatcher = self::dispatcher($kernel);
-        if ($dispatcher === null) {
-            return;
+        if ($dispatcher !== null) {
+            self::prepareSession($dispatcher);
+            self::streamLater($dispatcher);
         }
-        self::prepareSession($dispatcher);
+        return new SymfonyState($kernel);
+    }
+
+    private static function streamLater(EventDispatcherInterface $dispatcher): void
+    {
         if (!class_exists(StreamedResponseListener::class)) {
             return;
         }
