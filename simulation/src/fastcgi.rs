@@ -8,7 +8,7 @@ use std::time::Duration;
 use keepwarm_net::simulation::{Peer, PeerListener, Rng};
 use tokio::task::JoinSet;
 
-use crate::origin::{Framing, OriginPlan, filling};
+use crate::origin::{Framing, HANDED, OriginPlan, filling, own_body};
 use crate::pattern;
 use crate::worker::{Fault, Reads, Seen};
 
@@ -18,6 +18,10 @@ pub(crate) struct ScriptPlan {
     pub(crate) response: OriginPlan,
     /// What the query has to be.
     pub(crate) query: String,
+    /// So often it names another path in place of its response, which is asked in its turn.
+    pub(crate) redirects: usize,
+    /// How often it has.
+    pub(crate) redirected: usize,
     /// Bytes of content in one record, at most.
     pub(crate) record: usize,
     /// Bytes of padding behind one, at most.
@@ -155,7 +159,9 @@ async fn request(
     assert!(query == plan.query && params["QUERY_STRING"] == plan.query, "another query");
     assert!(params["SCRIPT_FILENAME"].ends_with("/index.php"), "{}", params["SCRIPT_FILENAME"]);
     let declared = params["CONTENT_LENGTH"].parse().unwrap_or(0);
-    *seen.borrow_mut().begun.entry(number).or_default() += 1;
+    if plan.redirected == 0 {
+        *seen.borrow_mut().begun.entry(number).or_default() += 1;
+    }
     tokio::time::sleep(plan.response.delay).await;
     match plan.response.fault {
         Fault::DiesBefore => return false,
@@ -168,7 +174,9 @@ async fn request(
     let failed = Cell::new(false);
     let read = async {
         match stdin(records, id, number, declared, plan.reads).await {
-            Some(size) => drop(seen.borrow_mut().whole.insert(number, size)),
+            Some(size) if plan.redirected == 0 => drop(seen.borrow_mut().whole.insert(number, size)),
+            // A request for the path that was named has no body.
+            Some(size) => assert_eq!(size, 0, "the body of {number:x} came again"),
             None => failed.set(true),
         }
     };
@@ -263,13 +271,8 @@ fn encode_response(id: u16, number: u64, plan: &ScriptPlan) -> (Vec<u8>, Vec<u8>
     }
     // CGI leaves the line's end to the system (RFC 3875 §6.3.4).
     let line = if rng.chance(500) { "\r\n" } else { "\n" };
-    let mut head = format!("Status: {} X\r\nX-Id: {number:x}\r\n", response.status);
-    head += &filling(number, response.fill);
-    if response.framing == Framing::Length {
-        head += &format!("Content-Length: {}\r\n", response.body);
-    }
-    let mut stream = (head + "\r\n").replace("\r\n", line).into_bytes();
-    stream.extend(pattern::bytes(number, 0, response.body));
+    let mut stream = (head(number, plan) + "\r\n").replace("\r\n", line).into_bytes();
+    stream.extend(own_body(number, 0, response.body, response));
 
     let mut out = Vec::new();
     let mut words = plan.words;
@@ -297,6 +300,23 @@ fn encode_response(id: u16, number: u64, plan: &ScriptPlan) -> (Vec<u8>, Vec<u8>
         _ => {}
     }
     (out, end)
+}
+
+fn head(number: u64, plan: &ScriptPlan) -> String {
+    if plan.redirected < plan.redirects {
+        // Without anything else (RFC 3875 §6.2.2).
+        return format!("Location: /{}/{}/{}\r\n", number >> 16, number & 0xffff, plan.redirected + 1);
+    }
+    let response = &plan.response;
+    let mut head = format!("Status: {} X\r\nX-Id: {number:x}\r\n", response.status);
+    head += &filling(number, response.fill);
+    if response.hands {
+        head += &format!("X-Accel-Redirect: {HANDED}{number:x}\r\n");
+    }
+    if response.framing == Framing::Length {
+        head += &format!("Content-Length: {}\r\n", response.body);
+    }
+    head
 }
 
 /// Something that is no response, or not this one's, at the front or the end.

@@ -31,6 +31,8 @@ pub(crate) struct Front {
     times: (Duration, Duration, Option<Duration>),
     max_body: Option<u64>,
     connections: usize,
+    /// After a while the reactor refuses the next registrations of workers' sockets, so many.
+    refused: Option<(Duration, u32)>,
     clients: Vec<(ClientPlan, Vec<ResponsePlan>)>,
 }
 
@@ -84,6 +86,9 @@ impl Scenario for Front {
             max_body: rng.chance(300).then_some(most as u64 * 2),
             connections,
             threads: plan::threads(&mut rng),
+            refused: rng
+                .chance(150)
+                .then(|| (Duration::from_millis(rng.size(1000) as u64), 1 + rng.below(12) as u32)),
             clients,
         }
     }
@@ -124,6 +129,12 @@ impl Scenario for Front {
         let limits = site::limits(self.clean, ConnectionLimits::default());
         let handler = site::edge(&app, self.max_body);
         let (open, stops) = site::listen(&remotes, ADDRESS, handler, limits, self.connections);
+        if let Some((after, count)) = self.refused {
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(after).await;
+                simulation::refuse_watches(count);
+            });
+        }
         site::visits(self.clients.len(), |number| {
             let plan = Rc::clone(&self);
             async move { plan.visit(number).await }
@@ -152,6 +163,7 @@ impl Scenario for Front {
         smaller.with(|plan| std::mem::replace(&mut plan.workers, 1) > 1);
         smaller.with(|plan| std::mem::replace(&mut plan.connections, 100) < 100);
         smaller.with(|plan| plan.times.2.take().is_some());
+        smaller.with(|plan| plan.refused.take().is_some());
         smaller.settings(|plan| &mut plan.settings);
         smaller.plans
     }

@@ -38,6 +38,8 @@ pub(crate) struct Http2Plan {
     pub(crate) refuses: usize,
     pub(crate) frames: FramePlan,
     pub(crate) pipe: PipePlan,
+    /// It reads nothing while it cannot write, as a server of one thread for each connection.
+    pub(crate) waits: bool,
 }
 
 /// How it goes away.
@@ -55,6 +57,7 @@ impl Http2Plan {
         smaller.with(|plan| of(plan).is_some_and(|it| it.streams.take().is_some()));
         smaller.with(|plan| of(plan).is_some_and(|it| it.goaway.take().is_some()));
         smaller.with(|plan| of(plan).is_some_and(|it| std::mem::take(&mut it.refuses) > 0));
+        smaller.with(|plan| of(plan).is_some_and(|it| std::mem::take(&mut it.waits)));
         smaller.with(|plan| of(plan).is_some_and(|it| it.frames.becomes_plain()));
         smaller.with(|plan| of(plan).is_some_and(|it| it.pipe.cut.take().is_some()));
         smaller.with(|plan| of(plan).is_some_and(|it| it.pipe.stall.take().is_some()));
@@ -101,7 +104,7 @@ async fn connection(
 ) -> Result<(), h2::Error> {
     let streams = [plan.streams, plan.becomes.map(|(_, most)| most)];
     let frames = Frames::of_server(plan.frames.clone(), seed, &streams);
-    let pipe = Pipe::new(line, plan.pipe.clone(), Some(frames)).serving();
+    let pipe = Pipe::new(line, plan.pipe.clone(), Some(frames)).serving().waiting(plan.waits);
     let mut connection: Connection<Pipe, Bytes> = h2::server::Builder::new()
         .initial_window_size(plan.window.0)
         .initial_connection_window_size(plan.connection_window)

@@ -20,6 +20,9 @@ pub(crate) trait Line {
     /// Ends this side, behind what was taken.
     fn shutdown_write(&self);
 
+    /// Waits for FIN behind the end that was read.
+    fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
     /// Closes with a reset.
     fn reset(self: Box<Self>);
 
@@ -58,6 +61,10 @@ impl Line for Peer {
 
     fn shutdown_write(&self) {
         Peer::shutdown_write(self);
+    }
+
+    fn poll_end(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
     fn reset(self: Box<Self>) {

@@ -22,6 +22,8 @@ mod run;
 mod shrink;
 mod site;
 mod sizes;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod tunnel;
 mod upstream;

@@ -5,19 +5,18 @@ mod process;
 mod server;
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
 use keepwarm_net::{BindTo, Endpoint, Remote, bind};
-use keepwarm_workers::supervisor::{AppSpec, Recycling, Scaling, Supervisor};
+use keepwarm_workers::supervisor::{AppSpec, Recycling, ReloadReport, Scaling, StartFailure, Supervisor};
 use tokio::time::Instant;
 
 use crate::client::{self, ClientPlan};
 use crate::front::{self, Expected, id};
 use crate::operation::process::{Fate, ProcessPlan, Processes};
-use crate::operation::server::Server;
+use crate::operation::server::{FIRST, SECOND, Server};
 use crate::plan::{self, Smaller};
 use crate::response::Broken;
 use crate::run::Scenario;
@@ -51,6 +50,12 @@ pub(crate) struct Operation {
 #[derive(Debug, Clone, Copy)]
 enum Deed {
     Reload(Fate),
+    /// With a second app, or without the one there is.
+    Apps(Fate),
+    /// With another address to listen on.
+    Moves(Fate),
+    /// With other terms for clients at the same.
+    Renews(Fate),
     /// The second while the first is under way.
     Reloads(Fate, Fate),
     /// For its changed files.
@@ -61,6 +66,7 @@ enum Deed {
     Upgrade,
 }
 
+/// The first address; others differ in the port.
 const ADDRESS: &str = "192.0.2.10:80";
 const SCRIPTS: Duration = Duration::from_secs(8);
 const BOOT: Duration = Duration::from_secs(3);
@@ -92,12 +98,15 @@ impl Scenario for Operation {
         });
         let clients = clients.collect();
         let fate = |rng: &mut Rng| if rng.chance(500) { Fate::Good } else { *rng.pick(&Fate::ALL) };
-        let deed = |rng: &mut Rng| match rng.below(if clean { 6 } else { 8 }) {
+        let deed = |rng: &mut Rng| match rng.below(if clean { 9 } else { 11 }) {
             0 | 1 => Deed::Reload(fate(rng)),
             2 => Deed::Reloads(fate(rng), fate(rng)),
             3 => Deed::Recycle(fate(rng)),
             4 => Deed::Shift(*rng.pick(&[-1, 1, 2])),
             5 => Deed::Upgrade,
+            6 => Deed::Apps(fate(rng)),
+            7 => Deed::Moves(fate(rng)),
+            8 => Deed::Renews(fate(rng)),
             _ => Deed::Kill(rng.below(8)),
         };
         let deeds = (0..rng.below(5)).map(|_| {
@@ -145,12 +154,12 @@ impl Scenario for Operation {
             generations: RefCell::new([(0, 1)].into()),
             serving: Cell::new(1),
             floors: RefCell::default(),
+            addresses: RefCell::new(vec![(ADDRESS.parse().expect("an address"), None)]),
         });
         let starts = Rc::clone(&processes);
         keepwarm_workers::supervisor::simulation::begin(self.seed, move |process| starts.start(process));
         let remotes = plan::remotes(self.threads);
-        let address: SocketAddr = ADDRESS.parse().expect("an address");
-        let bound = bind(BindTo::Tcp(address)).expect("nobody listens there");
+        let bound = bind(BindTo::Tcp(processes.address())).expect("nobody listens there");
 
         let stopped = Rc::new(Cell::new(None));
         let clients = (0..self.clients.len()).map(|number| {
@@ -164,7 +173,7 @@ impl Scenario for Operation {
             }
         };
         let operator = async {
-            let server = Server::start(&self, self.spec(Fate::Good, 0), &remotes, bound).await;
+            let server = Server::start(&self, self.specs(false, Fate::Good, 0), &remotes, bound).await;
             let server = self.operate(server, &remotes, &processes).await;
             if let Some(at) = self.stops_at {
                 tokio::time::sleep(at).await;
@@ -210,6 +219,10 @@ impl Scenario for Operation {
 }
 
 impl Operation {
+    fn does(&self, what: impl Fn(&Deed) -> bool) -> bool {
+        self.deeds.iter().any(|(_, deed)| what(deed))
+    }
+
     /// What is to become of a path's request.
     fn response(&self, path: &str) -> Option<(u64, ResponsePlan)> {
         let (client, request) = path.strip_prefix("/")?.split_once('/')?;
@@ -217,7 +230,13 @@ impl Operation {
         Some((id(client, request), self.clients.get(client)?.1.get(request)?.clone()))
     }
 
-    fn spec(&self, fate: Fate, version: usize) -> AppSpec {
+    /// Of the app, and where there are `two` of the one that comes and goes.
+    fn specs(&self, two: bool, fate: Fate, version: usize) -> Vec<AppSpec> {
+        let names = [FIRST, SECOND].into_iter().take(1 + usize::from(two));
+        names.map(|name| self.spec(name, fate, version)).collect()
+    }
+
+    fn spec(&self, name: &str, fate: Fate, version: usize) -> AppSpec {
         let fate = Fate::ALL.iter().position(|it| *it == fate).expect("one of all");
         let command = vec!["app".into(), fate.to_string().into(), version.to_string().into()];
         AppSpec {
@@ -232,7 +251,7 @@ impl Operation {
             },
             scaling: self.scaled_to.map(|max| Scaling { min: 1, max, idle: Duration::from_millis(500) }),
             hang_timeout: Some(Duration::from_secs(10)),
-            ..AppSpec::new("app", command)
+            ..AppSpec::new(name, command)
         }
     }
 
@@ -246,21 +265,39 @@ impl Operation {
                 (fate, version)
             };
             match *deed {
-                Deed::Reload(fate) => self.reload(&server.supervisor, next(fate), false, processes).await,
-                Deed::Recycle(fate) => self.reload(&server.supervisor, next(fate), true, processes).await,
+                Deed::Reload(fate) => drop(self.reload(&server, server.two, next(fate), processes).await),
+                Deed::Recycle(fate) => self.recycle(&server, next(fate), processes).await,
                 Deed::Reloads(one, other) => {
                     let (one, other) = (next(one), next(other));
                     tokio::join!(
-                        self.reload(&server.supervisor, one, false, processes),
-                        self.reload(&server.supervisor, other, false, processes)
+                        self.reload(&server, server.two, one, processes),
+                        self.reload(&server, server.two, other, processes)
                     );
+                }
+                Deed::Apps(fate) => {
+                    if let Some(specs) = self.reload(&server, !server.two, next(fate), processes).await {
+                        server.commit(&specs);
+                    }
+                }
+                Deed::Moves(fate) => {
+                    let bound = bind(BindTo::Tcp(processes.next_address())).expect("nobody listens there");
+                    if self.reload(&server, server.two, next(fate), processes).await.is_some() {
+                        processes.move_to(bound.address);
+                        server.move_to(bound, remotes);
+                    }
+                }
+                Deed::Renews(fate) => {
+                    if self.reload(&server, server.two, next(fate), processes).await.is_some() {
+                        server.renew(remotes);
+                    }
                 }
                 Deed::Shift(by) => server.supervisor.shift_workers(by),
                 Deed::Kill(which) => processes.kill(which),
                 Deed::Upgrade => {
                     let (fate, version) = next(Fate::Good);
                     let socket = server.socket();
-                    let next = Server::start(self, self.spec(fate, version), remotes, socket).await;
+                    let specs = self.specs(server.two, fate, version);
+                    let next = Server::start(self, specs, remotes, socket).await;
                     let old = std::mem::replace(&mut server, next);
                     let grace = self.grace;
                     before.push(tokio::task::spawn_local(async move { old.end(grace, true).await }));
@@ -273,22 +310,38 @@ impl Operation {
         server
     }
 
+    /// Gives what serves since then.
     async fn reload(
+        &self,
+        server: &Server,
+        two: bool,
+        (fate, version): (Fate, usize),
+        processes: &Processes,
+    ) -> Option<Vec<AppSpec>> {
+        let specs = self.specs(two, fate, version);
+        server.prepare(&specs);
+        let reload = server.supervisor.reload(specs.clone());
+        if self.judge_reload(&server.supervisor, (fate, version), reload, processes).await {
+            return Some(specs);
+        }
+        server.take_back();
+        None
+    }
+
+    async fn recycle(&self, server: &Server, (fate, version): (Fate, usize), processes: &Processes) {
+        let recycle = server.supervisor.recycle(self.spec(FIRST, fate, version));
+        self.judge_reload(&server.supervisor, (fate, version), recycle, processes).await;
+    }
+
+    async fn judge_reload(
         &self,
         supervisor: &Supervisor,
         (fate, version): (Fate, usize),
-        recycles: bool,
+        result: impl Future<Output = Result<ReloadReport, StartFailure>>,
         processes: &Processes,
-    ) {
+    ) -> bool {
         let generation = async || supervisor.snapshot().await.apps.first().map(|app| app.generation);
         let before = generation().await;
-        let spec = self.spec(fate, version);
-        let result = async {
-            match recycles {
-                true => supervisor.recycle(spec).await,
-                false => supervisor.reload(vec![spec]).await,
-            }
-        };
         let jump = self.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
         let result = tokio::time::timeout(RELOAD * 2 + jump, result).await;
         let result = result.expect("a reload that does not end");
@@ -298,29 +351,35 @@ impl Operation {
                 assert!(fate == Fate::Good, "a reload has succeeded whose workers are {fate:?}");
                 assert!(after >= Some(report.generation), "{after:?} serves after {report:?}");
                 // An old Keepwarm goes on with the clients that it has.
-                if !self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Upgrade)) {
+                if !self.does(|deed| matches!(deed, Deed::Upgrade)) {
                     processes.generations.borrow_mut().insert(version, report.generation);
-                    processes.serving.set(processes.serving.get().max(report.generation));
+                    // Of two apps, one that is recycled is ahead of the other.
+                    let two = self.does(|deed| matches!(deed, Deed::Apps(_)));
+                    if !two || !self.does(|deed| matches!(deed, Deed::Recycle(_))) {
+                        processes.serving.set(processes.serving.get().max(report.generation));
+                    }
                 }
+                true
             }
             Err(failure) => {
                 assert!(fate != Fate::Good || !self.clean, "a good reload has failed: {failure}");
-                let alone = !self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Reloads(..)));
+                let alone = !self.does(|deed| matches!(deed, Deed::Reloads(..)));
                 assert!(
                     !alone || before == after,
                     "a reload has failed, and {after:?} serves after {before:?}"
                 );
+                false
             }
         }
     }
 
     async fn visit(&self, number: usize, processes: &Processes, stopped: &Cell<Option<Instant>>) {
         let (plan, responses) = &self.clients[number];
-        let endpoint = Endpoint::Tcp(ADDRESS.parse().expect("an address"));
-        let connected = Cell::new(Instant::now());
+        let (connected, address) = (Cell::new(Instant::now()), Cell::new(processes.address()));
         let connect = async {
             connected.set(Instant::now());
-            simulation::connect(&endpoint).ok()
+            address.set(processes.address());
+            simulation::connect(&Endpoint::Tcp(address.get())).ok()
         };
         let broken = client::run(
             plan,
@@ -342,9 +401,9 @@ impl Operation {
             },
         )
         .await;
-        let ends =
-            self.stops_at.is_some() || self.deeds.iter().any(|(_, deed)| matches!(deed, Deed::Upgrade));
-        let too_late = stopped.get().is_some_and(|at| connected.get() + self.settings.latency * 2 >= at);
+        let ends = self.stops_at.is_some() || self.does(|deed| matches!(deed, Deed::Upgrade));
+        let closed = stopped.get().or(processes.left(address.get()));
+        let too_late = closed.is_some_and(|at| connected.get() + self.settings.latency * 2 >= at);
         match broken {
             // Who says nothing for long is closed by one that ends.
             Some(Broken::Idle) if ends => {}
@@ -372,8 +431,14 @@ impl Operation {
             site::until_closed(&server.open, Duration::from_secs(9)).await;
             // Their wires end with them.
             tokio::time::sleep(Duration::from_millis(100)).await;
-            assert_eq!(server.app.waiting(), 0, "requests that nobody waits for");
-            assert!(server.app.activity().is_empty(), "workers are left: {:?}", server.app.activity());
+            let waiting: usize = [FIRST, SECOND]
+                .iter()
+                .filter_map(|name| server.links.app(name))
+                .map(|app| app.waiting())
+                .sum();
+            assert_eq!(waiting, 0, "requests that nobody waits for");
+            let left = server.links.activity();
+            assert!(left.is_empty(), "workers are left: {left:?}");
         }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct OriginPlan {
     pub(crate) trailers: usize,
     /// Bytes of fields that its head has beside the others.
     pub(crate) fill: usize,
+    /// Names a file of the same length in place of its body, which is then something else.
+    pub(crate) hands: bool,
     /// Closes behind the response; says so, or does not.
     pub(crate) closes: Option<bool>,
     /// Switches to a tunnel, where that was asked for.
@@ -179,6 +181,9 @@ async fn respond(peer: &dyn Line, request: &crate::response::Request, id: u64, p
     }
     bytes.extend_from_slice(format!("HTTP/1.1 {} X\r\nX-Id: {id:x}\r\n", plan.status).as_bytes());
     bytes.extend_from_slice(filling(id, plan.fill).as_bytes());
+    if plan.hands {
+        bytes.extend_from_slice(format!("X-Accel-Redirect: {HANDED}{id:x}\r\n").as_bytes());
+    }
     let unread = plan.reads == Reads::Never && request.has_body();
     if plan.closes == Some(true) || plan.framing == Framing::Close || unread {
         bytes.extend_from_slice(b"Connection: close\r\n");
@@ -231,9 +236,20 @@ pub(crate) fn filling(id: u64, bytes: usize) -> String {
     lines.map(field).collect()
 }
 
+/// The prefix of what [`OriginPlan::hands`] names.
+pub(crate) const HANDED: &str = "/handed/";
+
+/// Bytes of the body that it sends itself.
+pub(crate) fn own_body(id: u64, at: usize, count: usize, plan: &OriginPlan) -> Vec<u8> {
+    match plan.hands {
+        true => vec![b'!'; count],
+        false => pattern::bytes(id, at, count),
+    }
+}
+
 fn encode_body(bytes: &mut Vec<u8>, id: u64, plan: &OriginPlan) {
     let Framing::Chunked(chunk) = plan.framing else {
-        bytes.extend(pattern::bytes(id, 0, plan.body));
+        bytes.extend(own_body(id, 0, plan.body, plan));
         return;
     };
     let mut at = 0;
@@ -244,7 +260,7 @@ fn encode_body(bytes: &mut Vec<u8>, id: u64, plan: &OriginPlan) {
         }
         let count = chunk.max(1).min(plan.body - at);
         bytes.extend_from_slice(format!("{count:x}\r\n").as_bytes());
-        bytes.extend(pattern::bytes(id, at, count));
+        bytes.extend(own_body(id, at, count, plan));
         bytes.extend_from_slice(b"\r\n");
         at += count;
     }

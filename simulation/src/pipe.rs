@@ -49,6 +49,7 @@ pub(crate) struct Pipe {
     reading_pauses: Option<Pin<Box<Sleep>>>,
     is_cut: bool,
     serves: bool,
+    waits: bool,
 }
 
 /// As much as it takes before its peer does.
@@ -69,6 +70,7 @@ impl Pipe {
             reading_pauses: None,
             is_cut: false,
             serves: false,
+            waits: false,
         }
     }
 
@@ -76,6 +78,11 @@ impl Pipe {
     /// over what that still sends would be a reset, and lose what the client has not read.
     pub(crate) fn serving(self) -> Self {
         Self { serves: true, ..self }
+    }
+
+    /// Nothing is read while something waits to be written.
+    pub(crate) fn waiting(self, waits: bool) -> Self {
+        Self { waits, ..self }
     }
 
     /// Writes what waits. Ready: nothing does.
@@ -141,8 +148,10 @@ impl AsyncRead for Pipe {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         // What was held back leaves, whatever the library is at.
-        if let Poll::Ready(Err(error)) = this.poll_drain(cx) {
-            return Poll::Ready(Err(error));
+        match this.poll_drain(cx) {
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending if this.waits => return Poll::Pending,
+            _ => {}
         }
         ready!(poll_pause(&mut this.reading_pauses, cx));
         if let Some((_, pause)) = this.plan.stall.take_if(|(at, _)| this.got >= *at) {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, Route, Site};
+use keepwarm_edge::{Edge, Route, SendFiles, Site, Target};
 use keepwarm_net::simulation::{self, Faults, Rng, Settings};
 use keepwarm_net::{ConnectionLimits, Endpoint, OpenConnections, Passing, StopListening, SyntaxLimits};
 use keepwarm_workers::dispatch::{App, AppPolicy, Links, Protocol, ScriptRoot, ServerPolicy};
@@ -18,7 +18,7 @@ use crate::client::{self, BodyPlan, ClientPlan, Leave, RequestPlan};
 use crate::door::{self, tunnel_at_the_end};
 use crate::fastcgi::ScriptPlan;
 use crate::front::{self, Expected, id};
-use crate::origin::{Framing, Noise, OriginPlan};
+use crate::origin::{Framing, HANDED, Noise, OriginPlan};
 use crate::pattern;
 use crate::plan::{self, Smaller};
 use crate::run::Scenario;
@@ -62,6 +62,7 @@ pub(crate) enum Kind {
 
 const ADDRESS: &str = "192.0.2.10:80";
 const SCRIPTS: Duration = Duration::from_secs(10);
+const FOLDER: &str = "/srv/handed";
 /// The id of what is asked for a server's health.
 const HEALTH: u64 = u64::MAX;
 
@@ -136,6 +137,7 @@ impl Scenario for Relay {
         let processes = Processes::new(Rc::clone(&self), Rc::clone(&links), Rc::clone(&seen));
         let app = links.set_app("app", self.policy());
         processes.start();
+        self.put_files();
         let edge = Arc::new(Edge::new(Site::new(vec![self.route(&app)], Vec::new())));
         let (open, stops) = site::listen(&remotes, ADDRESS, edge, self.limits(), 100);
         let visits = site::visits(self.clients.len(), |number| {
@@ -169,6 +171,8 @@ impl Scenario for Relay {
                 smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].response.informs) > 0);
                 smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].response.trailers) > 0);
                 smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].words) > 0);
+                smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].redirects) > 0);
+                smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].response.hands));
                 smaller.with(|plan| std::mem::take(&mut plan.clients[at].1[request].padding) > 0);
                 smaller.with(|plan| !std::mem::take(&mut plan.clients[at].1[request].query).is_empty());
                 smaller.without_time(|plan| &mut plan.clients[at].1[request].response.pause);
@@ -223,7 +227,22 @@ impl Relay {
         let Self { buffer_request, buffer_response, .. } = *self;
         route.passing = Passing { buffer_request, buffer_response, ..Passing::default() };
         route.max_body = self.max_body;
+        let folders = vec![(HANDED.to_owned(), PathBuf::from(FOLDER))];
+        if let Target::App { handler, .. } = &mut route.target {
+            *handler = Arc::new(SendFiles::new(folders, Arc::clone(handler)));
+        }
         route
+    }
+
+    /// The files that scripts name in place of a body.
+    fn put_files(&self) {
+        for (client, (_, scripts)) in self.clients.iter().enumerate() {
+            for (request, script) in scripts.iter().enumerate().filter(|(_, script)| script.response.hands) {
+                let (id, size) = (id(client, request), script.response.body);
+                let path = PathBuf::from(format!("{FOLDER}/{id:x}"));
+                simulation::put_file(path, move || pattern::bytes(id, 0, size));
+            }
+        }
     }
 
     /// Where the process of this id may listen: both addresses, and the one that it likes.
@@ -242,9 +261,17 @@ impl Relay {
         if matches!(path, "/" | "/health") {
             return Some((HEALTH, healthy()));
         }
-        let (client, request) = path.strip_prefix("/")?.split_once('/')?;
-        let (client, request) = (client.parse::<usize>().ok()?, request.parse::<usize>().ok()?);
-        Some((id(client, request), self.clients.get(client)?.1.get(request)?.clone()))
+        let mut parts = path.strip_prefix("/")?.split('/').map(|part| part.parse::<usize>().ok());
+        let (client, request) = (parts.next()??, parts.next()??);
+        let mut script = self.clients.get(client)?.1.get(request)?.clone();
+        if let Some(redirects) = parts.next() {
+            (script.redirected, script.query) = (redirects?, String::new());
+            script.response.delay = Duration::ZERO;
+        }
+        if script.redirected < script.redirects {
+            script.late = Duration::ZERO;
+        }
+        Some((id(client, request), script))
     }
 
     /// What all scripts take together.
@@ -334,6 +361,12 @@ fn client(
         let last = scripts.len() - 1;
         tunnel_at_the_end(rng, sizes, &mut client, &mut scripts[last].response);
     }
+    for (request, script) in client.requests.iter().zip(&mut scripts) {
+        // While the body is on its way it is the client that is sent there.
+        if request.has_body() && script.response.reads != Reads::Before {
+            script.redirects = 0;
+        }
+    }
     // Its query is sent at the pace of the rest.
     let query = scripts.iter().map(|script| script.query.len()).sum::<usize>();
     client.piece = client.piece.max(query / 500);
@@ -378,8 +411,11 @@ fn script(rng: &mut Rng, clean: bool, kind: Kind, (settings, most): (&Settings, 
         response.closes = if clean { None } else { *rng.pick(&[None, None, None, Some(true)]) };
         response.framing = *rng.pick(&[Framing::Length, Framing::Close]);
     }
+    response.hands = response.status == 200 && rng.chance(100);
     let query = if rng.chance(150) { edgy(rng, (most / 2).min(40_000)) } else { 0 };
     ScriptPlan {
+        redirects: if kind != Kind::Http && rng.chance(100) { 1 + rng.size(9) } else { 0 },
+        redirected: 0,
         record: *rng.pick(&[1, 8, 1000, 8192, 0xffff, 0xffff]),
         padding: *rng.pick(if most < 10_000 { &[0, 0, 7] } else { &[0, 7, 255] }),
         words: *rng.pick(&[0, 0, 1, 20]),
@@ -405,6 +441,7 @@ fn healthy() -> ScriptPlan {
         pause: Duration::ZERO,
         trailers: 0,
         fill: 0,
+        hands: false,
         closes: None,
         tunnel: None,
         fault: Fault::None,
@@ -415,6 +452,8 @@ fn healthy() -> ScriptPlan {
         query: String::new(),
         record: 100,
         padding: 0,
+        redirects: 0,
+        redirected: 0,
         words: 0,
         word: 0,
         ends_streams: true,

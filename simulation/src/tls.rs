@@ -300,6 +300,14 @@ impl Line for Tls {
         state.ends = self.plan.ending != Ending::Notifies;
     }
 
+    fn poll_end(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if ready!(self.peer.poll_read(cx, &mut Vec::new(), 4096))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
     fn reset(self: Box<Self>) {
         self.peer.reset();
     }

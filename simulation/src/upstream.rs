@@ -6,6 +6,7 @@ use std::time::Duration;
 use keepwarm_net::Protocol;
 use keepwarm_net::simulation::{Rng, Settings};
 
+use crate::client::BodyPlan;
 use crate::door::{Door, Far};
 use crate::frames::FramePlan;
 use crate::http2_origin::{Goaway, Http2Plan};
@@ -43,7 +44,14 @@ impl Scenario for Upstream {
                 client.requests.iter_mut().for_each(|request| request.tunnel = None);
                 responses.iter_mut().for_each(|response| response.tunnel = None);
             }
-            door.far.http2 = Some(plan(&mut rng, &door));
+            let waits = rng.chance(200) && (!door.clean || is_small_talk(&mut door));
+            let mut plan = plan(&mut rng, &door);
+            if waits {
+                plan.waits = true;
+                // What the client owes an answer to keeps it from reading while it cannot write: both would wait for each other.
+                plan.frames.strays = if door.clean { 0 } else { plan.frames.strays };
+            }
+            door.far.http2 = Some(plan);
             door.far.connections = *rng.pick(&[None, Some(1), Some(2)]);
         } else if let Some(tls) = door.far.tls.as_mut().filter(|tls| tls.ending == Ending::Cuts && door.clean)
         {
@@ -79,6 +87,23 @@ impl Scenario for Upstream {
         TlsPlan::smaller(&mut smaller, |plan| plan.0.far.tls.as_mut());
         smaller.plans
     }
+}
+
+/// Requests become so small that the client's library takes them whole, whatever becomes of them: it reads on. With more, the two could wait for each other until a time-out frees
+/// them, since it reads nothing while it owes an answer to a PING or SETTINGS and a DATA frame has not left, nor before its preface has. `false`: they do not, or a pipe does not hold that.
+fn is_small_talk(door: &mut Door) -> bool {
+    const SMALL: usize = 200;
+    const PREFACE: usize = 512;
+    let mut requests = door.clients.iter().flat_map(|(client, _)| &client.requests);
+    if door.settings().capacity.0 < PREFACE || requests.any(|request| request.is_broken()) {
+        return false;
+    }
+    let requests = door.clients.iter_mut().flat_map(|(client, _)| &mut client.requests);
+    requests.for_each(|request| match &mut request.body {
+        BodyPlan::Length(size) | BodyPlan::Chunked { size, .. } => *size = (*size).min(SMALL),
+        BodyPlan::None | BodyPlan::Broken { .. } => {}
+    });
+    true
 }
 
 /// What an origin of HTTP/2 does with a request.
@@ -140,6 +165,7 @@ fn plan(rng: &mut Rng, door: &Door) -> Http2Plan {
                 .chance(100)
                 .then(|| (edgy(rng, got), Duration::from_millis(rng.between(1, longest) as u64))),
         },
+        waits: false,
     }
 }
 

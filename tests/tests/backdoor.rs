@@ -427,6 +427,19 @@ fn a_small_body_that_does_not_come_holds_up_no_answer() {
     assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
 }
 
+/// Its callers are workers, which say what they mean (`http-rules` §4).
+#[test]
+fn a_door_passes_every_name() {
+    let origin = Origin::fixed("found");
+    let server = door(&origin, "");
+    let head = "GET / HTTP/1.1\r\nHost: localhost\r\nX_User: 1\r\nX.User: 2\r\nProxy: 3\r\n\r\n";
+    assert_eq!(server.ask(head).text(), "found");
+    let seen = origin.last();
+    for (name, value) in [("x_user", "1"), ("x.user", "2"), ("proxy", "3")] {
+        assert_eq!(seen.field(name), Some(value), "{name}");
+    }
+}
+
 #[test]
 fn a_door_is_not_for_pages_of_other_sites() {
     let origin = Origin::fixed("secret");

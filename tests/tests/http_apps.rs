@@ -536,6 +536,24 @@ fn a_page_that_hangs_does_not_take_its_server_away() {
     assert!(front <= 4, "the front page is no health check of an idle server: {front}");
 }
 
+/// Others on the network would reach it past Keepwarm.
+#[test]
+fn a_server_that_listens_on_all_interfaces_is_warned_of() {
+    let serving = |host: &str| {
+        let script = format!(
+            "import http.server, os\nhttp.server.HTTPServer(({host:?}, int(os.environ['PORT'])), http.server.SimpleHTTPRequestHandler).serve_forever()"
+        );
+        let server = Server::start(&config(&format!("[\"@PYTHON@\", \"-c\", {script:?}]"), 1, ""));
+        ask(&server, get("/"));
+        server
+    };
+    let open = serving("");
+    let line = open.wait_for_log("the worker listens on all interfaces", LONG);
+    assert!(line.contains("WARN") && line.contains("address=0.0.0.0:"), "{line}");
+    let closed = serving("127.0.0.1");
+    assert!(!closed.log().contains("all interfaces"), "{}", closed.log());
+}
+
 #[test]
 fn a_server_is_ready_when_its_health_says_so() {
     // It listens from the beginning, and says no as long as there is no flag.

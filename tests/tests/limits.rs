@@ -101,6 +101,25 @@ fn too_many_fields_are_431() {
     refused(&mut client, 431);
 }
 
+/// More lines than a frame of the wire holds. What was done for each of them once took seconds, in which idle workers were killed for their silence.
+#[test]
+fn a_head_of_sixty_thousand_lines_costs_no_worker() {
+    for base in [WSGI, ASGI] {
+        let server = limited(base, "header_block = \"4MiB\"\nheader_fields = 65_536").warm("/pong");
+        let workers = server.workers();
+        for (lines, status) in [(10_000, 200), (60_000, 431)] {
+            let mut client = server.client().patient(BOUND);
+            client.send(format!(
+                "GET /pong HTTP/1.1\r\nHost: a\r\nConnection: x-none\r\n{}\r\n",
+                "X-Many: 1\r\n".repeat(lines)
+            ));
+            assert_eq!(client.response("GET").status, status, "{lines} lines\n{}", server.log());
+        }
+        assert_eq!(server.ask(get("/pong")).text(), "pong");
+        assert_eq!(server.workers(), workers);
+    }
+}
+
 #[test]
 fn a_slow_head_is_408_however_it_trickles() {
     let server = limited(FIXED, "head_timeout = \"300ms\"");

@@ -1,12 +1,14 @@
 //! SIGUSR2: another binary takes over the listening sockets, and nobody who connects notices; what cannot take over leaves the old one as it was.
 
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use keepwarm_tests::load::{self, Load, all_answered_once};
 use keepwarm_tests::process::{self, alive, wait_until};
 use keepwarm_tests::service::Service;
 use keepwarm_tests::tools::{self, script};
 use keepwarm_tests::{Client, Server, admin, caller, get, keepwarm};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -195,6 +197,32 @@ fn a_new_process_that_never_serves_is_ended() {
     end(&service);
 }
 
+/// The other side of it: the old process is stuck, and says nothing.
+#[test]
+fn a_new_process_that_is_told_nothing_gives_up() {
+    let (_silent, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a pair");
+    let log = std::env::temp_dir().join(format!("keepwarm-told-nothing-{}", std::process::id()));
+    let mut new = Command::new(keepwarm())
+        .args(["run", "wsgi_app:application", "--bind", "127.0.0.1:0"])
+        .current_dir(keepwarm_tests::apps())
+        .env("KEEPWARM_UPGRADE", std::process::id().to_string())
+        .stdin(theirs)
+        .stderr(std::fs::File::create(&log).expect("a file"))
+        .spawn()
+        .expect("it starts");
+    let begun = Instant::now();
+    while new.try_wait().expect("it is ours").is_none() && begun.elapsed() < LONG {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ended = new.try_wait().expect("it is ours");
+    let _ = new.kill();
+    let said = std::fs::read_to_string(&log).expect("what it has said");
+    let _ = std::fs::remove_file(&log);
+    assert!(ended.is_some_and(|status| !status.success()), "{ended:?}: {said}");
+    assert!(said.contains("what is to be taken over cannot be received"), "{said}");
+}
+
 #[test]
 fn an_end_during_an_upgrade_ends_both() {
     let service = start("");
@@ -208,6 +236,7 @@ fn an_end_during_an_upgrade_ends_both() {
     });
     service.server.signal(Signal::TERM);
     assert!(service.server.wait_for_exit(LONG).success());
+    assert!(!service.server.folder().join("pid").exists(), "the pid file");
     wait_until("the new process has ended", LONG, || !alive(new));
 }
 
@@ -219,11 +248,12 @@ fn a_new_process_that_does_not_end_holds_up_no_signal() {
     let file = service.binary.with_extension("pid");
     let new = || std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<u32>().ok());
     wait_until("the new process", LONG, || new().is_some());
-    let told = std::time::Instant::now();
+    let told = Instant::now();
     service.server.signal(Signal::TERM);
     service.wait_for_log("stopping");
     assert!(told.elapsed() < Duration::from_secs(4), "{:?}", told.elapsed());
     assert!(service.server.wait_for_exit(LONG).success());
+    assert!(!service.server.folder().join("pid").exists(), "the pid file");
     wait_until("the new process has ended", LONG, || !alive(new().expect("it was there")));
 }
 

@@ -165,7 +165,9 @@ impl OpenFile {
 
 fn look(folder: &Path, name: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
     #[cfg(feature = "simulation")]
-    crate::simulation::disk::look_up(patience == Patience::Cached)?;
+    if let Some(found) = crate::simulation::disk::look_up(folder, name, patience == Patience::Cached)? {
+        return Ok(found);
+    }
     let flags = patience.resolve();
     let root = open(CWD, folder, OFlags::PATH | OFlags::DIRECTORY, flags)?;
     let name: &[u8] = if name.is_empty() { b"." } else { name };

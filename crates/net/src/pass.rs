@@ -241,6 +241,8 @@ impl Tunnel {
         if server.poll_flush(cx).is_ready() && self.client_ended && !self.told {
             self.told = true;
             server.shutdown_write();
+            // Under TLS that is something to be written, too: nobody else would wake us when there is room for it.
+            let _ = server.poll_flush(cx);
         }
         flow
     }

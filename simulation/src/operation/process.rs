@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use keepwarm_net::simulation::Rng;
 use keepwarm_workers::supervisor::Exit;
 use keepwarm_workers::supervisor::simulation::{End, Process};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::Operation;
 use crate::worker::{self, Responses, Seen};
@@ -67,6 +69,8 @@ pub(super) struct Processes {
     /// The one that serves, and that served when each request was begun.
     pub(super) serving: Cell<u64>,
     pub(super) floors: RefCell<HashMap<u64, u64>>,
+    /// Where was listened, one after the other, and until when.
+    pub(super) addresses: RefCell<Vec<(SocketAddr, Option<Instant>)>>,
 }
 
 impl Processes {
@@ -83,6 +87,32 @@ impl Processes {
         self.running.borrow_mut().push(process.end());
         tokio::task::spawn_local(Rc::clone(self).live(process, fate, version));
         Ok(())
+    }
+
+    /// Where is listened.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.addresses.borrow().last().expect("the first").0
+    }
+
+    /// Where nobody has.
+    pub(super) fn next_address(&self) -> SocketAddr {
+        let mut next = self.address();
+        next.set_port(next.port() + 1);
+        next
+    }
+
+    /// From now on is listened there.
+    pub(super) fn move_to(&self, address: Option<SocketAddr>) {
+        let mut addresses = self.addresses.borrow_mut();
+        if let Some((_, left)) = addresses.last_mut() {
+            *left = Some(Instant::now());
+        }
+        addresses.push((address.expect("it is TCP"), None));
+    }
+
+    /// When nobody listened there any more.
+    pub(super) fn left(&self, address: SocketAddr) -> Option<Instant> {
+        self.addresses.borrow().iter().find(|(at, _)| *at == address).and_then(|(_, left)| *left)
     }
 
     /// Kills one that runs, like the kernel when memory is short.

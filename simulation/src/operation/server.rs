@@ -1,25 +1,56 @@
-//! One Keepwarm of the world: a listener, an edge, an app and its supervisor, put together and taken down as the binary does it (`keepwarm::run`).
+//! One Keepwarm of the world: a listener, an edge, apps and their supervisor, put together and taken down as the binary does it (`keepwarm::run`).
 
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use keepwarm_edge::{Edge, ForwardedFields, Route, Site, Target};
-use keepwarm_net::{Bound, ConnectionLimits, ListenerContext, OpenConnections, Remote, StopListening};
-use keepwarm_workers::dispatch::{App, AppHandler, AppPolicy, Links};
+use keepwarm_edge::{Edge, PathPattern, Site};
+use keepwarm_net::{
+    Bound, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening,
+};
+use keepwarm_workers::dispatch::{AppPolicy, Links};
 use keepwarm_workers::supervisor::{AppSpec, Options, Supervisor, WorkerLinks};
 use tokio::time::Instant;
 
 use super::Operation;
-use crate::plan;
+use crate::{plan, site as parts};
 
 /// As the binary's.
 const DRAIN_IDLE: Duration = Duration::from_secs(2);
 const WORKERS: Duration = Duration::from_secs(1);
 
+/// The name of the app that is always there, and of the one that comes and goes: while it is there, it has the paths of the second client.
+pub(super) const FIRST: &str = "app";
+pub(super) const SECOND: &str = "beside";
+
+fn policy(spec: &AppSpec) -> AppPolicy {
+    let time = Duration::from_secs(60);
+    AppPolicy {
+        queue: 1000,
+        queue_timeout: time,
+        request_timeout: time,
+        slow_log: None,
+        workers: spec.workers,
+        server: None,
+    }
+}
+
+fn site(links: &Links) -> Site {
+    let mut second = links.app(SECOND).map(|app| parts::route(&app));
+    if let Some(route) = &mut second {
+        route.path = PathPattern::Prefix("/1/".to_owned());
+    }
+    let first = links.app(FIRST).map(|app| parts::route(&app));
+    Site::new(second.into_iter().chain(first).collect(), Vec::new())
+}
+
 pub(super) struct Server {
-    pub(super) app: Arc<App>,
+    pub(super) links: Arc<Links>,
+    edge: Arc<Edge>,
+    context: Arc<ListenerContext>,
+    /// Whether there is a second app.
+    pub(super) two: bool,
     pub(super) supervisor: Supervisor,
     pub(super) open: Arc<OpenConnections>,
     draining: Arc<AtomicBool>,
@@ -30,37 +61,25 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts the app, and when it is ready serves on this socket.
+    /// Starts the apps, and when they are ready serves on this socket.
     pub(super) async fn start(
         world: &Rc<Operation>,
-        spec: AppSpec,
+        specs: Vec<AppSpec>,
         remotes: &[Remote],
         bound: Bound,
     ) -> Self {
         let links = Arc::new(Links::new(remotes));
-        let time = Duration::from_secs(60);
-        let policy = AppPolicy {
-            queue: 1000,
-            queue_timeout: time,
-            request_timeout: time,
-            slow_log: None,
-            workers: spec.workers,
-            server: None,
-        };
-        let app = links.set_app("app", policy);
-        let links: Arc<dyn WorkerLinks> = links;
+        specs.iter().for_each(|spec| drop(links.set_app(&spec.name, policy(spec))));
+        let two = specs.len() > 1;
+        let wires: Arc<dyn WorkerLinks> = Arc::clone(&links) as _;
         let supervisor =
-            Supervisor::start(vec![spec], links, Options::default()).await.expect("no thread, no guardian");
+            Supervisor::start(specs, wires, Options::default()).await.expect("no thread, no guardian");
         let failures = supervisor.wait_first_boot().await;
         assert!(failures.is_empty() || !world.clean, "the first workers do not start: {failures:?}");
-        let route = Route::to(Target::App {
-            name: Arc::clone(&app.name),
-            handler: Arc::new(AppHandler(Arc::clone(&app))),
-            forwarded: ForwardedFields::default(),
-        });
+        let edge = Arc::new(Edge::new(site(&links)));
         let (open, draining) = (Arc::new(OpenConnections::new(100)), Arc::new(AtomicBool::new(false)));
         let context = Arc::new(ListenerContext {
-            handler: Arc::new(Edge::new(Site::new(vec![route], Vec::new()))),
+            handler: Arc::clone(&edge) as Arc<dyn Handler>,
             limits: match world.clean {
                 true => ConnectionLimits { body_rate: 0, drain_rate: 0, ..ConnectionLimits::default() },
                 false => ConnectionLimits::default(),
@@ -71,7 +90,40 @@ impl Server {
         });
         let stops = plan::serve_all(remotes, &bound, &context);
         let jump = world.settings.jump.map_or(Duration::ZERO, |(_, by)| by);
-        Self { app, supervisor, open, draining, bound, stops, jump }
+        Self { links, edge, context, two, supervisor, open, draining, bound, stops, jump }
+    }
+
+    /// What a reload needs to know beforehand: apps whose workers are about to come.
+    pub(super) fn prepare(&self, specs: &[AppSpec]) {
+        specs.iter().for_each(|spec| self.links.add_app(&spec.name, policy(spec)));
+    }
+
+    /// The reload has failed: what ran goes on.
+    pub(super) fn take_back(&self) {
+        self.links.keep_only(|name| self.two || name == FIRST);
+    }
+
+    /// The workers of these specs serve: what is asked for leads to them.
+    pub(super) fn commit(&mut self, specs: &[AppSpec]) {
+        self.two = specs.len() > 1;
+        specs.iter().for_each(|spec| drop(self.links.set_app(&spec.name, policy(spec))));
+        self.take_back();
+        self.edge.replace(site(&self.links));
+    }
+
+    /// Listens there, in place of where it did.
+    pub(super) fn move_to(&mut self, bound: Bound, remotes: &[Remote]) {
+        let stops = plan::serve_all(remotes, &bound, &self.context);
+        let (old, stops) =
+            (std::mem::replace(&mut self.bound, bound), std::mem::replace(&mut self.stops, stops));
+        old.refuse_new();
+        stops.iter().for_each(StopListening::accept_rest);
+    }
+
+    /// Listens where it does, on other terms.
+    pub(super) fn renew(&mut self, remotes: &[Remote]) {
+        let stops = plan::serve_all(remotes, &self.bound, &self.context);
+        std::mem::replace(&mut self.stops, stops).iter().for_each(StopListening::hand_over);
     }
 
     /// The socket, for a successor.

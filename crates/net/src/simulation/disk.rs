@@ -1,13 +1,21 @@
 //! The disk of the simulation, with the names of `crate::disk`: it is slow, and it fails.
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use tokio::time::{Sleep, sleep};
 
@@ -46,12 +54,24 @@ impl SpillFile {
     }
 }
 
-/// A look for a file: folders of the simulation are empty, which the caches know or not.
-pub(crate) fn look_up(cached: bool) -> Result<(), Errno> {
-    match cached && with(|kernel| kernel.rng.chance(300)) {
-        true => Err(Errno::AGAIN),
-        false => Err(Errno::NOENT),
+/// Puts a file of these bytes where folders are looked through: nothing else is there.
+pub fn put_file(path: PathBuf, bytes: impl Fn() -> Vec<u8> + 'static) {
+    with(|kernel| kernel.on_disk.insert(path, Rc::new(bytes)));
+}
+
+/// A look for a file, which the caches know or not. `None` is no answer of the simulation's.
+pub(crate) fn look_up(folder: &Path, name: &[u8], cached: bool) -> Result<Option<OwnedFd>, Errno> {
+    let path = folder.join(OsStr::from_bytes(name));
+    let (unknown, file) =
+        with(|kernel| (cached && kernel.rng.chance(300), kernel.on_disk.get(&path).cloned()));
+    if unknown {
+        return Err(Errno::AGAIN);
     }
+    let bytes = file.ok_or(Errno::NOENT)?;
+    let file = File::from(memfd_create("file", MemfdFlags::CLOEXEC)?);
+    let written = file.write_all_at(&bytes(), 0).and_then(|()| file.set_modified(UNIX_EPOCH));
+    written.expect("memory for a file");
+    Ok(Some(file.into()))
 }
 
 /// A call that ends later.

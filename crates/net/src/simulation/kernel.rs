@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::path::PathBuf;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -18,13 +20,15 @@ use crate::Endpoint;
 /// Calls of the code under test between two turns of the reactor, or two moments, above which it spins.
 const SPIN: u64 = 20_000;
 
-#[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) rng: Rng,
     pub(super) settings: Settings,
     pub(super) files: BTreeMap<u64, File>,
     pub(super) watches: BTreeMap<u64, Registration>,
     pub(super) listeners: BTreeMap<Endpoint, u64>,
+    /// Registrations of Unix sockets that are still to be refused.
+    pub(super) refuses: u32,
+    pub(super) on_disk: BTreeMap<PathBuf, Rc<dyn Fn() -> Vec<u8>>>,
     events: BTreeMap<(Instant, u64), Event>,
     reactor: Option<Waker>,
     next: u64,
@@ -46,6 +50,8 @@ pub fn reset(seed: u64, settings: Settings) {
         files: BTreeMap::new(),
         watches: BTreeMap::new(),
         listeners: BTreeMap::new(),
+        refuses: 0,
+        on_disk: BTreeMap::new(),
         events: BTreeMap::new(),
         reactor: None,
         next: 0,
@@ -62,6 +68,11 @@ pub fn reset(seed: u64, settings: Settings) {
 /// Changes how this thread's world behaves from now on.
 pub fn settings(change: impl FnOnce(&mut Settings)) {
     with(|kernel| change(&mut kernel.settings));
+}
+
+/// The reactor of this thread's world refuses the next registrations of Unix sockets (`ENOSPC`), so many.
+pub fn refuse_watches(count: u32) {
+    with(|kernel| kernel.refuses = count);
 }
 
 /// What this thread's world has come to.

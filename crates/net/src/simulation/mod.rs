@@ -23,7 +23,8 @@ mod settings;
 pub mod socket;
 mod thread;
 
-pub use kernel::{Reactor, describe, reset, settings, totals, turn};
+pub use disk::put_file;
+pub use kernel::{Reactor, describe, refuse_watches, reset, settings, totals, turn};
 pub use peer::{Peer, PeerListener, connect, listen, pair};
 pub use rng::Rng;
 pub use settings::{Faults, Settings, Totals};

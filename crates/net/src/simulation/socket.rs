@@ -66,6 +66,7 @@ pub struct Watch {
 pub fn watch(socket: Socket, interest: Interest) -> Result<Watch, (Socket, io::Error)> {
     let id = with(|kernel| {
         kernel.lack_of_descriptors(Errno::NOSPC)?;
+        kernel.refuse_watch(socket.file)?;
         let id = kernel.new_id();
         kernel.watches.insert(
             id,
@@ -240,6 +241,18 @@ impl Kernel {
     pub(super) fn lack_of_descriptors(&mut self, errno: Errno) -> io::Result<()> {
         let chance = self.settings.faults.no_descriptor;
         if self.rng.chance(chance) { Err(errno.into()) } else { Ok(()) }
+    }
+
+    /// The registration is one of those that are to be refused.
+    fn refuse_watch(&mut self, file: u64) -> io::Result<()> {
+        let unix = self.stream(file).is_some_and(|stream| stream.unix);
+        match unix.then(|| self.refuses.checked_sub(1)).flatten() {
+            Some(left) => {
+                self.refuses = left;
+                Err(Errno::NOSPC.into())
+            }
+            None => Ok(()),
+        }
     }
 
     fn is_watched(&self, file: u64) -> bool {

@@ -12,6 +12,7 @@ use keepwarm_telemetry::panics::{catch, caught};
 use keepwarm_wire::WireFault;
 use keepwarm_wire::frame::{FromWorker, HEADER_LEN, Hello};
 use keepwarm_wire::session::SessionEvent;
+use rustix::io::Errno;
 
 use super::activity::About;
 use super::app::{App, Places, Traits};
@@ -24,8 +25,8 @@ const READ: usize = 128 * 1024;
 /// Read at a time from a worker whose answers have been small.
 const READ_SMALL: usize = 16 * 1024;
 
-/// How long a write waits for what the kernel is short of. The number is arbitrary: long enough not to spin, short beside any time-out.
-const WRITE_AGAIN: Duration = Duration::from_millis(100);
+/// How long is waited for what the kernel is short of. The number is arbitrary: long enough not to spin, short beside any time-out.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Reads what a worker says until its socket ends; then everything that it held is lost.
 pub(super) async fn drive(link: Arc<Link>, socket: Socket) {
@@ -111,10 +112,10 @@ impl Driver {
                 Left::ForRoom => match self.io.poll_writable(cx) {
                     Poll::Ready(Ok(())) => continue,
                     // The reactor takes no watch, not even in the place of the one that there is: it may later.
-                    Poll::Ready(Err(_)) => self.write_later(cx),
+                    Poll::Ready(Err(_)) => self.try_later(cx),
                     Poll::Pending => {}
                 },
-                Left::ForLater => self.write_later(cx),
+                Left::ForLater => self.try_later(cx),
             }
             if self.tail.is_some() && self.deadlines.poll_passed(Wait::Answer, cx) {
                 self.tail_is_late();
@@ -133,6 +134,11 @@ impl Driver {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                     return Poll::Ready(End::ClosedUnread);
                 }
+                // The reactor takes no watch for now. The worker is well.
+                Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
+                    self.try_later(cx);
+                    return Poll::Pending;
+                }
                 Err(_) => return Poll::Ready(End::Closed),
             }
         }
@@ -145,9 +151,9 @@ impl Driver {
         }
     }
 
-    /// Nothing will tell when there is room: tries again after a while.
-    fn write_later(&self, cx: &Context<'_>) {
-        self.deadlines.set_after(Wait::Write, WRITE_AGAIN);
+    /// Nothing will tell when there is room, or something to read: tries again after a while.
+    fn try_later(&self, cx: &Context<'_>) {
+        self.deadlines.set_after(Wait::Write, AGAIN);
         self.deadlines.poll_passed(Wait::Write, cx);
     }
 

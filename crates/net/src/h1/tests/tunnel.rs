@@ -1,14 +1,16 @@
 //! Tunnels: every byte arrives, in order, however slowly either side takes it.
 
 use std::future::poll_fn;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
+use std::task::{Context, Poll, Waker, ready};
 
 use keepwarm_http1::Fields;
 use tokio::io::AsyncReadExt;
 
 use super::*;
-use crate::{Client, Http1, Tunnel, TunnelEnd};
+use crate::{Client, FarEnd, Http1, Tunnel, TunnelEnd};
 
 /// A socket that takes little at a time, and one that takes all that waits for it at once.
 /// Each with more bytes than both sockets and all buffers between them hold.
@@ -89,4 +91,67 @@ async fn a_slow_server_gets_all_that_its_client_sends() {
         })
         .await;
     }
+}
+
+/// A server under TLS, whose end of a tunnel is something to be written, too (close_notify). It has room for what is written only after a while, and ends when it has its client's end.
+#[derive(Default)]
+struct Full {
+    room: Option<Pin<Box<tokio::time::Sleep>>>,
+    is_told: bool,
+    has_ended: bool,
+    reader: Option<Waker>,
+}
+
+impl FarEnd for Full {
+    fn poll_tunnel(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        self.reader = Some(cx.waker().clone());
+        if self.has_ended { Poll::Ready(Ok(&[])) } else { Poll::Pending }
+    }
+
+    fn send_tunnel(&mut self, _: &[u8]) {
+        self.room = Some(Box::pin(tokio::time::sleep(Duration::from_millis(50))));
+    }
+
+    fn unsent(&self) -> usize {
+        self.room.iter().count()
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(room) = &mut self.room {
+            ready!(room.as_mut().poll(cx));
+            (self.room, self.has_ended) = (None, self.is_told);
+            self.reader.take_if(|_| self.is_told).into_iter().for_each(Waker::wake);
+        }
+        Poll::Ready(())
+    }
+
+    fn shutdown_write(&mut self) {
+        self.is_told = true;
+        self.send_tunnel(b"close_notify");
+    }
+}
+
+/// Opens a tunnel to such a server.
+struct ToFull;
+
+impl Act for ToFull {
+    fn act<'a>(&'a self, exchange: &'a mut Exchange<'_>) -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+        Box::pin(async move {
+            exchange.begin_tunnel(b"x", &Fields::new()).unwrap();
+            let (mut tunnel, mut server) = (Tunnel::of(exchange), Full::default());
+            let end = poll_fn(|cx| tunnel.poll(cx, exchange, &mut server)).await;
+            assert_eq!(end, TunnelEnd::Over);
+        })
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_client_leaves_when_its_server_has_room_for_it() {
+    run(async {
+        let mut client = connect(ToFull, ConnectionLimits::default());
+        write(&mut client, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nx").await;
+        client.shutdown().await.unwrap();
+        client.read_to_end(&mut Vec::new()).await.unwrap();
+    })
+    .await;
 }

@@ -1,6 +1,8 @@
 //! Calls that wait for room on a connection, or for a place for one.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
 
 use h2::server::Builder;
 
@@ -226,6 +228,46 @@ async fn a_server_that_takes_more_calls_than_before_gets_those_that_wait() {
         drop(second.await.unwrap());
     })
     .await;
+}
+
+/// Its task reads them, once the socket has taken what is to be written first: a caller that woke itself until then would hold the thread.
+#[tokio::test]
+async fn a_caller_that_waits_for_what_an_idle_connection_has_to_say_does_not_wake_itself() {
+    run(async {
+        let (listener, endpoint) = listen().await;
+        let pool = pool();
+        let accept = Peer::accept(&listener, &[]);
+        let (call, mut peer) = tokio::join!(pool.acquire(&endpoint, Need::Any), accept);
+        peer.write(PING, 0, 0, b"12345678").await;
+        peer.next(PING).await.unwrap();
+        drop(call.unwrap());
+        peer.write(PING, 0, 0, b"87654321").await;
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut cx = Context::from_waker(&waker);
+        let mut waiting = Box::pin(pool.acquire(&endpoint, Need::Any));
+        // Without a turn for the connection's task in between.
+        while let Poll::Ready(call) = waiting.as_mut().poll(&mut cx) {
+            // The bytes have not arrived yet.
+            drop(call.unwrap());
+            waiting = Box::pin(pool.acquire(&endpoint, Need::Any));
+        }
+        assert_eq!(woken.0.load(Relaxed), 0, "it has woken itself");
+        until(|| woken.0.load(Relaxed) > 0).await;
+        drop(waiting.await.unwrap());
+        assert_eq!(pool.dials(), 1);
+    })
+    .await;
+}
+
+/// Counts how often it wakes.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
 }
 
 /// A call that cannot be sent again does not trust one that has been idle, and where there may be no other beside it, it would wait in vain.
