@@ -205,7 +205,14 @@ impl Relay {
         };
         let health = (self.kind == Kind::Http && self.unix).then(|| "/health".to_owned());
         let address = (self.kind == Kind::Standing).then(|| self.endpoint(0));
-        let server = ServerPolicy { protocol, concurrency: self.concurrency, health, address };
+        let server = ServerPolicy {
+            protocol,
+            concurrency: self.concurrency,
+            health,
+            address,
+            children: None,
+            works_behind: false,
+        };
         AppPolicy {
             queue: 1000,
             queue_timeout: Duration::from_secs(60),

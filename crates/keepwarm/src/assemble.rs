@@ -49,6 +49,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     let start = language::start(app)?;
     let choice = run_as::choose(app, &start);
     run_as::announce(app, &choice);
+    fastcgi::announce(app);
     let user = match &choice {
         Choice::Default(account) => Some(account),
         Choice::Given | Choice::Root(_) => app.run_as.as_ref(),
@@ -66,6 +67,7 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
     if !app.watch.is_empty() {
         env.push(("KEEPWARM_WATCH".into(), "1".into()));
     }
+    let children = fastcgi::child_limits(app);
     Ok(AppSpec {
         name: app.name.as_str().into(),
         command: start.command,
@@ -76,19 +78,24 @@ pub(crate) fn spec(app: &App, doors: &DoorVariables) -> io::Result<AppSpec> {
             Some(_) => Contact::Server,
             None => Contact::Wire,
         },
-        ends_at_quit: fastcgi::has_processes_of_its_own(app),
+        ends_at_quit: children.is_some(),
+        children,
         preload: app.preload,
         workers: processes(app),
         boot_timeout: app.boot_timeout,
         drain_timeout: app.drain_timeout,
         start_retries: app.start_retries,
-        recycling: Recycling {
-            max_requests: app.max_requests.map(u64::from),
-            max_age: app.max_age,
-            max_memory: app.max_memory,
-            kill_memory: app.kill_memory,
+        recycling: match children {
+            // Each of those is ended by itself.
+            Some(_) => Recycling::default(),
+            None => Recycling {
+                max_requests: app.max_requests.map(u64::from),
+                max_age: app.max_age,
+                max_memory: app.max_memory,
+                kill_memory: app.kill_memory,
+            },
         },
-        scaling: scaling(app).filter(|_| !fastcgi::has_processes_of_its_own(app)),
+        scaling: scaling(app).filter(|_| children.is_none()),
         hang_timeout: Some(hang_timeout(app)),
     })
 }
@@ -189,6 +196,8 @@ pub(crate) fn server(app: &App) -> Option<ServerPolicy> {
         concurrency: app.concurrency.map_or(CONCURRENCY, |count| count as usize),
         health: app.health.clone(),
         address: None,
+        children: None,
+        works_behind: false,
     })
 }
 

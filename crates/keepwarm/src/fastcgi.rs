@@ -1,16 +1,19 @@
-//! How servers for classic PHP are started: `php-cgi`, a process for each request at once, or a `php-fpm` with a pool of them.
+//! How servers for classic PHP are started: a `php-fpm` with a pool of processes, or `php-cgi`, a process for each request at once.
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use keepwarm_config::{App, AppKind, Bind, Program};
 use keepwarm_net::Endpoint;
-use keepwarm_workers::dispatch::{Protocol, ScriptRoot, ServerPolicy};
+use keepwarm_workers::dispatch::{ChildPolicy, Protocol, ScriptRoot, ServerPolicy};
+use keepwarm_workers::supervisor::ChildLimits;
 
 use crate::adapter::Adapter;
+use crate::assemble::scaling;
 use crate::language::{Start, interpreter};
+use crate::php_fpm::{self, is_fpm};
 
 /// What php-fpm is configured by.
 const FPM: Adapter = Adapter {
@@ -36,14 +39,16 @@ pub(crate) fn start(app: &App, requests: usize) -> io::Result<Start> {
         command.extend(["--nodaemonize", "--allow-to-run-as-root", "--fpm-config"].map(OsString::from));
         command.push(FPM.folder()?.join(CONFIGURATION).into_os_string());
         let user = if rustix::process::geteuid().is_root() { "root" } else { "" };
-        let timeout = app.request_timeout.as_secs().saturating_add(1).to_string();
         env.push(("KEEPWARM_FPM_USER".into(), user.into()));
+        let (pm, least) = match scaling(app) {
+            Some(scaling) => ("dynamic", scaling.min),
+            None => ("static", requests),
+        };
+        env.push(("KEEPWARM_FPM_PM".into(), pm.into()));
+        env.push(("KEEPWARM_FPM_LEAST".into(), least.to_string().into()));
         env.push(("KEEPWARM_FPM_CHILDREN".into(), requests.to_string().into()));
-        env.push(("KEEPWARM_FPM_TIMEOUT".into(), timeout.into()));
-        let catch = if app.watch.is_empty() { "no" } else { "yes" };
         let finish = app.drain_timeout.as_secs().saturating_add(1).to_string();
         env.push(("KEEPWARM_FPM_FINISH".into(), finish.into()));
-        env.push(("KEEPWARM_FPM_CATCH".into(), catch.into()));
         command.extend(app.options.iter().map(OsString::from));
     } else {
         if requests > 1 {
@@ -75,6 +80,26 @@ fn warn_of_apcu(app: &App, configuration: &Path) {
     }
 }
 
+/// Says which server runs an app's scripts, where the configuration leaves that open.
+pub(crate) fn announce(app: &App) {
+    if app.kind == Some(AppKind::FastCgi) && app.address.is_none() && app.interpreter.is_none() {
+        let (name, server) = (&app.name, interpreter(app));
+        tracing::info!(app = %name, server = %server.display(), "classic PHP: app.{name}.interpreter is not set, its scripts are run by this server");
+    }
+}
+
+/// What runs scripts where no interpreter is configured: a php-fpm, where one is installed.
+pub(crate) fn default_server(app: &App) -> PathBuf {
+    let path = app.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
+    php_fpm::find(path.as_deref()).unwrap_or_else(|| "php-cgi".into())
+}
+
+/// When one of its processes is ended, if it has others for the requests.
+pub(crate) fn child_limits(app: &App) -> Option<ChildLimits> {
+    let App { max_memory, kill_memory, .. } = *app;
+    has_processes_of_its_own(app).then_some(ChildLimits { max_memory, kill_memory })
+}
+
 /// Whether one process is enough, because it has others for the requests: php-fpm.
 pub(crate) fn has_processes_of_its_own(app: &App) -> bool {
     app.kind == Some(AppKind::FastCgi) && app.address.is_none() && is_fpm(&interpreter(app))
@@ -85,8 +110,20 @@ pub(crate) fn policy(app: &App, requests: usize) -> Option<ServerPolicy> {
     let Program::Entry(entry) = &app.program else { return None };
     let root = ScriptRoot::of_entry(&app.directory.join(entry)).ok()?;
     let address = app.address.as_ref().and_then(endpoint);
-    let concurrency = if address.is_some() || is_fpm(&interpreter(app)) { requests } else { 1 };
-    Some(ServerPolicy { protocol: Protocol::FastCgi(Arc::new(root)), concurrency, health: None, address })
+    let is_fpm = has_processes_of_its_own(app);
+    let children = is_fpm.then(|| ChildPolicy {
+        max_requests: app.max_requests.map(u64::from),
+        max_age: app.max_age,
+        idle: scaling(app).map(|scaling| scaling.idle),
+    });
+    Some(ServerPolicy {
+        protocol: Protocol::FastCgi(Arc::new(root)),
+        concurrency: if address.is_some() || is_fpm { requests } else { 1 },
+        health: None,
+        works_behind: is_fpm || matches!(address, Some(Endpoint::Unix(_))),
+        address,
+        children,
+    })
 }
 
 /// Of a server that runs already. The configuration has refused names.
@@ -96,9 +133,4 @@ fn endpoint(address: &Bind) -> Option<Endpoint> {
         Bind::Unix(path) => Some(Endpoint::Unix(std::path::absolute(path).unwrap_or_else(|_| path.clone()))),
         Bind::Host { .. } => None,
     }
-}
-
-/// `php-fpm`, `php-fpm8.2`.
-fn is_fpm(program: &Path) -> bool {
-    program.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("php-fpm"))
 }

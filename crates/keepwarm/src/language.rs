@@ -154,7 +154,7 @@ fn default_interpreter(app: &App) -> PathBuf {
     match app.kind {
         Some(AppKind::Rack) => "ruby".into(),
         Some(AppKind::Php) => "php".into(),
-        Some(AppKind::FastCgi) => "php-cgi".into(),
+        Some(AppKind::FastCgi) => crate::fastcgi::default_server(app),
         None | Some(AppKind::Wsgi | AppKind::Asgi | AppKind::Http) => python_default(app),
     }
 }

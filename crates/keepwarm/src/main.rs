@@ -15,6 +15,7 @@ mod faults;
 mod file_limit;
 mod find;
 mod language;
+mod php_fpm;
 mod puma;
 mod rate_limits;
 mod readiness;

@@ -312,6 +312,17 @@ impl<C: Codec> Client<C> {
         self.exchange.head_reads > 1
     }
 
+    /// Waits for the next byte of an answer on a Unix socket, and tells the process that has sent it. Only after [`Io::name_senders`](crate::Io::name_senders).
+    pub fn poll_sender(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<u32>>> {
+        self.transport.poll_sender(cx)
+    }
+
+    /// Bytes of requests that a server at a Unix socket has not read. What PHP leaves of one request, the empty record that ends its body, it reads when it is ready
+    /// for the next.
+    pub fn unread(&self) -> usize {
+        self.transport.queued()
+    }
+
     /// When it was opened.
     pub fn opened(&self) -> Instant {
         self.opened

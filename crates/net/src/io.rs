@@ -225,6 +225,27 @@ impl Io {
         }
     }
 
+    /// Has the kernel say, or not, which process has sent what arrives at a Unix socket.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn name_senders(&self, wanted: bool) -> io::Result<()> {
+        socket::name_senders(self.fd(), wanted)
+    }
+
+    /// The process that has sent the next byte, which is waited for and not taken; `None`: nobody says, or nothing more comes. Only after
+    /// [`Self::name_senders`].
+    pub fn poll_sender(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<u32>>> {
+        let watch = self.registered()?;
+        loop {
+            let mut guard = ready!(watch.poll_read_ready(cx))?;
+            match socket::sender(guard.get_ref().get_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => guard.clear_ready(),
+                told => return Poll::Ready(told),
+            }
+        }
+    }
+
     /// What an idle connection has to say: looks without taking anything, and without waiting.
     pub(crate) fn look(&self) -> Idleness {
         socket::look(self.fd())

@@ -188,6 +188,14 @@ impl Transport {
         self.place = Some(place);
     }
 
+    /// Waits for the next byte of a Unix socket, and tells the process that has sent it (see [`Io::poll_sender`]).
+    pub(crate) fn poll_sender(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<u32>>> {
+        match &mut self.kind {
+            Kind::Plain(io) => io.poll_sender(cx),
+            Kind::Tls(_) => Poll::Ready(Ok(None)),
+        }
+    }
+
     /// The socket.
     pub fn io(&self) -> &Io {
         match &self.kind {

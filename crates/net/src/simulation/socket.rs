@@ -311,6 +311,18 @@ pub(crate) fn receive_with_sockets(
     receive(socket, into)
 }
 
+/// Nobody in the simulation has a process.
+#[expect(clippy::unnecessary_wraps, reason = "a socket may refuse it")]
+pub(crate) fn name_senders(_socket: &Socket, _wanted: bool) -> io::Result<()> {
+    Ok(())
+}
+
+/// Nobody in the simulation has a process.
+#[expect(clippy::unnecessary_wraps, reason = "a socket may have nothing to look at yet")]
+pub(crate) fn sender(_socket: &Socket) -> io::Result<Option<u32>> {
+    Ok(None)
+}
+
 /// Whether something has arrived, without taking it.
 pub(crate) fn look(socket: &Socket) -> Idleness {
     turn();

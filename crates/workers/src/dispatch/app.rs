@@ -141,15 +141,14 @@ impl App {
     /// Gives its requests to the server that the policy names, if that runs already, and to no other such one.
     pub(super) fn stand(self: &Arc<Self>, remote: &Remote) {
         let policy = self.policy();
-        let named =
-            policy.server.as_ref().and_then(|server| Some((server.address.as_ref()?, server.concurrency)));
-        let places = named.map_or(1, |(_, places)| places);
+        let named = policy.server.as_ref().and_then(|server| Some((server.address.as_ref()?, server)));
+        let places = named.map_or(1, |(_, server)| server.concurrency);
         let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         if standing.as_ref().is_some_and(|standing| standing.is(named.map(|(at, _)| at), places)) {
             return;
         }
         // The new one first: at every moment somebody takes requests.
-        let new = named.map(|(endpoint, places)| Standing::begin(self, endpoint, places, remote));
+        let new = named.map(|(endpoint, server)| Standing::begin(self, endpoint, server, remote));
         let old = std::mem::replace(&mut *standing, new);
         drop(standing);
         if let Some(old) = old {

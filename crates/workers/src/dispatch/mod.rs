@@ -31,4 +31,4 @@ pub use app::{App, AppHandler, AppPolicy};
 pub use fastcgi::ScriptRoot;
 pub use links::Links;
 pub use pulse::Pulse;
-pub use relay::{Protocol, ServerPolicy, StandingServer};
+pub use relay::{ChildPolicy, Protocol, ServerPolicy, StandingServer};

@@ -20,6 +20,7 @@ mod worker;
 
 use keepwarm_policy::Jitter;
 
+pub(super) use self::recycle::mib;
 pub(super) use self::view::Tally;
 pub(super) use self::worker::SLOW_BOOT;
 use self::worker::{Fate, Place, Worker};

@@ -74,6 +74,11 @@ pub trait WorkerLink: Send + Sync {
     /// Whether it owes a sign of life, and has nothing to do that could hold it up.
     fn is_silent(&self) -> bool;
 
+    /// Of a worker that keeps processes of its own: has this one end, at once or (`gently`) after what it does. `false`: it is not known here, or was told so.
+    fn end_child(&self, _pid: u32, _gently: bool) -> bool {
+        false
+    }
+
     /// What has been given to it. The link counts there, and reports [`LinkEvent::RequestsReached`] when [`Requests::count`] says so.
     fn requests(&self) -> &Requests;
 }

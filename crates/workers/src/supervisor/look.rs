@@ -21,11 +21,20 @@ pub(super) struct Subject {
     pub(super) generation: u64,
     pub(super) id: WorkerId,
     pub(super) pid: u32,
+    /// It keeps processes of its own, which are looked at, too.
+    pub(super) has_children: bool,
+}
+
+/// A process and those that it keeps.
+pub(super) struct SeenWorker {
+    pub(super) subject: Subject,
+    pub(super) memory: Memory,
+    pub(super) children: Vec<(u32, Memory)>,
 }
 
 /// What was seen.
 pub(super) struct Seen {
-    pub(super) workers: Vec<(Subject, Memory)>,
+    pub(super) workers: Vec<SeenWorker>,
     /// What could be had, in bytes.
     pub(super) available: Option<u64>,
 }
@@ -41,7 +50,14 @@ pub(super) fn start(_: Vec<Subject>, seen: UnboundedSender<Seen>) {
 #[cfg(not(feature = "simulation"))]
 pub(super) fn start(subjects: Vec<Subject>, seen: UnboundedSender<Seen>) {
     tokio::task::spawn_blocking(move || {
-        let look = |subject: Subject| super::memory::of_process(subject.pid).map(|memory| (subject, memory));
+        let look = |subject: Subject| {
+            let memory = super::memory::of_process(subject.pid)?;
+            let children = match subject.has_children {
+                true => super::memory::of_children(subject.pid),
+                false => Vec::new(),
+            };
+            Some(SeenWorker { subject, memory, children })
+        };
         let workers = subjects.into_iter().filter_map(look).collect();
         // An error: the supervisor has gone.
         let _ = seen.send(Seen { workers, available: super::memory::available() });

@@ -28,6 +28,27 @@ pub(super) fn of_process(pid: u32) -> Option<Memory> {
     Some(Memory { own, shared: resident.saturating_sub(own) })
 }
 
+/// What each child of a process holds.
+pub(super) fn of_children(pid: u32) -> Vec<(u32, Memory)> {
+    let children = match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+        Ok(list) => list.split_whitespace().filter_map(|child| child.parse().ok()).collect(),
+        Err(_) => search_children(pid),
+    };
+    children.into_iter().filter_map(|child: u32| Some((child, of_process(child)?))).collect()
+}
+
+/// Of a kernel that does not list them.
+fn search_children(pid: u32) -> Vec<u32> {
+    let is_child = |&child: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        // Behind the name, which may hold anything: the state, and the parent.
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok());
+        parent == Some(pid)
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
+}
+
 /// Memory that can be had without anybody being pushed out: of the machine, or of the control groups that this process is in, whichever
 /// has less. `None`: nobody says.
 pub(super) fn available() -> Option<u64> {
@@ -102,6 +123,17 @@ mod tests {
         assert!(after.shared > 0);
         assert!(available().unwrap() > 0);
         assert_eq!(of_process(u32::MAX), None);
+    }
+
+    #[test]
+    fn children_are_found_with_and_without_the_kernels_list() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let own = std::process::id();
+        assert!(of_children(own).iter().any(|(pid, _)| *pid == child.id()));
+        assert!(search_children(own).contains(&child.id()));
+        assert!(!search_children(1).contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

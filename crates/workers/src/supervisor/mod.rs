@@ -64,5 +64,5 @@ pub use settings::{Credentials, Limit, ProcessSettings};
 pub(crate) use signals::is_killed;
 pub use snapshot::{AppSnapshot, FailedApp, LastDeath, Memory, Snapshot, WorkerSnapshot, WorkerState};
 pub use spawn::private_variables;
-pub use spec::{AppSpec, Contact, Recycling, ReloadReport, Scaling, StartFailure};
+pub use spec::{AppSpec, ChildLimits, Contact, Recycling, ReloadReport, Scaling, StartFailure};
 pub use tally::{Counts, Death, Reason, Recycled};

@@ -87,13 +87,23 @@ pub struct WorkerSnapshot {
     pub restarts: u64,
 }
 
-/// Resident memory of a worker, without its children, in bytes.
+/// Resident memory of a worker, without its children, in bytes; with them where it keeps them for the requests.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Memory {
     /// Anonymous pages that are its alone. `max_memory` and `kill_memory` count these.
     pub own: u64,
     /// Everything else: anonymous pages it still shares with the process it was forked from, files, shared segments.
     pub shared: u64,
+}
+
+impl Memory {
+    /// Together with what processes hold that it keeps. What all share is counted once: the most of one.
+    pub(super) fn with(self, children: &[(u32, Memory)]) -> Self {
+        children.iter().fold(self, |all, (_, one)| Self {
+            own: all.own.saturating_add(one.own),
+            shared: all.shared.max(one.shared),
+        })
+    }
 }
 
 /// The life of a worker.

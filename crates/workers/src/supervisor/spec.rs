@@ -29,6 +29,8 @@ pub struct AppSpec {
     /// SIGQUIT has it finish what it still works on, and end: php-fpm, whose scripts may go on behind their answers. Others end at SIGTERM, and show their
     /// stacks at SIGQUIT.
     pub ends_at_quit: bool,
+    /// Its processes keep others for the requests: php-fpm. Those are looked at, and ended one by one, in place of the worker itself.
+    pub children: Option<ChildLimits>,
     /// The command loads the app once and forks the workers (`spec/wire.md` §9).
     pub preload: bool,
     /// How many processes; at least one is started.
@@ -62,6 +64,15 @@ pub struct Recycling {
     pub kill_memory: Option<u64>,
 }
 
+/// When one of the processes that a worker keeps is ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct ChildLimits {
+    /// Above so many bytes of anonymous memory of its own: after what it does.
+    pub max_memory: Option<u64>,
+    /// Above so many: at once.
+    pub kill_memory: Option<u64>,
+}
+
 /// Between which numbers of workers an app moves.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Scaling {
@@ -85,6 +96,7 @@ impl AppSpec {
             process: ProcessSettings::default(),
             contact: Contact::Wire,
             ends_at_quit: false,
+            children: None,
             preload: false,
             workers: 1,
             boot_timeout: Duration::from_secs(60),

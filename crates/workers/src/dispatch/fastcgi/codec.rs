@@ -3,18 +3,24 @@
 use http::StatusCode;
 use keepwarm_http1::{ConnectionWish, Decoded, Event, Fields, Mended, ResponseBody, ResponseHead, Version};
 use keepwarm_net::{Codec, ServerFault};
-use keepwarm_wire::fastcgi::encode::{encode_begin, encode_get_values, encode_stdin, encode_stdin_end};
+use keepwarm_wire::fastcgi::encode::{
+    ParamsWriter, encode_begin, encode_get_values, encode_stdin, encode_stdin_end,
+};
 use keepwarm_wire::fastcgi::{
     self, CgiAnswer, CgiFault, CgiHead, CgiLimits, CgiMended, Connection, FastCgiFault, ProtocolStatus,
     RecordFault,
 };
 
+use super::super::relay::AtLine;
 use super::params::encode_params;
 use super::script::{Script, ScriptRoot};
 use keepwarm_net::Request;
 
 /// What is kept of the words of one request for the log, in bytes: a script that prints without end has no right to our memory.
 const MAX_WORDS: usize = 64 * 1024;
+
+/// What a php-fpm of ours answers by itself (`adapters/fastcgi/php-fpm.conf`). The name of no script: that ends in `.php`.
+const PING: &[u8] = b"/keepwarm/ping";
 
 /// FastCGI, the web server's side.
 #[derive(Debug)]
@@ -26,6 +32,8 @@ pub(in crate::dispatch) struct FastCgi {
     state: State,
     words: Vec<u8>,
     no_trailers: Fields,
+    /// The process at the other end, of a server that keeps its own.
+    pub(super) line: Option<AtLine>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,14 +55,29 @@ impl FastCgi {
         script: (&ScriptRoot, &Script),
         length: Option<u64>,
     ) {
+        self.begin_request(out);
+        // What fits in no record was refused before (`super::hold`).
+        let _ = encode_params(out, self.id, request, script, length);
+    }
+
+    /// Appends a request that php-fpm answers without a script. To be called inside [`keepwarm_net::Client::begin`].
+    pub(super) fn ping(&mut self, out: &mut Vec<u8>) {
+        self.begin_request(out);
+        let mut params = ParamsWriter::begin(out, self.id);
+        params.pair(b"REQUEST_METHOD", b"GET");
+        params.pair(b"SCRIPT_NAME", PING);
+        params.pair(b"SCRIPT_FILENAME", PING);
+        // Three short pairs.
+        let _ = params.finish();
+    }
+
+    fn begin_request(&mut self, out: &mut Vec<u8>) {
         // None only on a connection that is of no use, and that shows in its first answer.
         self.id = self.connection.begin().unwrap_or(1);
         self.head.restart();
         self.state = State::Head;
         self.words.clear();
         encode_begin(out, self.id);
-        // What fits in no record was refused before (`super::hold`).
-        let _ = encode_params(out, self.id, request, script, length);
     }
 
     /// Appends a question about the server; its answer is [`Event::End`]. To be called inside [`keepwarm_net::Client::begin`].
@@ -137,6 +160,7 @@ impl Codec for FastCgi {
             state: State::Over,
             words: Vec::new(),
             no_trailers: Fields::new(),
+            line: None,
         }
     }
 
@@ -215,7 +239,7 @@ impl Codec for FastCgi {
     }
 
     fn keeps_connection(&self) -> bool {
-        self.connection.is_idle()
+        self.connection.is_idle() && self.line.as_ref().is_none_or(AtLine::keeps)
     }
 
     fn take_words(&mut self) -> Vec<u8> {

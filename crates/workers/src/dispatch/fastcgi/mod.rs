@@ -16,7 +16,7 @@ use keepwarm_http1::RequestBody;
 use keepwarm_net::{Answer, Client, Exchange, Pool, Request, answer_error};
 
 use super::app::App;
-use super::relay::{self, Dialect, Opening};
+use super::relay::{self, AtLine, Dialect, Opening};
 pub(super) use codec::FastCgi;
 pub use script::ScriptRoot;
 use script::{Resolved, Script};
@@ -94,6 +94,18 @@ impl Dialect for FastCgi {
             RequestBody::None | RequestBody::Chunked => None,
         };
         self.begin(out, request, (&aim.root, &aim.script), length);
+    }
+
+    fn encode_ping(&mut self, out: &mut Vec<u8>) {
+        self.ping(out);
+    }
+
+    fn line(&self) -> Option<&AtLine> {
+        self.line.as_ref()
+    }
+
+    fn set_line(&mut self, line: AtLine) {
+        self.line = Some(line);
     }
 
     fn local_redirect(&self) -> Option<Vec<u8>> {

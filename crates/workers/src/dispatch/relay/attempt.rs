@@ -8,6 +8,7 @@ use keepwarm_net::{AcquireError, ClientError};
 
 use super::super::conversation::body::Source;
 use super::super::link::Link;
+use super::child::Child;
 use super::place::Place;
 use super::talk::Talk;
 use super::{Dialect, Relay, Verdict};
@@ -32,7 +33,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
             return Verdict::Over;
         };
         let standing = link.server.as_ref().filter(|server| server.is_standing());
-        match C::pool(self.app).acquire(endpoint, self.need(standing.is_none())).await {
+        match self.connect(&link, endpoint, self.need(standing.is_none())).await {
             Ok(lease) => {
                 if let Some(server) = standing {
                     server.is_there(self.app);
@@ -95,8 +96,8 @@ impl<C: Dialect> Relay<'_, '_, C> {
     pub(super) fn may_be_given_again(
         &mut self,
         link: &Arc<Link>,
-        sent: bool,
-        kept: bool,
+        (sent, kept): (bool, bool),
+        child: Option<&Child>,
     ) -> Option<&'static str> {
         if !self.is_untouched() || self.given >= GIVEN_AT_MOST {
             return None;
@@ -106,7 +107,7 @@ impl<C: Dialect> Relay<'_, '_, C> {
             return Some("not_sent");
         }
         self.failed_at = Some(Arc::clone(link));
-        if link.takes_too_much_memory() {
+        if link.takes_too_much_memory() || child.is_some_and(Child::took_memory) {
             return None;
         }
         let method = &self.exchange.request().head.method;

@@ -19,6 +19,7 @@ use super::super::activity::About;
 use super::super::app::{App, Places, Traits};
 use super::super::fastcgi;
 use super::super::link::Link;
+use super::child::Child;
 use super::place::Server;
 use super::{Protocol, ServerPolicy, lock};
 use crate::supervisor::LinkEvent;
@@ -46,6 +47,7 @@ async fn attend(link: Arc<Link>) {
     let (Some(app), Some(server)) = (link.app.upgrade(), &link.server) else { return };
     let Some(endpoint) = boot(&link, &app, server).await else { return };
     let Some(policy) = app.server_policy() else { return };
+    server.settle(&policy);
     server.found_at(endpoint.clone());
     let language = match &endpoint {
         Endpoint::Tcp(address) => format!("a server at port {}", address.port()),
@@ -167,9 +169,18 @@ async fn watch(link: &Arc<Link>, app: &App, server: &Server, endpoint: &Endpoint
 }
 
 impl Link {
-    /// A request has timed out here. A server that works on one request at a time is given up; one that holds others is asked, and given up if it does not
-    /// answer.
-    pub(super) fn suspect(&self, culprit: &About) {
+    /// A request has timed out here. A process that the server keeps beside others is killed. A server that works on one request at a time is given up; one that holds
+    /// others is asked, and given up if it does not answer.
+    pub(super) fn suspect(&self, culprit: &About, child: Option<&Arc<Child>>) {
+        if let Some(child) = child {
+            let key = &self.key;
+            tracing::warn!(app = %key.app, worker = key.number, pid = key.pid, process = child.pid, "process killed: it had a request that timed out");
+            child.kill();
+            if let Some(app) = self.app.upgrade() {
+                app.handle_death(std::slice::from_ref(culprit));
+            }
+            return;
+        }
         let policy = self.app.upgrade().and_then(|app| app.policy().server.clone());
         match (&self.server, policy) {
             // It is not ours to end.

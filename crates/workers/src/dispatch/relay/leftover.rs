@@ -2,6 +2,7 @@
 //! nothing else.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tracing::Level;
 
 use super::super::activity::About;
 use super::super::conversation::body::Source;
+use super::behind;
 use super::place::Place;
 use super::talk::BLOCK;
 use super::{Dialect, none};
@@ -33,10 +35,12 @@ pub(super) fn run_out<C: Dialect>(
         let ended = tokio::time::timeout(limit, poll_fn(|cx| left.poll(cx))).await;
         tell(&place.link.key, &left.lease.codec().take_words());
         match ended {
-            Ok(()) => left.lease.finish(),
-            Err(_) => place.link.suspect(&about),
+            Ok(()) => behind::finish(left.lease, place, (limit, &about)),
+            Err(_) => {
+                let child = left.lease.codec().line().map(|line| Arc::clone(line.child()));
+                place.link.suspect(&about, child.as_ref());
+            }
         }
-        drop(place);
     }));
 }
 

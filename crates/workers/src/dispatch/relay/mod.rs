@@ -7,12 +7,15 @@
 //! ```
 //!
 //! * [`Dialect`]: what a protocol adds: HTTP here (`http`).  `attempt`: one try with one worker.  `talk`: the two messages between client and server.
+//! * `child`: the processes of a server that keeps its own.  `behind`: what they do behind an answer.
 //! * `hijack`: an application that answers one request by itself.  `standing`: a server that runs already.  `tunnel`: what becomes of them after `101`.  `leftover`: an answer that nobody wants any more.  `place`: the places of a server, and what is known of it.  `health`: whether it answers.
 //!
 //! The app's workers, their places, the queue before them, reloads and failures are those of every other app ([`super::app`]); the client's own task
 //! does the talking.
 
 mod attempt;
+mod behind;
+mod child;
 mod health;
 mod hijack;
 mod http;
@@ -43,6 +46,8 @@ use super::conversation::body::{Source, read_whole};
 use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
 use super::quarantine::Trial;
+pub use child::ChildPolicy;
+pub(super) use child::AtLine;
 pub(super) use health::attend_to_end;
 pub(super) use hijack::hold_hijacked;
 pub(super) use http::hold_http;
@@ -62,6 +67,10 @@ pub struct ServerPolicy {
     pub health: Option<String>,
     /// Where it listens, if it runs already and is nobody's worker.
     pub address: Option<Endpoint>,
+    /// How its processes are treated, if it keeps some of its own: php-fpm, at a Unix socket.
+    pub children: Option<ChildPolicy>,
+    /// A script may go on behind its answer, and leave the end of its request unread for as long (see `child`). Only at a Unix socket.
+    pub works_behind: bool,
 }
 
 /// A protocol that workers may serve.
@@ -93,6 +102,17 @@ pub(super) trait Dialect: Codec + Sized {
         opening: &Opening<'_>,
         aim: &Self::Aim,
     );
+
+    /// Appends a request that a process answers by itself, without a script.
+    fn encode_ping(&mut self, _out: &mut Vec<u8>) {}
+
+    /// The process at the other end, of a server that keeps its own.
+    fn line(&self) -> Option<&AtLine> {
+        None
+    }
+
+    /// This is the process at the other end.
+    fn set_line(&mut self, _line: AtLine) {}
 
     /// The path that is to be answered for in place of this answer, whose head has come (RFC 3875 §6.2.2).
     fn local_redirect(&self) -> Option<Vec<u8>> {
@@ -138,12 +158,18 @@ impl Servers {
     /// A server for scripts works on one connection at a time, and others wait unheard: there must not be more than it takes. One of HTTP may have a thread for each
     /// that it stays with while requests keep coming (Puma does).
     pub(super) fn set_policy(&self, policy: Option<&ServerPolicy>) {
-        let Some(ServerPolicy { protocol, concurrency, .. }) = policy else { return };
+        let Some(ServerPolicy { protocol, concurrency, children, .. }) = policy else { return };
         let max = (*concurrency).max(1);
         let settings = PoolSettings { idle: max, max, ..PoolSettings::default() };
         match protocol {
             Protocol::FastCgi(_) => {
-                self.fastcgi.set_settings(PoolSettings { trusts: FastCgi::CLOSES_NEVER, ..settings });
+                let idle = children.and_then(|children| children.idle);
+                let idle_timeout = idle.unwrap_or(settings.idle_timeout);
+                self.fastcgi.set_settings(PoolSettings {
+                    trusts: FastCgi::CLOSES_NEVER,
+                    idle_timeout,
+                    ..settings
+                });
             }
             Protocol::Http => self.http.set_settings(PoolSettings { idle: max.min(IDLE), ..settings }),
         }

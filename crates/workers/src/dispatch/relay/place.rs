@@ -1,5 +1,6 @@
 //! The places of a server: waiting for one, having one, giving it back.
 
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,7 +17,8 @@ use super::super::call::{Call, Item};
 use super::super::link::{Condemned, Link, Remains};
 use super::super::quarantine::Trial;
 use super::super::queue::Job;
-use super::{Dialect, Relay, lock};
+use super::child::{Child, ChildPolicy};
+use super::{Dialect, Relay, ServerPolicy, lock};
 use crate::supervisor::{Addresses, LinkEvent, Requests, Verdict, WorkerLink};
 
 /// A worker that listens by itself.
@@ -34,10 +36,21 @@ pub(in crate::dispatch) struct Server {
     pub(super) suspected: Mutex<Option<About>>,
     /// The requests that were lost with their connections, until it is known whether their process has died.
     lost: Mutex<Vec<(Instant, About)>>,
+    /// What its policy was when it was started.
+    traits: OnceLock<ServerTraits>,
+    /// Processes of its own that have shown themselves, by their ids.
+    pub(super) children: Mutex<BTreeMap<u32, Arc<Child>>>,
     /// Nobody listens there, since it was last tried. Only of one that runs already.
     pub(super) away: AtomicBool,
     /// It was tried without a request.
     pub(super) looked: AtomicBool,
+}
+
+/// What a server is beyond its protocol: of [`ServerPolicy`](super::ServerPolicy), for as long as it lives.
+#[derive(Debug, Clone, Copy)]
+struct ServerTraits {
+    children: Option<ChildPolicy>,
+    works_behind: bool,
 }
 
 /// A connection that was lost so long before its process was reaped has nothing to do with that.
@@ -63,9 +76,28 @@ impl Server {
             owes_answer: AtomicBool::new(false),
             suspected: Mutex::default(),
             lost: Mutex::default(),
+            traits: OnceLock::new(),
+            children: Mutex::default(),
             away: AtomicBool::new(false),
             looked: AtomicBool::new(false),
         }
+    }
+
+    /// It was started under this policy.
+    pub(super) fn settle(&self, policy: &ServerPolicy) {
+        let ServerPolicy { children, works_behind, .. } = *policy;
+        // It is settled once.
+        let _ = self.traits.set(ServerTraits { children, works_behind });
+    }
+
+    /// How its processes are treated, if it keeps some of its own.
+    pub(super) fn child_policy(&self) -> Option<ChildPolicy> {
+        self.traits.get()?.children
+    }
+
+    /// Whether its scripts may go on behind their answers.
+    pub(super) fn works_behind(&self) -> bool {
+        self.traits.get().is_some_and(|traits| traits.works_behind)
     }
 
     /// It has begun to answer a request: whatever it was asked for its health, it is there.
@@ -144,6 +176,11 @@ impl WorkerLink for ServerLink {
 
     fn requests(&self) -> &Requests {
         self.0.requests()
+    }
+
+    fn end_child(&self, pid: u32, gently: bool) -> bool {
+        let app = self.0.app.upgrade();
+        self.0.server.as_ref().is_some_and(|server| server.end_child(pid, gently, app.as_ref()))
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::super::app::{App, Places, Traits};
 use super::super::link::Link;
+use super::ServerPolicy;
 use super::place::Server;
 use crate::supervisor::{WorkerKey, WorkerLink};
 
@@ -43,7 +44,7 @@ impl Standing {
     pub(in crate::dispatch) fn begin(
         app: &Arc<App>,
         endpoint: &Endpoint,
-        places: usize,
+        policy: &ServerPolicy,
         remote: &Remote,
     ) -> Self {
         // The generation and the process of no worker, and the key of nobody else: the same server may be left and named again.
@@ -53,8 +54,9 @@ impl Standing {
         // Nobody supervises it.
         let (events, _) = mpsc::unbounded_channel();
         let server = Server::standing(endpoint.clone());
+        server.settle(policy);
         let link = Arc::new(Link::new(key, app, remote.clone(), None, Some(server), events));
-        let places = places.max(1);
+        let places = policy.concurrency.max(1);
         let language = format!("a server at {endpoint}");
         app.welcome_worker(&link, Traits::new(Places { streams: places, ahead: 0 }, "fastcgi", &language));
         let looking = Arc::downgrade(&link);

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::super::app::App;
 use super::super::conversation::body::{Source, spool_failed};
-use super::leftover;
+use super::{behind, child, leftover};
 use super::place::Place;
 use super::{Dialect, Opening, Relay, Verdict, none};
 
@@ -267,10 +268,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     fn handle_end(&mut self) {
         self.complete = true;
         self.tell_words();
-        if let Some(lease) = self.lease.take() {
-            lease.finish();
+        if let (Some(lease), Some(place)) = (self.lease.take(), self.place.take()) {
+            behind::finish(lease, place, (self.relay.request_timeout(), &self.relay.call.about));
         }
-        self.place = None;
         self.relay.ended = Some(Instant::now());
         self.relay.app.handle_answer(&self.relay.call.about);
         let trailers = self.trailers.take().unwrap_or_default();
@@ -403,7 +403,8 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             let key = &place.link.key;
             tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
                 ?limit, "request timed out");
-            place.link.suspect(&self.relay.call.about);
+            let child = self.lease.as_mut().and_then(|lease| lease.codec().line().map(|line| Arc::clone(line.child())));
+            place.link.suspect(&self.relay.call.about, child.as_ref());
         }
         match self.relay.exchange.answered() {
             true => self.relay.exchange.abort("request_timeout"),
@@ -414,7 +415,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
 
     fn failed(&mut self, error: &ClientError) -> Verdict {
         self.tell_words();
-        let Some(lease) = self.lease.take() else { return Verdict::Over };
+        let Some(mut lease) = self.lease.take() else { return Verdict::Over };
         let Some(place) = self.place.take() else {
             self.relay.hijacker_failed(error);
             return Verdict::Over;
@@ -422,9 +423,17 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         if let Some(server) = &place.link.server {
             server.note_lost(self.relay.call.about.clone());
         }
+        let child = lease.codec().line().map(|line| Arc::clone(line.child()));
+        if let Some(child) = &child {
+            child::blame_if_dead(
+                Arc::clone(child),
+                Arc::clone(self.relay.app),
+                self.relay.call.about.clone(),
+            );
+        }
+        let state = (lease.has_sent(), lease.idle().is_some());
         if let ClientError::Unanswered(_) = error
-            && let Some(why) =
-                self.relay.may_be_given_again(&place.link, lease.has_sent(), lease.idle().is_some())
+            && let Some(why) = self.relay.may_be_given_again(&place.link, state, child.as_deref())
         {
             return Verdict::Again(why);
         }

@@ -182,6 +182,6 @@ impl Generation {
     }
 }
 
-fn mib(bytes: u64) -> String {
+pub(in crate::supervisor) fn mib(bytes: u64) -> String {
     format!("{} MiB", bytes.div_ceil(1024 * 1024))
 }

@@ -1,7 +1,7 @@
 //! What is looked at now and then, in all apps.
 
 use super::{Control, now};
-use crate::supervisor::look::{self, Seen};
+use crate::supervisor::look::{self, Seen, SeenWorker};
 
 impl Control {
     /// Looks at every worker.
@@ -22,9 +22,10 @@ impl Control {
         let now = now();
         self.looks.under_way = false;
         self.looks.available = seen.available;
-        for (subject, memory) in seen.workers {
+        for SeenWorker { subject, memory, children } in seen.workers {
             if let Some(running) = self.running.get_mut(&(subject.app, subject.generation)) {
-                running.handle_memory(subject.id, memory, seen.available, now);
+                running.handle_children(subject.id, &children);
+                running.handle_memory(subject.id, memory.with(&children), seen.available, now);
             }
         }
     }

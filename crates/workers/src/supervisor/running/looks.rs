@@ -6,7 +6,7 @@ use std::time::Instant;
 use keepwarm_policy::scale::Load;
 
 use super::{Context, Process, Running};
-use crate::supervisor::app::{Phase, WorkerId};
+use crate::supervisor::app::{Phase, WorkerId, mib};
 use crate::supervisor::look::{PING_LOOKS, Subject};
 use crate::supervisor::{Memory, WorkerSnapshot, WorkerState, priority};
 
@@ -34,7 +34,8 @@ impl Running {
         }
         let subject = |&id: &WorkerId| {
             let pid = self.pid(id)?;
-            Some(Subject { app: Arc::clone(&self.spec.name), generation: self.generation, id, pid })
+            let (app, has_children) = (Arc::clone(&self.spec.name), self.spec.children.is_some());
+            Some(Subject { app, generation: self.generation, id, pid, has_children })
         };
         ids.iter().filter_map(subject).collect()
     }
@@ -66,6 +67,31 @@ impl Running {
         let Some(process) = self.processes.get_mut(&id) else { return };
         process.memory = Some(memory);
         self.machine.handle_memory(id, memory.own, available, now);
+    }
+
+    /// Has those processes end that a worker keeps and that hold too much.
+    pub(in crate::supervisor) fn handle_children(&mut self, id: WorkerId, children: &[(u32, Memory)]) {
+        let Some(limits) = self.spec.children else { return };
+        let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) else { return };
+        for &(process, Memory { own, .. }) in children {
+            let over = |limit: Option<u64>| limit.filter(|&limit| own > limit);
+            let (limit, key, gently) = match (over(limits.kill_memory), over(limits.max_memory)) {
+                (Some(limit), _) => (limit, "kill_memory", false),
+                (None, Some(limit)) => (limit, "max_memory", true),
+                (None, None) => continue,
+            };
+            if !link.end_child(process, gently) {
+                continue;
+            }
+            let (held, limit) = (mib(own), mib(limit));
+            let what = if gently { "replaced after its request" } else { "killed" };
+            let (worker, pid) = (self.processes.get(&id).map(|process| process.number), self.pid(id));
+            tracing::warn!(
+                target: "keepwarm::supervisor",
+                app = %self.spec.name, worker, pid, process, generation = self.generation,
+                "process {what}: it holds {held}, over {key} ({limit})"
+            );
+        }
     }
 
     /// What is told of its workers.

@@ -1,0 +1,54 @@
+//! What a process does behind its answer, `fastcgi_finish_request()` in PHP: nothing else is given to it until it is ready for that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use keepwarm_net::Lease;
+use tokio::time::Instant;
+
+use super::super::activity::About;
+use super::Dialect;
+use super::place::Place;
+
+/// How long a process that has answered is looked at without a pause: it takes some 20 µs until it hears of the next request.
+const AT_ONCE: Duration = Duration::from_micros(100);
+/// Between two looks at one that works: doubled from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LAST_PAUSE: Duration = Duration::from_millis(64);
+
+/// The answer has come to its end: the connection is kept and the place is free, at once or when the process has done what it has to do behind it. For that it has
+/// `limit`, as for a request.
+pub(super) fn finish<C: Dialect>(lease: Lease<C>, place: Place, (limit, about): (Duration, &About)) {
+    let behind = place.link.server.as_ref().is_some_and(|server| server.works_behind());
+    if !behind || lease.unread() == 0 {
+        return give_back(lease, place);
+    }
+    let about = about.clone();
+    drop(keepwarm_net::spawn_local(wait(lease, place, limit, about)));
+}
+
+async fn wait<C: Dialect>(mut lease: Lease<C>, place: Place, limit: Duration, about: About) {
+    let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+    while lease.unread() > 0 && !place.link.is_dead() {
+        let passed = begun.elapsed();
+        if passed >= limit {
+            let child = lease.codec().line().map(|line| Arc::clone(line.child()));
+            return place.link.suspect(&about, child.as_ref());
+        }
+        if passed < AT_ONCE {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+    give_back(lease, place);
+}
+
+fn give_back<C: Dialect>(mut lease: Lease<C>, place: Place) {
+    if let Some(line) = lease.codec().line() {
+        line.child().give_back();
+    }
+    lease.finish();
+    drop(place);
+}
