@@ -35,6 +35,28 @@ of_both! {
     ab_without_keep_alive_never_waits => ab(2);
     a_slow_reader_holds_no_process => slow_reader(1);
     a_folder_has_settings_of_its_own => settings(1);
+    names_of_headers_are_those_of_the_script => names(1);
+}
+
+/// As nginx and Apache have them.
+fn names(server: &Server) {
+    let script = "<?php header('X-Custom-THING: a'); header('x-lower: b'); header('Content-type: text/plain'); setcookie('a', 'b'); header('ETag: \"x\"'); http_response_code((int) $_GET['status']); header('Content-length: 0');";
+    fs::write(server.folder().join("site/names.php"), script).expect("a script");
+    for (status, length) in [("200", Some("Content-Length")), ("304", None)] {
+        let answer = ask(server, "GET", &format!("/names.php?status={status}"), "", "");
+        let ours = ["Keep-Alive", "Date", "X-Powered-By"];
+        let names = answer.fields.iter().map(|(name, _)| name.as_str()).filter(|name| !ours.contains(name));
+        let mut names: Vec<&str> = names.collect();
+        names.sort_unstable();
+        let mut expected = vec!["Content-Type", "ETag", "Set-Cookie", "X-Custom-THING", "x-lower"];
+        expected.extend(length);
+        expected.sort_unstable();
+        if status == "304" {
+            // PHP sends none with it.
+            expected.retain(|name| *name != "Content-Type" || names.contains(name));
+        }
+        assert_eq!(names, expected, "{status}");
+    }
 }
 
 /// `.user.ini`, as PHP has it.
@@ -472,10 +494,12 @@ fn a_link_that_leads_out_of_the_site_is_named_in_the_log() {
     assert!(server.log().contains(&link) && server.log().contains("leads_to=/"), "{}", server.log());
 }
 
-/// MediaWiki's sessions and rate limits count on it.
+/// MediaWiki's sessions and rate limits count on it. Where no interpreter is configured, that is so: a php-fpm is the default.
 #[test]
-fn the_processes_of_a_php_fpm_share_apcu_and_opcache() {
-    let server = start(&php_fpm(), 4);
+fn processes_share_apcu_and_opcache_by_default() {
+    let server = start_config(&config("", 4).replace("interpreter = \"\"\n", ""));
+    let line = server.wait_for_log("its scripts are run by this server", LONG);
+    assert!(line.contains(&format!("server={}", php_fpm())), "{line}");
     let script = "<?php usleep(5000); echo apcu_inc('hits'), ' ', getmypid(), ' ', (int) opcache_is_script_cached(__FILE__);";
     let file = server.folder().join("site/count.php");
     fs::write(&file, script).expect("a script");

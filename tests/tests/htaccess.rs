@@ -33,6 +33,8 @@ fn lay_out(site: &Path) {
         ("conf/public/.htaccess", "Require all granted"),
         ("conf/public/logo.txt", "shown"),
         ("vendor/autoload.php", "<?php echo 'secret';"),
+        ("vendor/composer.json", "secret"),
+        ("vendor/theme/style.css", "theme"),
         ("vendor/phpunit/eval-stdin.php", "<?php echo 'secret';"),
         ("js/vendor/jquery.js", "shown"),
         ("uploads/a.txt", "shown"),
@@ -99,6 +101,19 @@ fn classic_php_neither_sends_nor_runs_what_is_denied() {
     answers(&server, "/page.php", 200, "page");
     answers(&server, "/any/where", 200, "front /any/where");
     answers(&server, "/vendor/of/the/month", 200, "front /vendor/of/the/month");
+}
+
+/// Styles and pictures, where a site wants that.
+#[test]
+fn files_of_vendor_are_sent_where_that_is_asked_for_and_its_scripts_are_not_run() {
+    let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"\nserve_vendor = true");
+    keeps_from_clients(&server);
+    for path in ["/vendor/phpunit/eval-stdin.php", "/vendor/autoload.php", "/vendor/composer.json"] {
+        answers(&server, path, 403, "");
+    }
+    answers(&server, "/vendor/theme/style.css", 200, "theme");
+    let server = serve("entry = \"index.php\"\nkind = \"fastcgi\"");
+    answers(&server, "/vendor/theme/style.css", 403, "");
 }
 
 #[test]

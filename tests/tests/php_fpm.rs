@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use keepwarm_tests::classic::{config, php_fpm, start_config};
 use keepwarm_tests::process::{self, wait_until};
-use keepwarm_tests::{Response, Server, get};
+use keepwarm_tests::tools::run_ok;
+use keepwarm_tests::{Response, Server, get, keepwarm};
 
 /// A bound for what a busy machine may need.
 const LONG: Duration = Duration::from_secs(30);
@@ -97,9 +98,13 @@ fn no_request_is_given_to_a_process_that_works_behind_its_answer() {
     let server = start("2", "", &[WHO, behind]);
     let file = server.folder().join("go");
     let mut client = server.client().patient(LONG);
+    // On a connection that has been used before.
+    assert_eq!(client.ask(get("/who.php")).status, 200);
     assert_eq!(client.ask(get(&format!("/behind.php?file={}", file.display()))).text(), "answered");
     for _ in 0..20 {
-        let pid: u32 = client.ask(get("/who.php")).text().split(' ').next().and_then(|pid| pid.parse().ok()).expect("a pid");
+        let answer = client.ask(get("/who.php"));
+        assert_eq!(answer.status, 200);
+        let pid: u32 = answer.text().split(' ').next().and_then(|pid| pid.parse().ok()).expect("a pid");
         assert!(!waiting(&file).contains(&pid));
     }
     assert!(!file.with_extension("done").exists());
@@ -128,7 +133,11 @@ fn processes_are_replaced_after_their_requests_and_none_is_lost() {
                 .map(|_| {
                     let answer = client.ask(post("/who.php"));
                     assert_eq!(answer.status, 200, "{}", answer.text());
-                    let (pid, above) = answer.text().split_once(' ').map(|(a, b)| (a.to_owned(), b.to_owned())).expect("two");
+                    let (pid, above) = answer
+                        .text()
+                        .split_once(' ')
+                        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+                        .expect("two");
                     assert_eq!(above, master.to_string());
                     pid.parse().expect("a pid")
                 })
@@ -139,7 +148,9 @@ fn processes_are_replaced_after_their_requests_and_none_is_lost() {
         clients.into_iter().flat_map(|client| client.join().expect("a client")).collect()
     });
     assert!((18..=22).contains(&seen.len()), "181 requests, ten or nine for each process: {}", seen.len());
-    wait_until("those before have ended", LONG, || seen.iter().filter(|&&pid| process::alive(pid)).count() <= 2);
+    wait_until("those before have ended", LONG, || {
+        seen.iter().filter(|&&pid| process::alive(pid)).count() <= 2
+    });
 }
 
 #[test]
@@ -216,6 +227,74 @@ fn the_number_of_processes_follows_the_load() {
     assert_eq!(who(&server).1, master);
 }
 
+#[test]
+fn a_slow_request_is_named_with_its_process() {
+    let server = start("2", "slow_log = \"100ms\"", &[WHO, WAITS]);
+    who(&server);
+    let file = server.folder().join("go");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| ask(&server, &format!("/waits.php?file={}", file.display())));
+        let line = server.wait_for_log("the request is slow", LONG);
+        assert!(line.contains(&format!("process={}", waiting(&file)[0])), "{line}");
+        fs::write(&file, "").expect("written");
+        assert_eq!(waits.join().expect("a client").status, 200);
+    });
+    assert_eq!(server.log().matches("the request is slow").count(), 1, "{}", server.log());
+}
+
+#[test]
+fn the_keys_of_a_process_hold_for_each_of_its_processes() {
+    let about = (
+        "about.php",
+        "echo json_encode(['umask' => umask(), 'env' => getenv('COLOUR'), 'file' => getenv('SHAPE'), 'memory' => ini_get('memory_limit'), 'files' => posix_getrlimit()['soft openfiles']]);",
+    );
+    let keys = "umask = \"027\"\nenv_file = \"@DIR@/env\"\noptions = [\"-d\", \"memory_limit=77M\"]\nlimits = { files = 300 }";
+    let config = config(&php_fpm(), 1).replace("workers = 1", &format!("workers = 1\n{keys}"));
+    let config = config.replace("GENERATION = \"1\"", "COLOUR = \"red\"");
+    let server = Server::start_with(&config, |command| {
+        let folder = command.get_current_dir().expect("a folder");
+        for name in ["site", "vault"] {
+            fs::create_dir_all(folder.join(name)).expect("a folder");
+        }
+        fs::write(folder.join("env"), "SHAPE=round\n").expect("written");
+        fs::write(folder.join("site/index.php"), "<?php").expect("written");
+        fs::write(folder.join("site").join(about.0), format!("<?php {}", about.1)).expect("written");
+    });
+    let seen = ask(&server, "/about.php").json();
+    assert_eq!(
+        seen,
+        serde_json::json!({ "umask": 0o027, "env": "red", "file": "round", "memory": "77M", "files": "300" })
+    );
+}
+
+#[test]
+fn the_status_counts_the_memory_of_all_of_them() {
+    let server = start(
+        "2",
+        "",
+        &[
+            WHO,
+            (
+                "hold.php",
+                "ini_set('memory_limit', '1G'); $a = str_repeat('x', 96 << 20); touch($_GET['file'] . '.' . getmypid()); while (!file_exists($_GET['file'])) { usleep(5000); clearstatcache(); }",
+            ),
+        ],
+    );
+    who(&server);
+    let file = server.folder().join("go");
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| ask(&server, &format!("/hold.php?file={}", file.display())));
+        wait_until("the status shows it", LONG, || {
+            let mut status = Command::new(keepwarm());
+            let status = run_ok(status.args(["status", "--json"]).current_dir(server.folder()), LONG);
+            let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+            status["workers"][0]["memory"]["own_bytes"].as_u64().is_some_and(|own| own > 96 << 20)
+        });
+        fs::write(&file, "").expect("written");
+        held.join().expect("a client");
+    });
+}
+
 /// A container's log is its standard error.
 #[test]
 fn what_a_script_writes_to_standard_error_is_in_the_log() {
@@ -241,14 +320,16 @@ fn a_master_that_dies_is_replaced() {
 /// Bodies of any size; clients that go away; processes that end: whatever happens, each request is run once and no process is lost for good.
 #[test]
 fn processes_are_replaced_under_load_with_large_bodies_and_clients_that_leave() {
-    let counts = ("counts.php", "file_put_contents($_GET['file'], $_GET['id'] . ' ' . strlen(file_get_contents('php://input')) . \"\\n\", FILE_APPEND | LOCK_EX); echo $_GET['id'];");
+    let counts = (
+        "counts.php",
+        "file_put_contents($_GET['file'], $_GET['id'] . ' ' . strlen(file_get_contents('php://input')) . \"\\n\", FILE_APPEND | LOCK_EX); echo $_GET['id'];",
+    );
     let server = start("2", "max_requests = 5", &[WHO, counts]);
     let file = server.folder().join("count");
-    let stop = AtomicBool::new(false);
     let body = "b".repeat(300_000);
     std::thread::scope(|scope| {
         let leaver = scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
+            for _ in 0..40 {
                 let mut client = server.client();
                 client.send(get("/?do=sleep&ms=5"));
                 client.reset();
@@ -262,7 +343,10 @@ fn processes_are_replaced_under_load_with_large_bodies_and_clients_that_leave() 
                     let mut connection = server.client().patient(LONG);
                     for number in 0..20 {
                         let path = format!("/counts.php?file={}&id={client}-{number}", file.display());
-                        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+                        let head = format!(
+                            "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+                            body.len()
+                        );
                         let answer = connection.ask(head + body);
                         assert_eq!((answer.status, answer.text()), (200, format!("{client}-{number}")));
                     }
@@ -271,7 +355,6 @@ fn processes_are_replaced_under_load_with_large_bodies_and_clients_that_leave() 
             .collect();
         clients.into_iter().for_each(|client| client.join().expect("a client"));
         assert!(begun.elapsed() < LONG);
-        stop.store(true, Ordering::Relaxed);
         leaver.join().expect("a client");
     });
     let counted = fs::read_to_string(&file).expect("counted");

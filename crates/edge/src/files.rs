@@ -64,10 +64,11 @@ impl Files {
         Self { folder: Folder::new(folder), prefix, guard: None }
     }
 
-    /// The folder is a site of PHP: what its `.htaccess` files deny, copies and Composer's files are not served.
+    /// The folder is a site of PHP: what its `.htaccess` files deny, copies and Composer's files are not served; those of its `vendor/` only where that is wanted.
     #[must_use]
-    pub fn guarded(mut self) -> Self {
-        self.guard = Some(Arc::new(Guard::new(self.folder.clone())));
+    pub fn guarded(mut self, serves_vendor: bool) -> Self {
+        let guard = Guard::new(self.folder.clone());
+        self.guard = Some(Arc::new(if serves_vendor { guard.with_vendor() } else { guard }));
         self
     }
 

@@ -300,17 +300,11 @@ fn target(route: &keepwarm_config::Route, config: &Config, parts: Parts<'_>) -> 
     Ok(match &route.action {
         Action::App(name) => {
             let app = parts.links.app(name).ok_or_else(|| format!("there is no app {name:?}"))?;
-            let is_php = config
-                .apps
-                .iter()
-                .any(|app| app.name == *name && matches!(app.kind, Some(AppKind::Php | AppKind::FastCgi)));
+            let is_php = |app: &&App| matches!(app.kind, Some(AppKind::Php | AppKind::FastCgi));
+            let php = config.app(name).filter(is_php);
             Target::App {
                 name: Arc::clone(&app.name),
-                handler: with_limit(
-                    with_files(Arc::new(AppHandler(app)), route, is_php.then_some(name)),
-                    route,
-                    parts,
-                )?,
+                handler: with_limit(with_files(Arc::new(AppHandler(app)), route, php), route, parts)?,
                 forwarded: ForwardedFields::Always,
             }
         }
@@ -350,7 +344,7 @@ fn with_limit(
 }
 
 /// The app's handler with the files that stand before it and behind it.
-fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option<&str>) -> Arc<dyn Handler> {
+fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option<&App>) -> Arc<dyn Handler> {
     let app = match route.send_files.as_slice() {
         [] => app,
         folders => {
@@ -363,8 +357,8 @@ fn with_files(app: Arc<dyn Handler>, route: &keepwarm_config::Route, php: Option
         Some(folder) => {
             let mut files = Files::new(absolute(folder), 0);
             if let Some(app) = php {
-                htaccess::tell(app, &absolute(folder));
-                files = files.guarded();
+                htaccess::tell(&app.name, &absolute(folder));
+                files = files.guarded(app.serve_vendor);
             }
             Arc::new(TryFiles::new(files, app))
         }

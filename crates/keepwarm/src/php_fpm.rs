@@ -64,7 +64,8 @@ fn parse(version: &str) -> Option<(u32, u32)> {
         Some(parts) => parts,
         None => version.split_at_checked(1)?,
     };
-    let number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?;
+    let number =
+        |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?;
     Some((number(major)?, number(minor)?))
 }
 
@@ -113,20 +114,42 @@ mod tests {
 
     #[test]
     fn the_one_of_the_same_version_as_php_is_preferred() {
-        for (number, (programs, expected)) in [
-            (&["usr/bin/php8.1", "usr/bin/php -> php8.1", "usr/sbin/php-fpm8.1", "usr/sbin/php-fpm8.2"][..], Some("usr/sbin/php-fpm8.1")),
-            (&["usr/bin/php", "usr/sbin/php-fpm8.9", "usr/sbin/php-fpm8.10"], Some("usr/sbin/php-fpm8.10")),
-            (&["usr/bin/php8.4", "usr/bin/php -> php8.4", "usr/sbin/php-fpm8.2"], Some("usr/sbin/php-fpm8.2")),
-            (&["usr/local/bin/php", "usr/local/sbin/php-fpm", "usr/sbin/php-fpm8.2"], Some("usr/local/sbin/php-fpm")),
-            (&["usr/sbin/php-fpm8.2"], Some("usr/sbin/php-fpm8.2")),
-            (&["usr/bin/php83", "usr/bin/php -> php83", "usr/sbin/php-fpm82", "usr/sbin/php-fpm83"], Some("usr/sbin/php-fpm83")),
-            (&["usr/bin/php", "usr/bin/php-cgi", "usr/sbin/php-fpm-wrapper"], None),
-        ]
-        .into_iter()
-        .enumerate()
+        for (number, (programs, expected)) in
+            [
+                (
+                    &[
+                        "usr/bin/php8.1",
+                        "usr/bin/php -> php8.1",
+                        "usr/sbin/php-fpm8.1",
+                        "usr/sbin/php-fpm8.2",
+                    ][..],
+                    Some("usr/sbin/php-fpm8.1"),
+                ),
+                (
+                    &["usr/bin/php", "usr/sbin/php-fpm8.9", "usr/sbin/php-fpm8.10"],
+                    Some("usr/sbin/php-fpm8.10"),
+                ),
+                (
+                    &["usr/bin/php8.4", "usr/bin/php -> php8.4", "usr/sbin/php-fpm8.2"],
+                    Some("usr/sbin/php-fpm8.2"),
+                ),
+                (
+                    &["usr/local/bin/php", "usr/local/sbin/php-fpm", "usr/sbin/php-fpm8.2"],
+                    Some("usr/local/sbin/php-fpm"),
+                ),
+                (&["usr/sbin/php-fpm8.2"], Some("usr/sbin/php-fpm8.2")),
+                (
+                    &["usr/bin/php83", "usr/bin/php -> php83", "usr/sbin/php-fpm82", "usr/sbin/php-fpm83"],
+                    Some("usr/sbin/php-fpm83"),
+                ),
+                (&["usr/bin/php", "usr/bin/php-cgi", "usr/sbin/php-fpm-wrapper"], None),
+            ]
+            .into_iter()
+            .enumerate()
         {
             let root = folder(&number.to_string(), programs);
-            let folders = ["usr/local/bin", "usr/bin", "usr/sbin", "usr/local/sbin"].map(|name| root.join(name));
+            let folders =
+                ["usr/local/bin", "usr/bin", "usr/sbin", "usr/local/sbin"].map(|name| root.join(name));
             let php = folders.iter().map(|folder| folder.join("php")).find(|file| is_program(file));
             let found = find_beside(php.as_deref(), folders.into_iter());
             assert_eq!(found, expected.map(|name| root.join(name)), "{programs:?}");

@@ -292,6 +292,11 @@ impl<C: Codec> Client<C> {
         &self.head
     }
 
+    /// The protocol's state, to look at.
+    pub fn protocol(&self) -> &C {
+        &self.codec
+    }
+
     /// The protocol's state.
     pub fn codec(&mut self) -> &mut C {
         &mut self.codec

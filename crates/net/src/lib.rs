@@ -65,7 +65,7 @@ pub use listener::{
 };
 pub use max_forwards::{ALLOW, MAX_FORWARDS, answer_as_last, forwards_left, max_forwards};
 pub use pass::{
-    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, is_read_first, offered_protocols,
+    FarEnd, Tunnel, TunnelEnd, UNSENT_ENOUGH, answer_fields, is_for_client, is_read_first, offered_protocols,
     pass_informational, read_first, request_target,
 };
 pub use pool::{Lease, MeterOf, Need, Pool, PoolSettings, PoolState, PoolTotals, Queue, Queued};

@@ -43,11 +43,16 @@ pub fn request_target(request: &Request) -> Vec<u8> {
 
 /// The fields of a server's answer that are its client's.
 pub fn answer_fields(head: &ResponseHead) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    let kept = is_for_client(head);
+    head.fields.iter().filter(move |(name, _)| kept(name))
+}
+
+/// Whether a field of a server's answer is its client's, by its name in lower case.
+pub fn is_for_client(head: &ResponseHead) -> impl Fn(&[u8]) -> bool + Clone {
     let hop_by_hop = HopByHop::of(&head.fields);
     // RFC 9110 §15.5.22: 426 MUST say which protocol.
     let says_protocol = head.status.as_u16() == 426;
-    let kept = move |name: &[u8]| !hop_by_hop.removes(name) || (says_protocol && name == b"upgrade");
-    head.fields.iter().filter(move |(name, _)| kept(name))
+    move |name: &[u8]| !hop_by_hop.removes(name) || (says_protocol && name == b"upgrade")
 }
 
 /// Whether a request's body is so small that it is waited for before anybody is called: then it leaves with the head, in one write, and can be sent again.

@@ -85,11 +85,11 @@ pub(crate) fn sender(socket: &Socket) -> io::Result<Option<u32>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    retry_on_intr(|| {
-        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)
-    })?;
+    retry_on_intr(|| rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags))?;
     let pid = beside.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmCredentials(sender) => Some(sender.pid.as_raw_nonzero().get().cast_unsigned()),
+        RecvAncillaryMessage::ScmCredentials(sender) => {
+            Some(sender.pid.as_raw_nonzero().get().cast_unsigned())
+        }
         _ => None,
     });
     Ok(pid)

@@ -8,7 +8,7 @@ use keepwarm_tests::get;
 use keepwarm_tests::tools::run_ok;
 
 use crate::apache::Apache;
-use crate::{PASSWORD, PATIENCE, compare, copy_site, php_fpm, start};
+use crate::{BY_DEFAULT, PASSWORD, PATIENCE, compare, copy_site, start};
 
 const DENIED: &str = "<IfModule mod_authz_core.c>\nRequire all denied\n</IfModule>\n<IfModule !mod_authz_core.c>\nOrder allow,deny\nDeny from all\n</IfModule>\n";
 
@@ -64,7 +64,7 @@ fn install(site: &Path) {
 #[test]
 fn dokuwiki_is_what_it_is_behind_apache() {
     let mut apache = None;
-    let server = start(&php_fpm(), |folder| {
+    let server = start(BY_DEFAULT, |folder| {
         install(&folder.join("site"));
         apache = Some(Apache::start(&folder.join("apache"), &folder.join("site")));
     });

@@ -83,16 +83,15 @@ fn copy_site(from: &str, leave_out: &[&str], to: &Path) {
     run_ok(Command::new("sh").arg("-c").arg(script), PATIENCE);
 }
 
-fn start(interpreter: &str, prepare: impl FnOnce(&Path)) -> Server {
-    let config = CONFIG.replace("@INTERPRETER@", interpreter);
-    Server::start_with(&config, |command| prepare(command.get_current_dir().expect("a folder")))
-}
+/// The server for scripts that an app has where none is configured: here a php-fpm.
+const BY_DEFAULT: &str = "";
 
-/// The php-fpm of this machine: Debian names it after its version.
-fn php_fpm() -> String {
-    let found =
-        run_ok(Command::new("sh").arg("-c").arg("ls /usr/sbin/php-fpm* | sort | tail -n 1"), PATIENCE);
-    found.trim().to_owned()
+fn start(interpreter: &str, prepare: impl FnOnce(&Path)) -> Server {
+    let config = match interpreter {
+        BY_DEFAULT => CONFIG.replace("interpreter = \"@INTERPRETER@\"\n", ""),
+        other => CONFIG.replace("@INTERPRETER@", other),
+    };
+    Server::start_with(&config, |command| prepare(command.get_current_dir().expect("a folder")))
 }
 
 /// What a visitor of the site saw: method, path, status, headers and page of each request.

@@ -1,4 +1,4 @@
-//! MediaWiki on SQLite, by php-cgi and by a php-fpm.
+//! MediaWiki on SQLite, by php-cgi and by the php-fpm that is the default.
 
 use std::fs;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use keepwarm_tests::get;
 use keepwarm_tests::tools::run_ok;
 
-use crate::{Browser, PASSWORD, PATIENCE, PIXEL, copy_site, php_fpm, start};
+use crate::{BY_DEFAULT, Browser, PASSWORD, PATIENCE, PIXEL, copy_site, start};
 
 fn mediawiki(interpreter: &str) {
     let server = start(interpreter, |folder| {
@@ -25,7 +25,7 @@ fn mediawiki(interpreter: &str) {
         text.push_str("\n$wgServer = WebRequest::detectServer();\n$wgEnableUploads = true;\n");
         // The installer keeps sessions in APCu, which processes of php-cgi do not share.
         assert!(text.contains("$wgMainCacheType = CACHE_ACCEL;"), "the installer has not found php-apcu");
-        if !interpreter.contains("fpm") {
+        if interpreter == "php-cgi" {
             text.push_str("$wgMainCacheType = CACHE_NONE;\n$wgSessionCacheType = CACHE_DB;\n");
         }
         fs::write(settings, text).expect("written");
@@ -89,6 +89,6 @@ fn mediawiki_on_php_cgi() {
 }
 
 #[test]
-fn mediawiki_on_php_fpm() {
-    mediawiki(&php_fpm());
+fn mediawiki_by_default() {
+    mediawiki(BY_DEFAULT);
 }

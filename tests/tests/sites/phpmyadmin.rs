@@ -7,7 +7,7 @@ use keepwarm_tests::{Server, get};
 
 use crate::apache::Apache;
 use crate::mariadb::MariaDb;
-use crate::{PASSWORD, compare, copy_site, php_fpm, start};
+use crate::{BY_DEFAULT, PASSWORD, compare, copy_site, start};
 
 /// As the package has it, with its configuration in the site's folder.
 fn install(site: &Path, socket: &Path) {
@@ -33,7 +33,7 @@ fn install(site: &Path, socket: &Path) {
 #[test]
 fn phpmyadmin_is_what_it_is_behind_apache() {
     let mut others = None;
-    let server = start(&php_fpm(), |folder| {
+    let server = start(BY_DEFAULT, |folder| {
         let database = MariaDb::start(&folder.join("db"));
         database.run(&format!(
             "CREATE USER ann@localhost IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON kept.* TO ann@localhost; CREATE DATABASE kept; CREATE TABLE kept.notes (id INT)"

@@ -6,7 +6,7 @@ use std::path::Path;
 use keepwarm_tests::get;
 
 use crate::apache::Apache;
-use crate::{compare, copy_site, php_fpm, start};
+use crate::{BY_DEFAULT, compare, copy_site, start};
 
 /// As the package has it, with the links of its layout in place.
 fn install(site: &Path) {
@@ -33,7 +33,7 @@ fn install(site: &Path) {
 #[test]
 fn roundcubes_front_page_is_what_it_is_behind_apache() {
     let mut apache = None;
-    let server = start(&php_fpm(), |folder| {
+    let server = start(BY_DEFAULT, |folder| {
         install(&folder.join("site"));
         apache = Some(Apache::start(&folder.join("apache"), &folder.join("site")));
     });

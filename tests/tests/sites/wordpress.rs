@@ -6,12 +6,12 @@ use std::path::Path;
 use keepwarm_tests::get;
 
 use crate::mariadb::MariaDb;
-use crate::{Browser, PASSWORD, PIXEL, copy_site, php_fpm, start};
+use crate::{BY_DEFAULT, Browser, PASSWORD, PIXEL, copy_site, start};
 
 #[test]
 fn wordpress_on_php_fpm() {
     let mut database = None;
-    let server = start(&php_fpm(), |folder| {
+    let server = start(BY_DEFAULT, |folder| {
         let site = folder.join("site");
         copy_site("/usr/share/wordpress", &["./wp-config.php"], &site);
         let running = MariaDb::start(&folder.join("db"));

@@ -68,6 +68,8 @@ pub struct App {
     pub queue: u32,
     /// How long a request may wait for a worker; more: 503.
     pub queue_timeout: Duration,
+    /// Of PHP: files of Composer's `vendor/` are sent, its scripts are not run.
+    pub serve_vendor: bool,
     /// Development: globs, relative to `directory`; a change recycles the workers. Empty: off.
     pub watch: Vec<String>,
     /// The keys that the configuration has for this app, or that were adopted; all others hold their defaults.
@@ -181,6 +183,7 @@ impl App {
             kill_memory: None,
             queue: 512,
             queue_timeout: Duration::from_secs(5),
+            serve_vendor: false,
             watch: Vec::new(),
             keys: BTreeSet::new(),
             adopted: Vec::new(),

@@ -66,6 +66,7 @@ impl AppDraft {
         self.check_preload(table, cx);
         self.check_puma(table, cx);
         self.check_asgi(table, cx);
+        self.check_vendor(table, cx);
         self.check_address(table, cx);
         // `env` goes over `env_file`.
         let mut env = std::mem::take(&mut self.env_file);
@@ -275,6 +276,15 @@ impl AppDraft {
         let message = format!("`{}` has a `puma_config`, and is no app of Ruby", cx.name());
         let problem = cx.problem(entry.key_span, message).expected("`puma_config` with kind \"rack\" only");
         cx.push(problem);
+    }
+
+    /// Others have no such folder, and nothing that hides it.
+    fn check_vendor(&self, table: &Table, cx: &mut Checker<'_>) {
+        let php = matches!(self.app.kind, Some(AppKind::Php | AppKind::FastCgi));
+        let Some(entry) = table.entry("serve_vendor").filter(|_| !php) else { return };
+        let message = format!("`{}` has `serve_vendor`, and is no app of PHP", cx.name());
+        let problem = cx.problem(entry.key_span, message);
+        cx.push(problem.expected("`serve_vendor` with kind \"php\" or \"fastcgi\" only"));
     }
 
     /// What runs already is not ours to start, to limit or to replace.

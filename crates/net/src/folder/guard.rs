@@ -30,6 +30,7 @@ pub struct Guard {
     folder: Folder,
     /// Its path as text, for conditions of rewrites.
     root: String,
+    serves_vendor: bool,
     seen: Mutex<Seen>,
 }
 
@@ -41,7 +42,13 @@ impl Guard {
     #[must_use]
     pub fn new(folder: Folder) -> Self {
         let root = folder.path().to_string_lossy().trim_end_matches('/').to_owned();
-        Self { folder, root, seen: Mutex::default() }
+        Self { folder, root, serves_vendor: false, seen: Mutex::default() }
+    }
+
+    /// The files of Composer's `vendor/` are given away.
+    #[must_use]
+    pub fn with_vendor(self) -> Self {
+        Self { serves_vendor: true, ..self }
     }
 
     /// Whether the file of that name (relative, as of [`super::file_name`]) is neither sent nor run.
@@ -114,7 +121,7 @@ impl Guard {
     /// Its packages are code. A `vendor` that is not Composer's may hold what browsers load.
     async fn is_of_composer(&self, name: &[u8]) -> io::Result<bool> {
         const VENDOR: &[u8] = b"vendor/";
-        if !name.starts_with(VENDOR) {
+        if self.serves_vendor || !name.starts_with(VENDOR) {
             return Ok(false);
         }
         Ok(!matches!(self.folder.open(b"vendor/autoload.php").await?, Found::Nothing))

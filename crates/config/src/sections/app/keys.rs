@@ -146,7 +146,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
             brief: "The language's interpreter",
             long: "A path, or a name that is looked up in `PATH`. A relative path counts from the directory of the main configuration file. Of classic PHP: the server that runs its scripts, `php-cgi`, or a php-fpm (its name begins so), which then has as many processes as `workers` says.",
             default: Preset::Words(
-                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`; for PHP `php`, for its classic scripts `php-cgi`",
+                "for Python the virtual environment that is active or stands beside the app, then `python3`; for Ruby `ruby`; for PHP `php`, for its classic scripts the php-fpm of the same version, in `PATH`, `/usr/sbin` or `/usr/local/sbin`, else `php-cgi`",
             ),
             right: "interpreter = \"/srv/shop/.venv/bin/python\"",
             wrong: "interpreter = \"/no/such/python\"",
@@ -182,7 +182,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "workers",
             brief: "Worker processes, or between how many their number follows the load",
-            long: "With a table it grows by one when requests have waited for 100 ms, and shrinks to what was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait.",
+            long: "With a table it grows by one when requests have waited for 100 ms, and shrinks to what was needed within `idle`. A blocking app (WSGI) serves as many requests at once as it has workers. One per core suits apps that compute; more suit apps that wait. With a php-fpm the number is `pm = static`, a table `pm = dynamic`.",
             default: Preset::Words(
                 "`\"auto\"`: one per core; for Ruby that of `config/puma.rb`, else of the variable `WEB_CONCURRENCY`, else one in development",
             ),
@@ -300,7 +300,7 @@ pub(crate) static APP: Section<AppDraft> = Section {
         Key {
             name: "slow_log",
             brief: "A request that takes the app longer has its worker's stack put into the log",
-            long: "Once for each request, with its method, route and id; the worker goes on. Time the client takes does not count.",
+            long: "Once for each request, with its method, route and id; the worker goes on. Time the client takes does not count. Servers (kinds `\"http\"` and `\"fastcgi\"`) show no stack: the request is logged.",
             default: Preset::Value("\"off\""),
             right: "slow_log = \"5s\"",
             wrong: "slow_log = true",
@@ -436,6 +436,17 @@ pub(crate) static APP: Section<AppDraft> = Section {
                 Time { min: MILLISECOND, max: Duration::from_secs(3600) },
                 |draft: &mut AppDraft, time| draft.app.queue_timeout = time,
             ),
+        },
+        Key {
+            name: "serve_vendor",
+            brief: "Send files of Composer's `vendor/`, beside an app of PHP",
+            long: "For a site whose `vendor/` lies in the folder of `try_files` and holds styles, scripts for browsers or pictures. What begins with a dot, copies, `composer.*` and what an `.htaccess` denies stay hidden; PHP files there are neither sent nor run.",
+            default: Preset::Value("false"),
+            right: "serve_vendor = true",
+            wrong: "serve_vendor = \"assets\"",
+            reload: Reload::Live,
+            since: "0.2.0",
+            value: &Set(Flag, |draft: &mut AppDraft, serve| draft.app.serve_vendor = serve),
         },
         Key {
             name: "watch",

@@ -88,6 +88,22 @@ impl FastCgi {
         }
     }
 
+    /// The names of the answer's fields, in their order, as the script has written them. PHP writes `Content-type`; nginx and Apache make the usual name of that.
+    pub(super) fn names(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        const USUAL: [&[u8]; 2] = [b"Content-Type", b"Content-Length"];
+        let status = self.status();
+        let usual = |name| USUAL.into_iter().find(|usual| usual.eq_ignore_ascii_case(name)).unwrap_or(name);
+        self.head.fields().map(|(name, _)| name).filter(move |name| is_kept(status, name)).map(usual)
+    }
+
+    fn status(&self) -> u16 {
+        match self.head.answer() {
+            CgiAnswer::Client(status) => status,
+            // Followed here ([`Self::named_path`]); where that cannot be, a client that follows gets the same.
+            CgiAnswer::Local(_) => 302,
+        }
+    }
+
     /// The path that the answer names in its place.
     pub(super) fn named_path(&self) -> Option<Vec<u8>> {
         match self.head.answer() {
@@ -99,20 +115,12 @@ impl FastCgi {
     /// Takes bytes of STDOUT while the head comes. `Some`: so many of them belong to it, which is whole.
     fn take_head(&mut self, bytes: &[u8], head: &mut ResponseHead) -> Result<Option<usize>, ServerFault> {
         let Some(used) = self.head.push(bytes).map_err(of_head)? else { return Ok(None) };
-        let status = match self.head.answer() {
-            CgiAnswer::Client(status) => status,
-            // Followed here ([`Self::named_path`]); where that cannot be, a client that follows gets the same.
-            CgiAnswer::Local(_) => 302,
-        };
+        let status = self.status();
         head.status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
         head.version = Version::Http11;
         head.fields.clear();
-        for (name, value) in self.head.fields() {
-            // Frameworks send a length with 304 that is none (`http-rules` §1).
-            if !(matches!(status, 204 | 304) && name.eq_ignore_ascii_case(b"content-length")) {
-                head.fields.push(name, value);
-            }
-        }
+        let kept = self.head.fields().filter(|(name, _)| is_kept(status, name));
+        kept.for_each(|(name, value)| head.fields.push(name, value));
         head.body = ResponseBody::UntilClose;
         head.content_length = None;
         head.wants = ConnectionWish {
@@ -245,6 +253,11 @@ impl Codec for FastCgi {
     fn take_words(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.words)
     }
+}
+
+/// Frameworks send a length with 304 that is none (`http-rules` §1).
+fn is_kept(status: u16, name: &[u8]) -> bool {
+    !(matches!(status, 204 | 304) && name.eq_ignore_ascii_case(b"content-length"))
 }
 
 fn of_record(fault: FastCgiFault) -> ServerFault {

@@ -108,6 +108,13 @@ impl Dialect for FastCgi {
         self.line = Some(line);
     }
 
+    /// With their names as the script has written them.
+    fn answer_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        let kept = keepwarm_net::is_for_client(client.head());
+        let fields = client.head().fields.iter().zip(client.protocol().names());
+        fields.filter(move |((lower, _), _)| kept(lower)).map(|((_, value), name)| (name, value))
+    }
+
     fn local_redirect(&self) -> Option<Vec<u8>> {
         self.named_path()
     }

@@ -33,8 +33,8 @@ use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::{
-    BodyError, Codec, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, Request, ResponseBuffer, Times,
-    is_read_first, read_first,
+    BodyError, Client, Codec, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, Request, ResponseBuffer,
+    Times, is_read_first, read_first,
 };
 use keepwarm_policy::Expectation;
 use tokio::time::Instant;
@@ -46,8 +46,8 @@ use super::conversation::body::{Source, read_whole};
 use super::fastcgi::{FastCgi, ScriptRoot};
 use super::link::Link;
 use super::quarantine::Trial;
-pub use child::ChildPolicy;
 pub(super) use child::AtLine;
+pub use child::ChildPolicy;
 pub(super) use health::attend_to_end;
 pub(super) use hijack::hold_hijacked;
 pub(super) use http::hold_http;
@@ -113,6 +113,11 @@ pub(super) trait Dialect: Codec + Sized {
 
     /// This is the process at the other end.
     fn set_line(&mut self, _line: AtLine) {}
+
+    /// The fields of an answer that are its client's.
+    fn answer_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        keepwarm_net::answer_fields(client.head())
+    }
 
     /// The path that is to be answered for in place of this answer, whose head has come (RFC 3875 §6.2.2).
     fn local_redirect(&self) -> Option<Vec<u8>> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use keepwarm_http1::{Fields, ResponseHead};
 use keepwarm_net::{
     Answer, BodyError, BodyProgress, ClientError, EarlyHints, Exchange, Gone, Lease, Moved, SpoolError,
-    Tunnel, UNSENT_ENOUGH, Wait, answer_fields, offered_protocols, pass_informational,
+    Tunnel, UNSENT_ENOUGH, Wait, offered_protocols, pass_informational,
 };
 use keepwarm_telemetry::counters;
 use keepwarm_telemetry::stalls::Stall;
@@ -18,9 +18,10 @@ use tokio::time::{Instant, Sleep};
 
 use super::super::app::App;
 use super::super::conversation::body::{Source, spool_failed};
-use super::{behind, child, leftover};
+use super::child::{Child, blame_if_dead};
 use super::place::Place;
 use super::{Dialect, Opening, Relay, Verdict, none};
+use super::{behind, leftover};
 
 /// Moved at a time.
 pub(super) const BLOCK: usize = 64 * 1024;
@@ -110,6 +111,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         self.expects = expects.then(|| Box::pin(tokio::time::sleep(EXPECT)));
         self.server_works();
+        if let Some(slow) = self.relay.app.policy().slow_log {
+            self.relay.exchange.deadlines().set_after(Wait::Slow, slow);
+        }
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Verdict> {
@@ -145,6 +149,9 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
                 return self.client_gone(gone);
             }
             self.keep_time();
+            if self.relay.exchange.deadlines().poll_passed(Wait::Slow, cx) {
+                self.is_slow();
+            }
             if self.relay.exchange.deadlines().poll_passed(Wait::Answer, cx) {
                 return Poll::Ready(self.time_is_over());
             }
@@ -246,7 +253,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             _ => {
                 // A script that wants its client to go; a server's connection is its own business.
                 let close = C::BLOCKING && head.wants.close;
-                let fields = answer_fields(head);
+                let fields = C::answer_fields(lease);
                 match relay.exchange.hand_file(status, fields.clone()) {
                     Ok(true) => return Step::Handed,
                     Ok(false) => relay.exchange.head(status, None, close, fields).map(drop),
@@ -272,6 +279,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
             behind::finish(lease, place, (self.relay.request_timeout(), &self.relay.call.about));
         }
         self.relay.ended = Some(Instant::now());
+        self.relay.exchange.deadlines().set(Wait::Slow, None);
         self.relay.app.handle_answer(&self.relay.call.about);
         let trailers = self.trailers.take().unwrap_or_default();
         if self.relay.response.end(self.relay.exchange, trailers.iter()) {
@@ -397,13 +405,42 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         self.relay.exchange.deadlines().set_after(Wait::Answer, self.relay.request_timeout());
     }
 
+    /// It has taken longer than `slow_log` allows: says so once. A server shows no stack.
+    #[cold]
+    fn is_slow(&mut self) {
+        let deadlines = self.relay.exchange.deadlines();
+        deadlines.set(Wait::Slow, None);
+        let (Some(limit), Some(begun)) = (self.relay.app.policy().slow_log, self.relay.call.in_work_since())
+        else {
+            return;
+        };
+        if self.complete {
+            return;
+        }
+        if !deadlines.is_set(Wait::Answer) {
+            // It waits for its client.
+            return deadlines.set_after(Wait::Slow, limit);
+        }
+        let process = self.child().map(|child| child.pid);
+        if let Some(place) = &self.place {
+            let key = &place.link.key;
+            tracing::warn!(app = %self.relay.app.name, worker = key.number, pid = key.pid, process, id = %self.relay.id(),
+                route = %self.relay.call.about, seconds = begun.elapsed().as_secs_f32(), "the request is slow");
+        }
+    }
+
+    /// The process that works on it, of a server that keeps its own.
+    fn child(&mut self) -> Option<Arc<Child>> {
+        Some(Arc::clone(self.lease.as_mut()?.codec().line()?.child()))
+    }
+
     fn time_is_over(&mut self) -> Verdict {
         let limit = self.relay.request_timeout();
+        let child = self.child();
         if let Some(place) = &self.place {
             let key = &place.link.key;
             tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
                 ?limit, "request timed out");
-            let child = self.lease.as_mut().and_then(|lease| lease.codec().line().map(|line| Arc::clone(line.child())));
             place.link.suspect(&self.relay.call.about, child.as_ref());
         }
         match self.relay.exchange.answered() {
@@ -425,11 +462,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         }
         let child = lease.codec().line().map(|line| Arc::clone(line.child()));
         if let Some(child) = &child {
-            child::blame_if_dead(
-                Arc::clone(child),
-                Arc::clone(self.relay.app),
-                self.relay.call.about.clone(),
-            );
+            blame_if_dead(Arc::clone(child), Arc::clone(self.relay.app), self.relay.call.about.clone());
         }
         let state = (lease.has_sent(), lease.idle().is_some());
         if let ClientError::Unanswered(_) = error
