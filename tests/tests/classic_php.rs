@@ -31,6 +31,7 @@ of_both! {
     what_a_script_says_arrives => answers(1);
     a_script_that_ends_badly_is_told_from_one_that_died => ends(2);
     a_client_that_leaves_calls_no_script_off => lost_client(1);
+    a_client_that_leaves_holds_up_no_other_process => lost_client_beside_others(2);
     a_reload_under_load_loses_and_repeats_nothing => reload(2);
     ab_without_keep_alive_never_waits => ab(2);
     a_slow_reader_holds_no_process => slow_reader(1);
@@ -312,6 +313,28 @@ fn lost_client(server: &Server) {
     assert_eq!(second.response("GET").text(), "second");
     let ids = fs::read_to_string(&file).expect("counted");
     assert_eq!(ids.lines().collect::<Vec<_>>(), ["first", "second"]);
+}
+
+/// Its script goes on in its own process; the other one is free for everybody.
+fn lost_client_beside_others(server: &Server) {
+    let file = server.folder().join("go");
+    let mut lost = server.client();
+    lost.send(get(&format!("/?do=wait&file={}", file.display())));
+    wait_until("it has begun", LONG, || Path::new(&format!("{}.begun", file.display())).exists());
+    lost.reset();
+    let mut client = server.client().patient(LONG);
+    for _ in 0..6 {
+        assert_eq!(client.ask(get("/?do=pong")).text(), "pong");
+    }
+    fs::write(&file, "").expect("written");
+    wait_until("both are free", LONG, || {
+        let pid = || ask(server, "GET", "/?do=sleep&ms=50", "", "").text();
+        let both: HashSet<String> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..2).map(|_| scope.spawn(pid)).collect();
+            clients.into_iter().map(|client| client.join().expect("a client")).collect()
+        });
+        both.len() == 2
+    });
 }
 
 fn reload(server: &Server) {

@@ -263,7 +263,7 @@ fn the_keys_of_a_process_hold_for_each_of_its_processes() {
     let seen = ask(&server, "/about.php").json();
     assert_eq!(
         seen,
-        serde_json::json!({ "umask": 0o027, "env": "red", "file": "round", "memory": "77M", "files": "300" })
+        serde_json::json!({ "umask": 0o027, "env": "red", "file": "round", "memory": "77M", "files": 300 })
     );
 }
 

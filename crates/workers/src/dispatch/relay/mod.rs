@@ -16,6 +16,8 @@
 mod attempt;
 mod behind;
 mod child;
+mod clock;
+mod dialect;
 mod health;
 mod hijack;
 mod http;
@@ -33,8 +35,8 @@ use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::{
-    BodyError, Client, Codec, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, Request, ResponseBuffer,
-    Times, is_read_first, read_first,
+    BodyError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, ResponseBuffer, Times, is_read_first,
+    read_first,
 };
 use keepwarm_policy::Expectation;
 use tokio::time::Instant;
@@ -48,6 +50,7 @@ use super::link::Link;
 use super::quarantine::Trial;
 pub(super) use child::AtLine;
 pub use child::ChildPolicy;
+pub(super) use dialect::{Dialect, Opening};
 pub(super) use health::attend_to_end;
 pub(super) use hijack::hold_hijacked;
 pub(super) use http::hold_http;
@@ -80,59 +83,6 @@ pub enum Protocol {
     Http,
     /// FastCGI, for the scripts of this site.
     FastCgi(Arc<ScriptRoot>),
-}
-
-/// What a protocol adds to the relay.
-pub(super) trait Dialect: Codec + Sized {
-    /// Its servers are not made to wait for clients: requests are read whole before, and answers taken faster than they are sent.
-    const BLOCKING: bool;
-    /// Its workers close no idle connection but by ending: any kept one will do for any request.
-    const CLOSES_NEVER: bool;
-    /// What a request is for, beyond what its head says.
-    type Aim;
-
-    /// The app's connections.
-    fn pool(app: &App) -> &Arc<Pool<Self>>;
-
-    /// Appends the head of a request.
-    fn encode_request(
-        &mut self,
-        out: &mut Vec<u8>,
-        request: &Request,
-        opening: &Opening<'_>,
-        aim: &Self::Aim,
-    );
-
-    /// Appends a request that a process answers by itself, without a script.
-    fn encode_ping(&mut self, _out: &mut Vec<u8>) {}
-
-    /// The process at the other end, of a server that keeps its own.
-    fn line(&self) -> Option<&AtLine> {
-        None
-    }
-
-    /// This is the process at the other end.
-    fn set_line(&mut self, _line: AtLine) {}
-
-    /// The fields of an answer that are its client's.
-    fn answer_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        keepwarm_net::answer_fields(client.head())
-    }
-
-    /// The path that is to be answered for in place of this answer, whose head has come (RFC 3875 §6.2.2).
-    fn local_redirect(&self) -> Option<Vec<u8>> {
-        None
-    }
-}
-
-/// What a request's head says beyond what the client said.
-pub(super) struct Opening<'a> {
-    /// How the body follows.
-    pub(super) framing: RequestBody,
-    /// The body is held back until the server says that it wants it.
-    pub(super) expects: bool,
-    /// The protocols that the client offers to switch to.
-    pub(super) upgrade: Option<&'a [u8]>,
 }
 
 /// The connections to an app's servers, and what is known of all of those.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::super::app::App;
 use super::super::conversation::body::{Source, spool_failed};
-use super::child::{Child, blame_if_dead};
+use super::child::blame_if_dead;
 use super::place::Place;
 use super::{Dialect, Opening, Relay, Verdict, none};
 use super::{behind, leftover};
@@ -39,11 +39,11 @@ pub(super) struct Talk<'t, 'a, 'c, C: Dialect> {
     /// Rare, and so in a box: the future of a request is to fit what an allocator keeps at hand (glibc: 1,032 bytes).
     trailers: Option<Box<Fields>>,
     /// The server has said all of its answer.
-    complete: bool,
+    pub(super) complete: bool,
     /// There was no room for what the server may have said.
-    full: bool,
+    pub(super) full: bool,
     /// The client has not sent what the server may be waiting for.
-    starved: bool,
+    pub(super) starved: bool,
     block: Vec<u8>,
     pub(super) tunnel: Option<Tunnel>,
 }
@@ -276,6 +276,7 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         self.complete = true;
         self.tell_words();
         if let (Some(lease), Some(place)) = (self.lease.take(), self.place.take()) {
+            self.relay.call.abandon();
             behind::finish(lease, place, (self.relay.request_timeout(), &self.relay.call.about));
         }
         self.relay.ended = Some(Instant::now());
@@ -303,6 +304,8 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
     /// Nobody wants the rest of the answer. A server that works on one request at a time keeps its place until it has come to its end.
     fn leave_running(&mut self) {
         if let (true, Some(lease), Some(place)) = (C::BLOCKING, self.lease.take(), self.place.take()) {
+            // The place is not the request's any more, whose end would give it back.
+            self.relay.call.abandon();
             let source = std::mem::replace(&mut self.relay.source, Source::Sent);
             let about = self.relay.call.about.clone();
             leftover::run_out(lease, place, source, (self.relay.request_timeout(), about));
@@ -388,66 +391,6 @@ impl<'t, 'a, 'c, C: Dialect> Talk<'t, 'a, 'c, C> {
         self.expects = None;
         self.relay.exchange.want_body();
         true
-    }
-
-    /// The app's time stands still while it waits for its client.
-    fn keep_time(&self) {
-        let deadlines = self.relay.exchange.deadlines();
-        if self.full || self.starved || self.complete || !self.relay.response.is_empty() {
-            deadlines.set(Wait::Answer, None);
-        } else if !deadlines.is_set(Wait::Answer) && !deadlines.passed(Wait::Answer) {
-            deadlines.set_after(Wait::Answer, self.relay.request_timeout());
-        }
-    }
-
-    /// It has shown so: its time begins anew.
-    fn server_works(&self) {
-        self.relay.exchange.deadlines().set_after(Wait::Answer, self.relay.request_timeout());
-    }
-
-    /// It has taken longer than `slow_log` allows: says so once. A server shows no stack.
-    #[cold]
-    fn is_slow(&mut self) {
-        let deadlines = self.relay.exchange.deadlines();
-        deadlines.set(Wait::Slow, None);
-        let (Some(limit), Some(begun)) = (self.relay.app.policy().slow_log, self.relay.call.in_work_since())
-        else {
-            return;
-        };
-        if self.complete {
-            return;
-        }
-        if !deadlines.is_set(Wait::Answer) {
-            // It waits for its client.
-            return deadlines.set_after(Wait::Slow, limit);
-        }
-        let process = self.child().map(|child| child.pid);
-        if let Some(place) = &self.place {
-            let key = &place.link.key;
-            tracing::warn!(app = %self.relay.app.name, worker = key.number, pid = key.pid, process, id = %self.relay.id(),
-                route = %self.relay.call.about, seconds = begun.elapsed().as_secs_f32(), "the request is slow");
-        }
-    }
-
-    /// The process that works on it, of a server that keeps its own.
-    fn child(&mut self) -> Option<Arc<Child>> {
-        Some(Arc::clone(self.lease.as_mut()?.codec().line()?.child()))
-    }
-
-    fn time_is_over(&mut self) -> Verdict {
-        let limit = self.relay.request_timeout();
-        let child = self.child();
-        if let Some(place) = &self.place {
-            let key = &place.link.key;
-            tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
-                ?limit, "request timed out");
-            place.link.suspect(&self.relay.call.about, child.as_ref());
-        }
-        match self.relay.exchange.answered() {
-            true => self.relay.exchange.abort("request_timeout"),
-            false => self.relay.fail(504, "request_timeout", "The application did not answer in time."),
-        }
-        Verdict::Over
     }
 
     fn failed(&mut self, error: &ClientError) -> Verdict {

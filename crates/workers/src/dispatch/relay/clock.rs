@@ -1,0 +1,71 @@
+//! The time that a server has for a request.
+
+use std::sync::Arc;
+
+use keepwarm_net::Wait;
+
+use super::child::Child;
+use super::talk::Talk;
+use super::{Dialect, Verdict};
+
+impl<C: Dialect> Talk<'_, '_, '_, C> {
+    /// The app's time stands still while it waits for its client.
+    pub(super) fn keep_time(&self) {
+        let deadlines = self.relay.exchange.deadlines();
+        if self.full || self.starved || self.complete || !self.relay.response.is_empty() {
+            deadlines.set(Wait::Answer, None);
+        } else if !deadlines.is_set(Wait::Answer) && !deadlines.passed(Wait::Answer) {
+            deadlines.set_after(Wait::Answer, self.relay.request_timeout());
+        }
+    }
+
+    /// It has shown so: its time begins anew.
+    pub(super) fn server_works(&self) {
+        self.relay.exchange.deadlines().set_after(Wait::Answer, self.relay.request_timeout());
+    }
+
+    /// It has taken longer than `slow_log` allows: says so once. A server shows no stack.
+    #[cold]
+    pub(super) fn is_slow(&mut self) {
+        let deadlines = self.relay.exchange.deadlines();
+        deadlines.set(Wait::Slow, None);
+        let (Some(limit), Some(begun)) = (self.relay.app.policy().slow_log, self.relay.call.in_work_since())
+        else {
+            return;
+        };
+        if self.complete {
+            return;
+        }
+        if !deadlines.is_set(Wait::Answer) {
+            // It waits for its client.
+            return deadlines.set_after(Wait::Slow, limit);
+        }
+        let process = self.child().map(|child| child.pid);
+        if let Some(place) = &self.place {
+            let key = &place.link.key;
+            tracing::warn!(app = %self.relay.app.name, worker = key.number, pid = key.pid, process, id = %self.relay.id(),
+                route = %self.relay.call.about, seconds = begun.elapsed().as_secs_f32(), "the request is slow");
+        }
+    }
+
+    /// The process that works on it, of a server that keeps its own.
+    fn child(&mut self) -> Option<Arc<Child>> {
+        Some(Arc::clone(self.lease.as_mut()?.codec().line()?.child()))
+    }
+
+    pub(super) fn time_is_over(&mut self) -> Verdict {
+        let limit = self.relay.request_timeout();
+        let child = self.child();
+        if let Some(place) = &self.place {
+            let key = &place.link.key;
+            tracing::error!(app = %self.relay.app.name, worker = key.number, pid = key.pid, id = %self.relay.id(),
+                ?limit, "request timed out");
+            place.link.suspect(&self.relay.call.about, child.as_ref());
+        }
+        match self.relay.exchange.answered() {
+            true => self.relay.exchange.abort("request_timeout"),
+            false => self.relay.fail(504, "request_timeout", "The application did not answer in time."),
+        }
+        Verdict::Over
+    }
+}

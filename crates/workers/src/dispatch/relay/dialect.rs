@@ -1,0 +1,62 @@
+//! What a protocol adds to the relay.
+
+use std::sync::Arc;
+
+use keepwarm_http1::RequestBody;
+use keepwarm_net::{Client, Codec, Pool, Request};
+
+use super::super::app::App;
+use super::child::AtLine;
+
+/// What a protocol adds to the relay.
+pub(in crate::dispatch) trait Dialect: Codec + Sized {
+    /// Its servers are not made to wait for clients: requests are read whole before, and answers taken faster than they are sent.
+    const BLOCKING: bool;
+    /// Its workers close no idle connection but by ending: any kept one will do for any request.
+    const CLOSES_NEVER: bool;
+    /// What a request is for, beyond what its head says.
+    type Aim;
+
+    /// The app's connections.
+    fn pool(app: &App) -> &Arc<Pool<Self>>;
+
+    /// Appends the head of a request.
+    fn encode_request(
+        &mut self,
+        out: &mut Vec<u8>,
+        request: &Request,
+        opening: &Opening<'_>,
+        aim: &Self::Aim,
+    );
+
+    /// Appends a request that a process answers by itself, without a script.
+    fn encode_ping(&mut self, _out: &mut Vec<u8>) {}
+
+    /// The process at the other end, of a server that keeps its own.
+    fn line(&self) -> Option<&AtLine> {
+        None
+    }
+
+    /// This is the process at the other end.
+    fn set_line(&mut self, _line: AtLine) {}
+
+    /// The fields of an answer that are its client's.
+    fn answer_fields(client: &Client<Self>) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        keepwarm_net::answer_fields(client.head())
+    }
+
+    /// The path that is to be answered for in place of this answer, whose head has come (RFC 3875 §6.2.2).
+    fn local_redirect(&self) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+/// What a request's head says beyond what the client said.
+pub(in crate::dispatch) struct Opening<'a> {
+    /// How the body follows.
+    pub(in crate::dispatch) framing: RequestBody,
+    /// The body is held back until the server says that it wants it.
+    pub(in crate::dispatch) expects: bool,
+    /// The protocols that the client offers to switch to.
+    pub(in crate::dispatch) upgrade: Option<&'a [u8]>,
+}
