@@ -323,9 +323,11 @@ fn lost_client_beside_others(server: &Server) {
     wait_until("it has begun", LONG, || Path::new(&format!("{}.begun", file.display())).exists());
     lost.reset();
     let mut client = server.client().patient(LONG);
+    let begun = std::time::Instant::now();
     for _ in 0..6 {
         assert_eq!(client.ask(get("/?do=pong")).text(), "pong");
     }
+    assert!(begun.elapsed() < LONG / 2, "one of them waited for the script to end");
     fs::write(&file, "").expect("written");
     wait_until("both are free", LONG, || {
         let pid = || ask(server, "GET", "/?do=sleep&ms=50", "", "").text();

@@ -28,7 +28,7 @@ pub(super) fn of_process(pid: u32) -> Option<Memory> {
     Some(Memory { own, shared: resident.saturating_sub(own) })
 }
 
-/// What each child of a process holds.
+/// What each child of a process holds that has one thread.
 pub(super) fn of_children(pid: u32) -> Vec<(u32, Memory)> {
     let children = match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(list) => list.split_whitespace().filter_map(|child| child.parse().ok()).collect(),
@@ -127,13 +127,23 @@ mod tests {
 
     #[test]
     fn children_are_found_with_and_without_the_kernels_list() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let own = std::process::id();
-        assert!(of_children(own).iter().any(|(pid, _)| *pid == child.id()));
-        assert!(search_children(own).contains(&child.id()));
-        assert!(!search_children(1).contains(&child.id()));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        use std::io::BufRead;
+        use std::process::{Command, Stdio};
+        // The kernel lists the children of one thread: those of a test are not its main thread's.
+        let mut shell = Command::new("sh")
+            .args(["-c", "sleep 60 & echo $!; read end; kill $!; wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let child: u32 = line.trim().parse().unwrap();
+        assert_eq!(search_children(shell.id()), [child]);
+        assert_eq!(of_children(shell.id()).iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), [child]);
+        assert!(!search_children(1).contains(&child));
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
     }
 
     #[test]
