@@ -75,7 +75,7 @@ fn warn_of_apcu(app: &App, configuration: &Path) {
         let app = &app.name;
         tracing::warn!(
             app,
-            "php-apcu is installed, and processes of php-cgi do not share what it keeps: set app.{app}.interpreter to a php-fpm, or app.{app}.workers to 1"
+            "php-apcu is installed, and processes of php-cgi do not share what it keeps: install php-fpm, which is then the default, set app.{app}.interpreter to one, or set app.{app}.workers to 1"
         );
     }
 }
