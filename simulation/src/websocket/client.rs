@@ -370,7 +370,7 @@ impl Client<'_> {
         let mut check = |at: usize, bytes: &[u8]| frames::check(id, message.text, message.size, at, bytes);
         match &mut so_far.compressed {
             Some(compressed) => {
-                if compressed.len() + head.length > message.size + 1024 {
+                if compressed.len() + head.length > message.size + message.size / 8 + 1024 {
                     return wrong(format!("message {number} has become longer: {head:?}"));
                 }
                 compressed.extend(reader.take(head.length, "message").await?);

@@ -294,7 +294,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         Key {
             name: "websocket_frame",
             brief: "Size of one WebSocket frame; more is closed with 1009",
-            long: "Applies to what is sent, compressed or not. A frame is passed to the app in parts of 64 KiB, so a large one takes no more memory here than a small one. Precedents: uvicorn 16 MiB, Node's ws 100 MiB.",
+            long: "Applies to what the client sends; a compressed frame may be 1/256 longer, since data that cannot be compressed grows a little. A frame is passed to the app in parts of 64 KiB, so a large one takes no more memory here than a small one. Precedents: uvicorn 16 MiB, Node's ws 100 MiB.",
             default: Preset::Value("\"16MiB\""),
             right: "websocket_frame = \"64KiB\"",
             wrong: "websocket_frame = \"1 MiB\"",
@@ -333,7 +333,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         Key {
             name: "websocket_compression",
             brief: "Compress WebSocket messages for clients that offer it (permessage-deflate)",
-            long: "RFC 7692, between clients and ASGI apps. Messages of an app below 64 bytes, and those that do not get smaller, leave as they are. A WebSocket keeps at most 4 KiB of what was sent, and 4 KiB of what was received (32 KiB when the client does not offer `client_max_window_bits`); the compressors, 200 KiB each, belong to the threads, which keep up to 16 each. Precedents: on in uvicorn, off in Node's ws.",
+            long: "RFC 7692, between clients and ASGI apps. Messages of an app below 64 bytes, and binary ones that do not get smaller, are sent as they are. A WebSocket keeps at most 4 KiB of what was sent, and 4 KiB of what was received (32 KiB when the client does not offer `client_max_window_bits`); the compressors, 200 KiB each, belong to the threads, which keep up to 16 each. Precedents: on in uvicorn, off in Node's ws.",
             default: Preset::Value("true"),
             right: "websocket_compression = false",
             wrong: "websocket_compression = \"off\"",

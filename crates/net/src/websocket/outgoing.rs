@@ -84,7 +84,8 @@ impl Outgoing {
                 self.worked += bytes.len();
                 let mut made = Vec::new();
                 let done = deflater.push(bytes, end, &mut made);
-                if begins && end && (!done || made.len() >= bytes.len()) {
+                let is_worth_it = done && made.len() < worth(text && deflate.takeover, bytes.len());
+                if begins && end && !is_worth_it {
                     // Not worth it. The compressor has seen what the client will not have inflated.
                     encode_frame(out, first, bytes);
                     if let Some(deflater) = message.deflater.take() {
@@ -113,4 +114,10 @@ impl Outgoing {
         }
         Ok(())
     }
+}
+
+/// What a message of `size` bytes has to be below, compressed. A short text hardly gets smaller by itself, but those that follow point back at it: where they
+/// may, it is worth some bytes more. Were it sent as it is, so would be the next, and all after it.
+fn worth(shared: bool, size: usize) -> usize {
+    if shared { size + size / 8 } else { size }
 }

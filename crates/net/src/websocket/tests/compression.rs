@@ -297,6 +297,41 @@ fn breaches_of_compression() {
     }
 }
 
+/// Each hardly gets smaller by itself.
+#[test]
+fn short_texts_are_compressed_for_those_that_follow() {
+    let mut outgoing = Outgoing::new(Some(agreed("permessage-deflate")));
+    let mut peer = Peer::new(15, (true, true));
+    for number in 0..20 {
+        let (message, mut out) = (
+            format!("{{\"id\":{number},\"kind\":\"quark\",\"vex\":\"jumpy\",\"bow\":\"dwarf\",\"fly\":1}}"),
+            Vec::new(),
+        );
+        outgoing.push(true, message.as_bytes(), true, &mut out).unwrap();
+        assert_eq!(sent(&mut peer, &out), [(1, true, message.clone().into_bytes())]);
+        let most = if number == 0 { message.len() + 10 } else { message.len() / 2 };
+        assert!(out.len() < most, "message {number}: {} bytes for {}", out.len(), message.len());
+    }
+}
+
+/// The limit of a frame is of the message in it: what cannot be compressed is a little longer then.
+#[test]
+fn a_message_at_the_limit_that_cannot_be_compressed_passes() {
+    let (mut draws, mut peer) = (Draws(99), Peer::new(9, (false, false)));
+    let most = 100_000;
+    for (size, fits) in [(most, true), (most + 1, false)] {
+        let message: Vec<u8> = (0..size).map(|_| draws.below(256) as u8).collect();
+        let payload = peer.deflate(&message);
+        assert!(payload.len() > most);
+        let mut incoming = Incoming::new(most, most, Some(agreed("permessage-deflate")));
+        let heard = hear(&mut incoming, &frame(0xc2, &payload), usize::MAX);
+        assert_eq!(fault(&heard), (!fits).then_some(1009), "{size}");
+    }
+    let endless = frame(0xc2, &vec![0; most + most / 256 + 65]);
+    let mut incoming = Incoming::new(most, most, Some(agreed("permessage-deflate")));
+    assert_eq!(hear(&mut incoming, &endless, usize::MAX).fault, Some(WebSocketFault::LongFrame));
+}
+
 /// The limit of a message is of what it inflates to, and nothing is inflated beyond it.
 #[test]
 fn a_bomb_is_not_inflated() {
