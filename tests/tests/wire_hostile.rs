@@ -222,7 +222,7 @@ fn a_worker_that_does_not_answer_a_close_gets_no_second_one() {
 #[test]
 fn a_worker_that_gives_no_credit_back_is_replaced() {
     // It takes 1 MiB in all. What the last upload waits for is cut when the old worker's time to finish is over.
-    let server = Server::start(&liars(1, "1", "drain_timeout = \"500ms\""));
+    let server = Server::start(&liars(1, "1", "drain_timeout = \"500ms\"\nqueue_timeout = \"30s\""));
     all_ready(&server, 1);
     let before = liar_pids(&server);
     let mut clients: Vec<Client> = (0..8).map(|_| server.client().patient(Duration::from_secs(40))).collect();
