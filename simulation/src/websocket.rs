@@ -1,6 +1,7 @@
 //! WebSockets: clients of RFC 6455, the edge, an app whose workers speak messages over the wire.
 
 mod client;
+mod deflate;
 mod frames;
 mod plan;
 mod worker;
@@ -17,7 +18,7 @@ use crate::response::{Broken, Pace};
 use crate::run::Scenario;
 use crate::site;
 use client::Outcome;
-use plan::{ClientEnd, Closer, Fault, LONGEST, MessagePlan, Reads, Talk};
+use plan::{ClientEnd, Closer, Fault, LONGEST, MessagePlan, Offer, Reads, Talk};
 use worker::{AllSeen, Talks, WorkerPlan};
 
 /// An app with its WebSockets.
@@ -89,7 +90,9 @@ impl Scenario for WebSocket {
         let talks = self.talks.iter().map(|talk| {
             let (up, down) = (held(&talk.client.messages), held(&talk.app.messages));
             // Of each message there are some copies, the scripts' among them; and the buffers of both sides.
-            5 * (up + down) + 2 * self.settings.capacity.1 + (600 << 10)
+            // With compression, the states of both sides, and a bomb.
+            let deflate = if talk.client.offer.is_good() { 3 << 20 } else { 0 };
+            5 * (up + down) + 2 * self.settings.capacity.1 + (600 << 10) + deflate
         });
         (1 << 20) + talks.sum::<usize>()
     }
@@ -150,6 +153,8 @@ impl Scenario for WebSocket {
                     });
                 }
             }
+            smaller
+                .with(|plan| std::mem::replace(&mut plan.talks[at].client.offer, Offer::None) != Offer::None);
             smaller.half(|plan| &mut plan.talks[at].client.flood);
             smaller.with(|plan| std::mem::take(&mut plan.talks[at].client.pings.0) > 0);
             smaller.with(|plan| std::mem::take(&mut plan.talks[at].client.eager));
@@ -182,7 +187,8 @@ fn ids(number: usize) -> (u64, u64) {
 
 impl WebSocket {
     fn limits(&self) -> ConnectionLimits {
-        let websocket = WebSocketLimits { frame: LONGEST, message: LONGEST, idle: self.idle };
+        let websocket =
+            WebSocketLimits { frame: LONGEST, message: LONGEST, idle: self.idle, compression: true };
         site::limits(self.clean, ConnectionLimits { websocket, ..ConnectionLimits::default() })
     }
 
@@ -241,7 +247,12 @@ impl WebSocket {
             }
             ClientEnd::Breaks(breach) if talk.closer == Closer::Client => {
                 let code = outcome.close.as_ref().map(|close| close.0);
-                assert_eq!(code, Some(breach.code()), "{}", sees("a breach has another code"));
+                assert_eq!(
+                    code,
+                    Some(breach.code(talk.client.offer.is_good())),
+                    "{}",
+                    sees("a breach has another code")
+                );
             }
             _ => {}
         }

@@ -1,5 +1,7 @@
 //! A WebSocket client of a few lines (RFC 6455): enough to be a strict peer.
 
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
+
 use crate::Client;
 
 /// The request that opens one, with the key of RFC 6455 §1.3, whose answer is known.
@@ -80,4 +82,54 @@ pub fn message(client: &mut Client) -> (u8, Vec<u8>) {
         }
     }
     panic!("no end of a message\n{client}");
+}
+
+/// permessage-deflate as a peer speaks it (RFC 7692): a state for each direction, for as long as the WebSocket lives.
+pub struct Deflate {
+    compress: Compress,
+    decompress: Decompress,
+}
+
+const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
+
+impl Deflate {
+    /// With the largest windows, and context takeover.
+    #[expect(clippy::new_without_default, reason = "it begins a WebSocket, which is more than a default")]
+    pub fn new() -> Self {
+        Self { compress: Compress::new(Compression::new(6), false), decompress: Decompress::new(false) }
+    }
+
+    /// A message's payload.
+    pub fn compress(&mut self, message: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(message.len() + message.len() / 64 + 64);
+        self.compress.compress_vec(message, &mut out, FlushCompress::Sync).expect("it compresses");
+        assert!(out.ends_with(&TAIL));
+        out.truncate(out.len() - TAIL.len());
+        out
+    }
+
+    /// A message, of at most so many bytes.
+    #[track_caller]
+    pub fn inflate(&mut self, payload: &[u8], most: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(most + 1);
+        for bytes in [payload, &TAIL] {
+            self.decompress.decompress_vec(bytes, &mut out, FlushDecompress::Sync).expect("it inflates");
+        }
+        out
+    }
+
+    /// A whole message of the server: whether it was compressed, and what it says.
+    #[track_caller]
+    pub fn message(&mut self, client: &mut Client, most: usize) -> (bool, Vec<u8>) {
+        let (mut compressed, mut payload) = (None, Vec::new());
+        loop {
+            let (first, bytes) = read(client);
+            let rsv1 = first & 0x40 != 0;
+            let compressed = *compressed.get_or_insert(rsv1);
+            payload.extend(bytes);
+            if first & 0x80 != 0 {
+                return (compressed, if compressed { self.inflate(&payload, most) } else { payload });
+            }
+        }
+    }
 }

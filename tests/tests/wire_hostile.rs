@@ -218,6 +218,32 @@ fn a_worker_that_does_not_answer_a_close_gets_no_second_one() {
     assert_eq!(told(), "close 4002\nreset 1\n");
 }
 
+/// It reads, answers, and answers pings, and has forgotten what it owes: every further upload to it would hang, for good.
+#[test]
+fn a_worker_that_gives_no_credit_back_is_replaced() {
+    // It takes 1 MiB in all. What the last upload waits for is cut when the old worker's time to finish is over.
+    let server = Server::start(&liars(1, "1", "drain_timeout = \"500ms\"\nqueue_timeout = \"30s\""));
+    all_ready(&server, 1);
+    let before = liar_pids(&server);
+    let mut clients: Vec<Client> = (0..8).map(|_| server.client().patient(Duration::from_secs(40))).collect();
+    for client in &mut clients {
+        client.send(format!(
+            "POST /want-and-answer HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            200 << 10
+        ));
+        client.send(vec![b'x'; 200 << 10]);
+    }
+    let answered = clients.iter_mut().filter_map(|client| client.try_response("POST").ok());
+    let whole = answered.filter(|response| response.status == 200 && response.text() == "whole").count();
+    assert_eq!(whole, 7, "all but the one that the old worker could not be sent");
+    let line = server.wait_for_log("is to be replaced (credit)", Duration::from_secs(20));
+    assert!(line.contains("nothing can be sent to it"), "{line}");
+    keepwarm_tests::process::wait_until("the old one has gone", Duration::from_secs(20), || {
+        let now = liar_pids(&server);
+        now.len() == 1 && !before.contains(&now[0])
+    });
+}
+
 #[test]
 fn a_worker_that_hangs_is_504_and_killed() {
     let server = Server::start(&liars(2, "1", "request_timeout = \"2s\""));

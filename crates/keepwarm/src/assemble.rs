@@ -234,6 +234,7 @@ pub(crate) fn connection_limits(limits: &Limits) -> ConnectionLimits {
             frame: size(limits.websocket_frame),
             message: size(limits.websocket_message),
             idle: limits.websocket_idle,
+            compression: limits.websocket_compression,
         },
         // Doors speak it (see `run/listeners.rs`).
         http2: false,

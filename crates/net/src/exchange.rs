@@ -271,7 +271,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The next message of an accepted WebSocket. After [`Message::Close`] or an error there is none.
+    /// The next part of a message of an accepted WebSocket. After [`Message::Close`] or an error there is none.
     pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Message, Gone>> {
         match &mut self.carrier {
             Carrier::Http1(stream) => stream.poll_message(cx),
@@ -279,11 +279,29 @@ impl Exchange<'_> {
         }
     }
 
-    /// Sends a message on an accepted WebSocket; [`Self::poll_flush`] writes it.
-    pub fn send_message(&mut self, message: Message) {
+    /// Sends the next part of a message on an accepted WebSocket; [`Self::poll_flush`] writes it. `false`: it is said to be text, and is not UTF-8; only a
+    /// close may follow.
+    #[must_use]
+    pub fn send_part(&mut self, text: bool, bytes: &[u8], end: bool) -> bool {
         match &mut self.carrier {
-            Carrier::Http1(stream) => stream.send_message(message),
+            Carrier::Http1(stream) => stream.send_part(text, bytes, end),
+            Carrier::Http2(_) => true,
+        }
+    }
+
+    /// Closes an accepted WebSocket, once; [`Self::poll_flush`] writes it.
+    pub fn send_close(&mut self, code: u16, reason: &str) {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.send_close(code, reason),
             Carrier::Http2(_) => {}
+        }
+    }
+
+    /// Whether so much was compressed for this WebSocket that other connections are to have their turn. If so, its task has been woken for its next.
+    pub fn websocket_turn_is_over(&mut self, cx: &Context<'_>) -> bool {
+        match &mut self.carrier {
+            Carrier::Http1(stream) => stream.websocket_turn_is_over(cx),
+            Carrier::Http2(_) => false,
         }
     }
 

@@ -39,6 +39,7 @@ mod spill;
 mod spool;
 mod tls;
 mod transport;
+mod websocket;
 
 pub use buffer::ReadBuffer;
 pub use call::{Call, CallHead, Calls, Protocol};

@@ -84,6 +84,7 @@ struct Limits {
     /// Places for requests: those in work, and those that may wait behind the one in work.
     streams: u32,
     stream_credit: u32,
+    connection_credit: u32,
 }
 
 impl Session {
@@ -222,6 +223,19 @@ impl Session {
         (credit >= MIN_MESSAGE_COST).then_some(credit)
     }
 
+    /// Whether the connection's credit is used up, and more than half of it for bytes of streams that are over: those the worker MUST have given back, but for
+    /// steps of at most a half (spec §6). A worker may be late with that; one that is so for long has lost count, and nothing can be sent to it ever again.
+    #[must_use]
+    pub fn is_credit_withheld(&self) -> bool {
+        let Some(worker) = self.worker.filter(|_| (self.send as usize) < MIN_MESSAGE_COST) else {
+            return false;
+        };
+        let held = |open: &Stream| u64::from(worker.stream_credit.saturating_sub(open.send));
+        let held: u64 = self.streams.values().map(held).sum();
+        let spent = u64::from(worker.connection_credit.saturating_sub(self.send));
+        spent.saturating_sub(held) > u64::from(worker.connection_credit / 2)
+    }
+
     /// Notes that `bytes` (of a message: [`message_cost`](crate::frame::message_cost)) were sent on this stream; at most what [`Self::send_credit`] said. If the stream has ended
     /// since, only the connection's credit is spent.
     #[inline]
@@ -344,7 +358,11 @@ impl Session {
             return Err((FaultKind::Version, hello.version.into()));
         }
         let streams = hello.streams.saturating_add(hello.ahead());
-        self.worker = Some(Limits { streams, stream_credit: hello.stream_credit });
+        self.worker = Some(Limits {
+            streams,
+            stream_credit: hello.stream_credit,
+            connection_credit: hello.connection_credit,
+        });
         self.send = hello.connection_credit;
         self.streams.reserve(hello.streams.min(FIRST_PLACES) as usize);
         Ok(SessionEvent::Hello(hello))

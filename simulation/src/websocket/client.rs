@@ -8,8 +8,9 @@ use keepwarm_net::simulation::{Peer, Rng};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::deflate::{self, Deflate};
 use super::frames::{self, BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, close_payload, masked};
-use super::plan::{Breach, ClientEnd, Closer, LONGEST, MessagePlan, Reads, Talk};
+use super::plan::{Breach, ClientEnd, Closer, LONGEST, MessagePlan, Offer, Reads, Talk};
 use crate::response::{Broken, Head, Reader};
 
 /// How it went.
@@ -25,6 +26,7 @@ pub(super) struct Outcome {
 }
 
 const FIN: u8 = 0x80;
+const RSV1: u8 = 0x40;
 /// The sample of RFC 6455 §1.3.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
@@ -42,6 +44,8 @@ struct Client<'t> {
     control: RefCell<VecDeque<Vec<u8>>>,
     changed: Notify,
     accepted: Cell<bool>,
+    /// Where compression was agreed on.
+    deflate: RefCell<Option<Deflate>>,
     received_all: Cell<bool>,
     sent_all: Cell<bool>,
     /// A close frame was sent: nothing follows it.
@@ -49,6 +53,13 @@ struct Client<'t> {
     pings: Cell<u64>,
     sent: Cell<usize>,
     since: Cell<usize>,
+}
+
+/// What has come of a message.
+struct Within {
+    got: usize,
+    /// Its bytes, where it is compressed.
+    compressed: Option<Vec<u8>>,
 }
 
 /// The client has left by its plan, or nobody takes what it sends.
@@ -65,6 +76,7 @@ pub(super) async fn run(talk: &Talk, path: &str, ids: (u64, u64), peer: Peer) ->
         control: RefCell::default(),
         changed: Notify::new(),
         accepted: Cell::new(false),
+        deflate: RefCell::new(None),
         received_all: Cell::new(talk.app.messages.is_empty()),
         sent_all: Cell::new(false),
         closed: Cell::new(false),
@@ -129,7 +141,8 @@ impl Client<'_> {
         let plan = &self.talk.client;
         let opening = format!(
             "GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-             Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+             Sec-WebSocket-Key: {KEY}\r\n{}\r\n",
+            plan.offer.field()
         );
         self.send(opening.as_bytes()).await?;
         if !plan.eager {
@@ -178,21 +191,29 @@ impl Client<'_> {
     async fn write_message(&self, number: u64, message: &MessagePlan) -> Result<(), Left> {
         let id = self.id | number;
         let (per_mille, _) = self.talk.client.pings;
+        let bytes = (0..message.size).map(|at| frames::byte(id, message.text, message.size, at));
+        let mut payload: Vec<u8> = bytes.collect();
+        let compresses = self.rng.borrow_mut().chance(self.talk.client.compressed);
+        let mut rsv1 = 0;
+        if let Some(deflate) = self.deflate.borrow_mut().as_mut().filter(|_| compresses) {
+            payload = deflate.compress(&payload);
+            rsv1 = RSV1;
+        }
         let mut at = 0;
         loop {
             self.write_control().await?;
             if self.rng.borrow_mut().chance(per_mille) {
                 self.ping().await?;
             }
-            let count = message.piece.min(message.size - at);
+            let count = message.piece.min(payload.len() - at);
             let first = match (at, message.text) {
                 (1.., _) => CONTINUATION,
-                (0, true) => TEXT,
-                (0, false) => BINARY,
+                (0, true) => TEXT | rsv1,
+                (0, false) => BINARY | rsv1,
             };
-            let end = at + count == message.size;
-            let payload = (at..at + count).map(|at| frames::byte(id, message.text, message.size, at));
-            let frame = masked(if end { FIN | first } else { first }, self.mask(), payload);
+            let end = at + count == payload.len();
+            let piece = payload[at..at + count].iter().copied();
+            let frame = masked(if end { FIN | first } else { first }, self.mask(), piece);
             self.send(&frame).await?;
             at += count;
             if end {
@@ -231,7 +252,10 @@ impl Client<'_> {
     async fn breach(&self, breach: Breach) -> Result<(), Left> {
         let frame = match breach {
             Breach::Unmasked => vec![FIN | TEXT, 1, b'a'],
-            Breach::Reserved => self.frame(FIN | 0x40 | TEXT, vec![b'a']),
+            Breach::Reserved => self.frame(FIN | 0x20 | TEXT, vec![b'a']),
+            Breach::ReservedOnPing => self.frame(FIN | RSV1 | PING, vec![b'a']),
+            Breach::NotDeflate => self.frame(FIN | RSV1 | BINARY, vec![0xff; 3]),
+            Breach::Bomb => self.frame(FIN | RSV1 | BINARY, deflate::bomb(LONGEST + 1)),
             Breach::Opcode => self.frame(FIN | 3, vec![b'a']),
             Breach::NotUtf8 => self.frame(FIN | TEXT, vec![b'a', 0xff]),
             Breach::LongPing => self.frame(FIN | PING, vec![b'a'; 126]),
@@ -286,7 +310,7 @@ impl Client<'_> {
         if head.status != 101 {
             return reader.body(&head, false, |_, _| Ok(())).await.map(drop);
         }
-        check_opening(&head)?;
+        self.check_opening(&head)?;
         self.accepted.set(true);
         self.change();
         match self.talk.client.reads {
@@ -297,7 +321,8 @@ impl Client<'_> {
         }
         let mut within = None;
         let mut ponged = 0;
-        while let Some(head) = frames::head(&mut reader).await? {
+        let deflates = self.deflate.borrow().is_some();
+        while let Some(head) = frames::head(&mut reader, deflates).await? {
             if outcome.close.is_some() {
                 return Err(Broken::Wrong("a frame behind the close".to_owned()));
             }
@@ -318,12 +343,12 @@ impl Client<'_> {
         }
     }
 
-    /// A frame of a message; `within`: bytes that came of it before.
+    /// A frame of a message; `within`: what came of it before.
     async fn read_data(
         &self,
         reader: &mut Reader<'_>,
         head: frames::Head,
-        within: &mut Option<usize>,
+        within: &mut Option<Within>,
         outcome: &mut Outcome,
     ) -> Result<(), Broken> {
         let wrong = |what: String| Err(Broken::Wrong(what));
@@ -331,22 +356,47 @@ impl Client<'_> {
         let Some(message) = self.talk.app.messages.get(number) else {
             return wrong(format!("a message that nobody sent: {head:?}"));
         };
-        let mut got = match (*within, head.opcode) {
+        let mut so_far = match (within.take(), head.opcode) {
             (None, CONTINUATION) | (Some(_), TEXT | BINARY) => {
                 return wrong(format!("fragments of two messages: {head:?}"));
             }
-            (Some(got), _) => got,
-            (None, opcode) if (opcode == TEXT) == message.text => 0,
+            (Some(within), _) => within,
+            (None, opcode) if (opcode == TEXT) == message.text => {
+                Within { got: 0, compressed: head.rsv1.then(Vec::new) }
+            }
             (None, _) => return wrong(format!("message {number} is of the wrong type")),
         };
         let id = self.their_id | number as u64;
-        if got + head.length > message.size || (head.fin && got + head.length != message.size) {
-            return wrong(format!("message {number} has {} of {} bytes", got + head.length, message.size));
+        let mut check = |at: usize, bytes: &[u8]| frames::check(id, message.text, message.size, at, bytes);
+        match &mut so_far.compressed {
+            Some(compressed) => {
+                if compressed.len() + head.length > message.size + message.size / 8 + 1024 {
+                    return wrong(format!("message {number} has become longer: {head:?}"));
+                }
+                compressed.extend(reader.take(head.length, "message").await?);
+                if head.fin {
+                    let mut deflate = self.deflate.borrow_mut();
+                    let deflate = deflate.as_mut().expect("RSV1 is refused without it");
+                    let whole = deflate.inflate(compressed, message.size).map_err(Broken::Wrong)?;
+                    check(0, &whole).map_err(Broken::Wrong)?;
+                    if whole.len() != message.size {
+                        return wrong(format!(
+                            "message {number} has {} of {} bytes",
+                            whole.len(),
+                            message.size
+                        ));
+                    }
+                }
+            }
+            None => {
+                let got = so_far.got + head.length;
+                if got > message.size || (head.fin && got != message.size) {
+                    return wrong(format!("message {number} has {got} of {} bytes", message.size));
+                }
+                reader.exactly(head.length, &mut so_far.got, &mut check, "message").await?;
+            }
         }
-        let check = |at: usize, bytes: &[u8]| frames::check(id, message.text, message.size, at, bytes);
-        let mut check = check;
-        reader.exactly(head.length, &mut got, &mut check, "message").await?;
-        *within = (!head.fin).then_some(got);
+        *within = (!head.fin).then_some(so_far);
         if head.fin {
             outcome.received += 1;
             if outcome.received == self.talk.app.messages.len() {
@@ -355,6 +405,28 @@ impl Client<'_> {
             }
         }
         Ok(())
+    }
+
+    fn check_opening(&self, head: &Head) -> Result<(), Broken> {
+        let wrong = |what: &str| Err(Broken::Wrong(format!("{what}: {head:?}")));
+        if head.field("sec-websocket-accept") != Some(ACCEPT) {
+            return wrong("the opening is not accepted rightly");
+        }
+        if !head.field("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
+            || !head.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("upgrade"))
+        {
+            return wrong("a 101 that does not upgrade");
+        }
+        // RFC 6455 §9.1: only what was offered, and always where that can be met.
+        let offer: Offer = self.talk.client.offer;
+        match (head.field("sec-websocket-extensions"), offer.is_good()) {
+            (None, false) => Ok(()),
+            (Some(said), true) => {
+                *self.deflate.borrow_mut() = Some(Deflate::agree(offer, said).map_err(Broken::Wrong)?);
+                Ok(())
+            }
+            _ => wrong("an extension that was not offered, or none that was"),
+        }
     }
 
     fn handle_control(
@@ -404,21 +476,4 @@ impl Client<'_> {
 
 fn ping_payload(number: u64, size: usize) -> Vec<u8> {
     number.to_be_bytes().into_iter().rev().cycle().take(size).collect()
-}
-
-fn check_opening(head: &Head) -> Result<(), Broken> {
-    let wrong = |what: &str| Err(Broken::Wrong(format!("{what}: {head:?}")));
-    if head.field("sec-websocket-accept") != Some(ACCEPT) {
-        return wrong("the opening is not accepted rightly");
-    }
-    if !head.field("upgrade").is_some_and(|value| value.eq_ignore_ascii_case("websocket"))
-        || !head.field("connection").is_some_and(|value| value.eq_ignore_ascii_case("upgrade"))
-    {
-        return wrong("a 101 that does not upgrade");
-    }
-    // RFC 6455 §9.1: only with the use that was agreed on, and frames with reserved bits would be wrong above.
-    match head.field("sec-websocket-extensions") {
-        None => Ok(()),
-        Some(_) => wrong("an extension"),
-    }
 }

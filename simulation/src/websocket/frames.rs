@@ -43,6 +43,8 @@ pub(super) fn close_payload(code: Option<u16>, reason: &str) -> Vec<u8> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) fin: bool,
+    /// Compressed (RFC 7692 §6): on the first frame of a message.
+    pub(super) rsv1: bool,
     pub(super) opcode: u8,
     pub(super) length: usize,
 }
@@ -53,15 +55,16 @@ impl Head {
     }
 }
 
-/// The next frame's head, as strictly as RFC 6455 §5.2 allows; `None`: the connection has ended between frames.
-pub(super) async fn head(reader: &mut Reader<'_>) -> Result<Option<Head>, Broken> {
+/// The next frame's head, as strictly as RFC 6455 §5.2 allows, with RSV1 where that was agreed on; `None`: the connection has ended between frames.
+pub(super) async fn head(reader: &mut Reader<'_>, deflate: bool) -> Result<Option<Head>, Broken> {
     if !reader.has_more().await {
         return Ok(None);
     }
     let two = reader.take(2, "frame").await?;
     let (fin, opcode, short) = (two[0] & 0x80 != 0, two[0] & 0x0f, two[1] & 0x7f);
     let wrong = |what: &str| Err(Broken::Wrong(format!("{what}: frame {two:02x?}")));
-    if two[0] & 0x70 != 0 {
+    let rsv1 = two[0] & 0x40 != 0;
+    if two[0] & 0x30 != 0 || (rsv1 && !(deflate && matches!(opcode, TEXT | BINARY))) {
         return wrong("an extension that nobody agreed on");
     }
     if two[1] & 0x80 != 0 {
@@ -82,7 +85,7 @@ pub(super) async fn head(reader: &mut Reader<'_>) -> Result<Option<Head>, Broken
     if (short == 126 && length < 126) || (short == 127 && length < 0x1_0000) {
         return wrong("a length that is longer than it has to be");
     }
-    let head = Head { fin, opcode, length: length as usize };
+    let head = Head { fin, rsv1, opcode, length: length as usize };
     if head.is_control() && (!fin || length > 125) {
         return wrong("a control frame that is long or in pieces");
     }

@@ -53,6 +53,68 @@ pub(crate) struct ClientPlan {
     pub(crate) flood: usize,
     pub(crate) code: Option<u16>,
     pub(crate) end: ClientEnd,
+    pub(crate) offer: Offer,
+    /// Of a thousand messages, so many are compressed where that was agreed on.
+    pub(crate) compressed: u32,
+}
+
+/// What a client offers of permessage-deflate (RFC 7692 §7.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    None,
+    Plain,
+    /// As browsers and Python's clients do.
+    Window,
+    SmallWindows,
+    NoTakeover,
+    /// The first of two cannot be met.
+    Second,
+    /// Not valid: declined.
+    Invalid,
+}
+
+impl Offer {
+    const ALL: [Self; 7] = [
+        Self::None,
+        Self::Plain,
+        Self::Window,
+        Self::SmallWindows,
+        Self::NoTakeover,
+        Self::Second,
+        Self::Invalid,
+    ];
+
+    pub(crate) fn field(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Plain => "Sec-WebSocket-Extensions: permessage-deflate\r\n",
+            Self::Window => "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n",
+            Self::SmallWindows => {
+                "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits=9; server_max_window_bits=9\r\n"
+            }
+            Self::NoTakeover => {
+                "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover\r\n"
+            }
+            Self::Second => {
+                "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=8, permessage-deflate; client_no_context_takeover\r\n"
+            }
+            Self::Invalid => "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=99\r\n",
+        }
+    }
+
+    /// Whether it is accepted.
+    pub(crate) fn is_good(self) -> bool {
+        !matches!(self, Self::None | Self::Invalid)
+    }
+
+    pub(crate) fn limits_window(self) -> bool {
+        matches!(self, Self::Window | Self::SmallWindows)
+    }
+
+    /// No context takeover, and the largest window, of what the server sends.
+    pub(crate) fn wants_of_server(self) -> (bool, u8) {
+        (self == Self::NoTakeover, if self == Self::SmallWindows { 9 } else { 15 })
+    }
 }
 
 /// When a client reads.
@@ -85,6 +147,9 @@ pub(crate) enum ClientEnd {
 pub(crate) enum Breach {
     Unmasked,
     Reserved,
+    ReservedOnPing,
+    NotDeflate,
+    Bomb,
     Opcode,
     NotUtf8,
     LongPing,
@@ -94,9 +159,12 @@ pub(crate) enum Breach {
 }
 
 impl Breach {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Unmasked,
         Self::Reserved,
+        Self::ReservedOnPing,
+        Self::NotDeflate,
+        Self::Bomb,
         Self::Opcode,
         Self::NotUtf8,
         Self::LongPing,
@@ -105,11 +173,12 @@ impl Breach {
         Self::OneByteClose,
     ];
 
-    /// What the server closes with (RFC 6455 §7.4.1).
-    pub(crate) fn code(self) -> u16 {
+    /// What the server closes with (RFC 6455 §7.4.1), where compression was agreed on or not.
+    pub(crate) fn code(self, deflate: bool) -> u16 {
         match self {
-            Self::NotUtf8 => 1007,
-            Self::TooLong => 1009,
+            Self::NotDeflate | Self::Bomb if !deflate => 1002,
+            Self::NotUtf8 | Self::NotDeflate => 1007,
+            Self::TooLong | Self::Bomb => 1009,
             _ => 1002,
         }
     }
@@ -281,6 +350,8 @@ impl ClientPlan {
             flood,
             code: *rng.pick(&[None, Some(1000), Some(1001), Some(4321)]),
             end,
+            offer: *rng.pick(&Offer::ALL),
+            compressed: *rng.pick(&[1000, 1000, 500]),
         }
     }
 }

@@ -14,7 +14,7 @@ use keepwarm_wire::frame::{Hello, ResetCode, ToWorker, flags};
 use tokio::sync::Notify;
 
 use super::frames;
-use super::plan::{AppPlan, Closer, Fault, MessagePlan, Talk};
+use super::plan::{AppPlan, Breach, ClientEnd, Closer, Fault, LONGEST, MessagePlan, Talk};
 use crate::outbox::Outbox;
 
 /// What a worker says of itself.
@@ -251,7 +251,9 @@ impl Worker {
         assert!(!socket.closed.get(), "a message behind the close");
         let message = socket.talk.client.messages.get(socket.received.get());
         let Some(message) = message else {
-            panic!("a message that the client has not sent: {} bytes", bytes.len())
+            self.take_bomb(&socket, text, bytes, end);
+            socket.unread.borrow_mut().push_back(cost);
+            return socket.change();
         };
         let (kind, got) = socket.within.get().unwrap_or((text, 0));
         assert!(
@@ -273,6 +275,16 @@ impl Worker {
         }
         socket.unread.borrow_mut().push_back(cost);
         socket.change();
+    }
+
+    /// What is inflated of a message before that is known to be too long, which is all that may come without a message of the plan: it never ends.
+    fn take_bomb(&self, socket: &Socket, text: bool, bytes: &[u8], end: bool) {
+        let is_bomb = socket.talk.client.end == ClientEnd::Breaks(Breach::Bomb);
+        assert!(is_bomb && !text && !end, "a message that the client has not sent: {} bytes", bytes.len());
+        let whole = socket.within.get().map_or(0, |(_, got)| got) + bytes.len();
+        assert!(whole <= LONGEST, "{whole} bytes of a message with the limit {LONGEST}");
+        assert!(bytes.iter().all(|byte| *byte == b'a'), "not the client's bytes");
+        socket.within.set(Some((text, whole)));
     }
 
     /// The app reads: that is what gives credit back.

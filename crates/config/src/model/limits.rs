@@ -54,6 +54,8 @@ pub struct Limits {
     pub websocket_message: u64,
     /// How long a WebSocket may be silent; a ping is sent at half of it.
     pub websocket_idle: Duration,
+    /// Whether WebSocket messages are compressed where the client offers it.
+    pub websocket_compression: bool,
 }
 
 impl Default for Limits {
@@ -80,9 +82,10 @@ impl Default for Limits {
             response_buffer: 1024 * MIB,
             spill: 1024 * MIB,
             spill_memory: 128 * MIB,
-            websocket_frame: MIB,
+            websocket_frame: 16 * MIB,
             websocket_message: 16 * MIB,
             websocket_idle: Duration::from_secs(300),
+            websocket_compression: true,
         }
     }
 }

@@ -294,8 +294,8 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         Key {
             name: "websocket_frame",
             brief: "Size of one WebSocket frame; more is closed with 1009",
-            long: "A frame is held in memory until it is whole.",
-            default: Preset::Value("\"1MiB\""),
+            long: "Applies to what the client sends; a compressed frame may be 1/256 longer, since data that cannot be compressed grows a little. A frame is passed to the app in parts of 64 KiB, so a large one takes no more memory here than a small one. Precedents: uvicorn 16 MiB, Node's ws 100 MiB.",
+            default: Preset::Value("\"16MiB\""),
             right: "websocket_frame = \"64KiB\"",
             wrong: "websocket_frame = \"1 MiB\"",
             reload: Reload::Live,
@@ -307,7 +307,7 @@ pub(crate) static LIMITS: Section<Limits> = Section {
         Key {
             name: "websocket_message",
             brief: "Size of one WebSocket message; more is closed with 1009",
-            long: "A message is held until it is whole. Precedents: uvicorn 16 MiB, Node's ws 100 MiB.",
+            long: "Applies to messages of clients and of the app, after decompression. Python apps get whole messages, so a worker's worst case is this times its WebSockets. Precedents: uvicorn 16 MiB, Node's ws 100 MiB.",
             default: Preset::Value("\"16MiB\""),
             right: "websocket_message = \"1MiB\"",
             wrong: "websocket_message = []",
@@ -329,6 +329,17 @@ pub(crate) static LIMITS: Section<Limits> = Section {
             value: &Set(Time { min: Duration::from_millis(1), max: DAY }, |limits: &mut Limits, value| {
                 limits.websocket_idle = value
             }),
+        },
+        Key {
+            name: "websocket_compression",
+            brief: "Compress WebSocket messages for clients that offer it (permessage-deflate)",
+            long: "RFC 7692, between clients and ASGI apps. Messages of an app below 64 bytes, and binary ones that do not get smaller, are sent as they are. A WebSocket keeps at most 4 KiB of what was sent, and 4 KiB of what was received (32 KiB when the client does not offer `client_max_window_bits`); the compressors, 200 KiB each, belong to the threads, which keep up to 16 each. Precedents: on in uvicorn, off in Node's ws.",
+            default: Preset::Value("true"),
+            right: "websocket_compression = false",
+            wrong: "websocket_compression = \"off\"",
+            reload: Reload::Live,
+            since: "0.3.0",
+            value: &Set(Flag, |limits: &mut Limits, value| limits.websocket_compression = value),
         },
     ],
 };

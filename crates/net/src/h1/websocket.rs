@@ -1,30 +1,33 @@
-//! WebSockets (RFC 6455) of an HTTP/1.1 connection after its `101`. Frames, masks, fragments and pings are `tungstenite`'s, run over our
-//! buffers; messages come out.
+//! WebSockets (RFC 6455) of an HTTP/1.1 connection after its `101`: [`crate::websocket`] over the connection's buffers, with the time that a client may be
+//! silent for.
 
-use std::io::{self, Read, Write};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{BadField, Fields};
-use tungstenite::error::{CapacityError, Error as WsError, ProtocolError};
-use tungstenite::protocol::frame::coding::CloseCode;
-use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext};
+use sha1::{Digest, Sha1};
 
 use super::stream::Stream;
-use crate::{Gone, ReadBuffer, Wait};
+use crate::websocket::{self, Incoming, Outgoing, PING, PONG, Step, encode_close, encode_control};
+use crate::{Gone, Wait};
 
 /// A message, or the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Text.
-    Text(String),
-    /// Bytes.
-    Binary(Vec<u8>),
+    /// The next bytes of a message; a short one is one part.
+    Part {
+        /// Text, else binary. A part of a text may begin and end within a character.
+        text: bool,
+        /// At most 64 KiB.
+        bytes: Vec<u8>,
+        /// The last of the message.
+        end: bool,
+    },
     /// The close: code (1005 when the peer gave none) and reason.
     Close(u16, String),
 }
 
-/// What a client may send (`http-rules` §8).
+/// What a client may send (`http-rules` §8), and what is spoken with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WebSocketLimits {
     /// Largest frame, in bytes.
@@ -33,38 +36,67 @@ pub struct WebSocketLimits {
     pub message: usize,
     /// A connection on which nothing comes for this long is closed; it is pinged at half of it.
     pub idle: Duration,
+    /// Messages are compressed where the client offers it (RFC 7692).
+    pub compression: bool,
 }
 
 impl Default for WebSocketLimits {
     fn default() -> Self {
-        Self { frame: 1 << 20, message: 16 << 20, idle: Duration::from_secs(300) }
+        Self { frame: 16 << 20, message: 16 << 20, idle: Duration::from_secs(300), compression: true }
     }
 }
 
+#[derive(Debug)]
 pub(crate) struct Socket {
-    context: WebSocketContext,
+    incoming: Incoming,
+    outgoing: Outgoing,
     idle: Duration,
     pinged: bool,
+    /// Nothing more is read.
     closed: bool,
     /// The client has sent its close: nothing follows it.
     finished: bool,
+    /// A close was sent: nothing follows it, either.
+    said_close: bool,
     /// Bytes of pongs that the client has not taken.
     pongs: usize,
+    /// Bytes that were compressed and inflated in this turn.
+    worked: usize,
 }
 
 /// Bytes of pongs beyond which a client is read only when it has taken them: one that pings and reads nothing would have us hold them all.
 const PONGS_ENOUGH: usize = 16 * 1024;
 
-impl std::fmt::Debug for Socket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Socket").field("closed", &self.closed).finish_non_exhaustive()
-    }
-}
+/// Bytes that are compressed or inflated for one WebSocket before others have their turn: some tenths of a millisecond.
+const TURN: usize = 64 * 1024;
 
 impl Socket {
     /// Whether the client may still be sending, and a reset because of that would take our close frame with it (RFC 6455 §7.1.1).
     pub(super) fn may_bring_more(&self) -> bool {
         !self.finished
+    }
+
+    /// Closes, unless that was done, and reads nothing more.
+    fn close(&mut self, out: &mut Vec<u8>, code: u16, reason: &str) {
+        self.say_close(out, code, reason);
+        self.closed = true;
+    }
+
+    fn say_close(&mut self, out: &mut Vec<u8>, code: u16, reason: &str) {
+        if !std::mem::replace(&mut self.said_close, true) {
+            encode_close(out, code, reason);
+        }
+    }
+
+    /// Whether it has worked for a turn; wakes its task for the next.
+    fn has_had_turn(&mut self, cx: &Context<'_>) -> bool {
+        self.worked += self.incoming.worked() + self.outgoing.worked();
+        let over = self.worked >= TURN;
+        if over {
+            self.worked = 0;
+            cx.waker().wake_by_ref();
+        }
+        over
     }
 }
 
@@ -74,24 +106,36 @@ impl Stream {
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         limits: WebSocketLimits,
     ) -> Result<(), BadField> {
-        let key = self.request.head.fields.first("sec-websocket-key").unwrap_or_default();
-        let accept = tungstenite::handshake::derive_accept_key(key);
+        let asked = &self.request.head.fields;
+        let accept = accept_key(asked.first("sec-websocket-key").unwrap_or_default());
+        let compression = match limits.compression {
+            true => websocket::negotiate(asked.all("sec-websocket-extensions")),
+            false => None,
+        };
         let mut all = Fields::new();
         all.push(b"Sec-WebSocket-Accept", accept.as_bytes());
-        fields.for_each(|(name, value)| all.push(name, value));
+        if let Some((_, said)) = &compression {
+            all.push(b"Sec-WebSocket-Extensions", said.as_bytes());
+        }
+        // What is said of the frames is ours to say.
+        let ours = |name: &[u8]| {
+            [&b"sec-websocket-accept"[..], b"sec-websocket-extensions"]
+                .iter()
+                .any(|our| name.eq_ignore_ascii_case(our))
+        };
+        fields.filter(|(name, _)| !ours(name)).for_each(|(name, value)| all.push(name, value));
         self.switch_protocols(b"websocket", &all)?;
-        let config = WebSocketConfig::default()
-            .max_frame_size(Some(limits.frame))
-            .max_message_size(Some(limits.message))
-            .read_buffer_size(8 * 1024)
-            .write_buffer_size(0);
+        let compression = compression.map(|(agreed, _)| agreed);
         self.state.websocket = Some(Box::new(Socket {
-            context: WebSocketContext::new(Role::Server, Some(config)),
+            incoming: Incoming::new(limits.frame, limits.message, compression),
+            outgoing: Outgoing::new(compression),
             idle: limits.idle,
             pinged: false,
             closed: false,
             finished: false,
+            said_close: false,
             pongs: 0,
+            worked: 0,
         }));
         self.deadlines.set_after(Wait::Read, limits.idle / 2);
         Ok(())
@@ -108,41 +152,33 @@ impl Stream {
                 self.forget_pongs();
                 continue;
             }
-            let unsent = self.storage.out.body.len();
-            let mut pipe = Pipe { read: &mut self.storage.read, write: &mut self.storage.out.body };
-            let read = socket.context.read(&mut pipe);
-            socket.pongs += self.storage.out.body.len() - unsent;
-            let mut pipe = Pipe { read: &mut self.storage.read, write: &mut self.storage.out.body };
-            match read {
-                Ok(tungstenite::Message::Text(text)) => {
-                    return Poll::Ready(Ok(Message::Text(text.as_str().to_owned())));
+            let out = &mut self.storage.out.body;
+            match socket.incoming.next(&mut self.storage.read) {
+                Ok(Step::Part { text, bytes, end }) => {
+                    return Poll::Ready(Ok(Message::Part { text, bytes, end }));
                 }
-                Ok(tungstenite::Message::Binary(bytes)) => {
-                    return Poll::Ready(Ok(Message::Binary(bytes.to_vec())));
-                }
-                Ok(tungstenite::Message::Close(frame)) => {
-                    let _ = socket.context.flush(&mut pipe);
-                    let (code, reason) = frame.map_or((1005, String::new()), |frame| {
-                        (frame.code.into(), frame.reason.as_str().to_owned())
-                    });
-                    socket.closed = true;
+                Ok(Step::Close(code, reason)) => {
+                    socket.close(out, code, &reason);
                     socket.finished = true;
                     return Poll::Ready(Ok(Message::Close(code, reason)));
                 }
-                // Answered by tungstenite with the next write.
-                Ok(_) => continue,
-                Err(WsError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => {
-                    let code = fault_code(&error);
-                    let frame = CloseFrame {
-                        code,
-                        reason: error.to_string().chars().take(100).collect::<String>().into(),
-                    };
-                    let _ = socket.context.close(&mut pipe, Some(frame));
-                    let _ = socket.context.flush(&mut pipe);
-                    socket.closed = true;
+                Ok(Step::Ping(payload)) => {
+                    if !socket.said_close {
+                        let unsent = out.len();
+                        encode_control(out, PONG, &payload);
+                        socket.pongs += out.len() - unsent;
+                    }
+                    continue;
+                }
+                Ok(Step::Pong) => continue,
+                Ok(Step::More) => {}
+                Err(fault) => {
+                    socket.close(out, fault.code(), &fault.to_string());
                     return Poll::Ready(Err(Gone::Closed));
                 }
+            }
+            if socket.has_had_turn(cx) {
+                return Poll::Pending;
             }
             match self.poll_write_out(cx) {
                 Poll::Ready(Err(gone)) => return Poll::Ready(Err(gone)),
@@ -163,6 +199,11 @@ impl Stream {
         }
     }
 
+    /// Whether so much was compressed or inflated that others are to have their turn; the task has been woken for its next.
+    pub(crate) fn websocket_turn_is_over(&mut self, cx: &Context<'_>) -> bool {
+        self.state.websocket.as_mut().is_some_and(|socket| socket.has_had_turn(cx))
+    }
+
     /// All that was to be written is.
     fn forget_pongs(&mut self) {
         if let Some(socket) = &mut self.state.websocket {
@@ -181,78 +222,41 @@ impl Stream {
     /// Half of the idle time has passed: ping; or, after a ping, give up.
     fn silent(&mut self) -> Option<Gone> {
         let socket = self.state.websocket.as_mut()?;
-        let mut pipe = Pipe { read: &mut self.storage.read, write: &mut self.storage.out.body };
+        let out = &mut self.storage.out.body;
         if socket.pinged {
             // RFC 6455 §7.4.1: 1001, going away. If it is there after all, it learns why.
-            let frame = CloseFrame { code: CloseCode::Away, reason: "nothing was heard for too long".into() };
-            let _ = socket.context.close(&mut pipe, Some(frame));
-            let _ = socket.context.flush(&mut pipe);
-            socket.closed = true;
+            socket.close(out, 1001, "nothing was heard for too long");
             return Some(Gone::Closed);
         }
         socket.pinged = true;
-        let _ = socket.context.write(&mut pipe, tungstenite::Message::Ping(Default::default()));
-        let _ = socket.context.flush(&mut pipe);
+        if !socket.said_close {
+            encode_control(out, PING, &[]);
+        }
         self.deadlines.set_after(Wait::Read, socket.idle / 2);
         None
     }
 
-    pub(crate) fn send_message(&mut self, message: Message) {
-        let Some(socket) = &mut self.state.websocket else { return };
-        let mut pipe = Pipe { read: &mut self.storage.read, write: &mut self.storage.out.body };
-        // Writing to memory cannot fail, and a closing socket takes no more messages.
-        let _ = match message {
-            Message::Text(text) => {
-                self.state.body_sent += text.len() as u64;
-                socket.context.write(&mut pipe, tungstenite::Message::Text(text.into()))
-            }
-            Message::Binary(bytes) => {
-                self.state.body_sent += bytes.len() as u64;
-                socket.context.write(&mut pipe, tungstenite::Message::Binary(bytes.into()))
-            }
-            Message::Close(code, reason) => {
-                let frame = (code != 1005).then(|| CloseFrame { code: code.into(), reason: reason.into() });
-                socket.context.close(&mut pipe, frame)
-            }
+    /// Sends the next part of a message; what comes after a close is dropped. `false`: it is said to be text, and is not.
+    #[must_use]
+    pub(crate) fn send_part(&mut self, text: bool, bytes: &[u8], end: bool) -> bool {
+        let Some(socket) = self.state.websocket.as_mut().filter(|socket| !socket.said_close) else {
+            return true;
         };
-        let _ = socket.context.flush(&mut pipe);
+        self.state.body_sent += bytes.len() as u64;
+        socket.outgoing.push(text, bytes, end, &mut self.storage.out.body).is_ok()
     }
-}
 
-/// RFC 6455 §7.4.1.
-fn fault_code(error: &WsError) -> CloseCode {
-    match error {
-        WsError::Capacity(CapacityError::MessageTooLong { .. }) => CloseCode::Size,
-        WsError::Utf8(_) => CloseCode::Invalid,
-        WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => CloseCode::Abnormal,
-        _ => CloseCode::Protocol,
-    }
-}
-
-/// The connection's buffers as what tungstenite reads from and writes to.
-struct Pipe<'b> {
-    read: &'b mut ReadBuffer,
-    write: &'b mut Vec<u8>,
-}
-
-impl Read for Pipe<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.read.is_empty() {
-            return Err(io::ErrorKind::WouldBlock.into());
+    /// Sends a close; a second one is dropped.
+    pub(crate) fn send_close(&mut self, code: u16, reason: &str) {
+        if let Some(socket) = &mut self.state.websocket {
+            socket.say_close(&mut self.storage.out.body, code, reason);
         }
-        let got = self.read.unread().read(into)?;
-        self.read.consume(got);
-        Ok(got)
     }
 }
 
-impl Write for Pipe<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// What proves that the opening was understood (RFC 6455 §4.2.2, step 5.4).
+fn accept_key(key: &[u8]) -> String {
+    let digest =
+        Sha1::new().chain_update(key).chain_update(b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").finalize();
+    data_encoding::BASE64.encode(&digest)
 }

@@ -145,6 +145,36 @@ fn credit_comes_back_when_a_quarter_is_together() {
     assert_eq!(credits(&mut out), [(stream, 33_616), (0, 50_000)]);
 }
 
+/// Spec §6: the bytes of streams that are over MUST be given back, in steps of at most a half.
+#[test]
+fn credit_is_withheld_when_it_is_used_up_and_no_open_stream_has_it() {
+    let mut session = ready(100);
+    // 131,072 in all, 65,536 each.
+    let streams = [(); 3].map(|()| session.open().unwrap());
+    session.spent(streams[0], 65_536);
+    assert!(!session.is_credit_withheld(), "there is some left");
+    session.spent(streams[1], 65_536 - 10);
+    assert!(!session.is_credit_withheld(), "both streams are open, and may be read");
+    session.handle_frame(response(streams[0], 200, true)).unwrap();
+    assert!(!session.is_credit_withheld(), "a half may be on its way");
+    // What crosses the end of its stream is the connection's alone.
+    session.handle_frame(response(streams[1], 200, true)).unwrap();
+    assert!(session.is_credit_withheld(), "nobody has it");
+    session.handle_frame(FromWorker::Credit { stream: 0, amount: 40 }).unwrap();
+    assert!(session.is_credit_withheld(), "nothing can be sent with 50 bytes of it");
+    session.handle_frame(FromWorker::Credit { stream: 0, amount: 65_536 }).unwrap();
+    assert!(!session.is_credit_withheld());
+    // A stream that was reset is the worker's until it ends it.
+    session.spent(streams[2], 65_536);
+    let mut out = Vec::new();
+    session.reset(streams[2], ResetCode::CANCELLED, "", &mut out);
+    assert!(!session.is_credit_withheld());
+    let ended = FromWorker::Reset { stream: streams[2], code: ResetCode::CANCELLED, reason: "" };
+    session.handle_frame(ended).unwrap();
+    assert!(session.is_credit_withheld());
+    assert!(!Session::new(CONFIG).is_credit_withheld(), "before HELLO there is none");
+}
+
 /// Spec §6: otherwise they could be sent without end to one who does not read.
 #[test]
 fn an_empty_message_costs_credit_both_ways() {

@@ -79,6 +79,11 @@ pub trait WorkerLink: Send + Sync {
         false
     }
 
+    /// Whether it keeps the credit of requests that are over, so that nothing can be sent to it. It may be about to give it back.
+    fn is_credit_withheld(&self) -> bool {
+        false
+    }
+
     /// What has been given to it. The link counts there, and reports [`LinkEvent::RequestsReached`] when [`Requests::count`] says so.
     fn requests(&self) -> &Requests;
 }

@@ -27,6 +27,8 @@ pub enum Recycled {
     Reload,
     /// The app needs fewer workers, or was told to have fewer.
     Scale,
+    /// It kept the credit of requests that were over: nothing could be sent to it any more.
+    Credit,
     /// The worker asked for it: it was sent SIGTERM, or its app wants to go.
     Asked,
 }
@@ -55,8 +57,16 @@ pub enum Death {
 }
 
 impl Reason for Recycled {
-    const ALL: &'static [Self] =
-        &[Self::Requests, Self::Age, Self::Memory, Self::Watch, Self::Reload, Self::Scale, Self::Asked];
+    const ALL: &'static [Self] = &[
+        Self::Requests,
+        Self::Age,
+        Self::Memory,
+        Self::Watch,
+        Self::Reload,
+        Self::Scale,
+        Self::Credit,
+        Self::Asked,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -66,6 +76,7 @@ impl Reason for Recycled {
             Self::Watch => "watch",
             Self::Reload => "reload",
             Self::Scale => "scale",
+            Self::Credit => "credit",
             Self::Asked => "asked",
         }
     }

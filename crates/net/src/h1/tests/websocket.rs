@@ -25,7 +25,8 @@ impl Act for Listens {
                     _ => message,
                 }
             });
-            assert_eq!(message.await, Ok(Message::Text("enough".to_owned())));
+            let enough = Message::Part { text: true, bytes: b"enough".to_vec(), end: true };
+            assert_eq!(message.await, Ok(enough));
         })
     }
 }

@@ -21,16 +21,27 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// An accepted WebSocket.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
-    /// A client's message on its way to the worker, and how much of it was sent.
-    incoming: Option<(BodyKind, Vec<u8>, usize)>,
-    /// A worker's message, as far as it has come.
-    outgoing: Vec<u8>,
+    /// A part of a client's message on its way to the worker.
+    incoming: Option<Incoming>,
+    /// Bytes of the worker's message that have come so far.
+    outgoing: usize,
     /// The client has closed, and the worker knows.
     client_closed: bool,
     /// Keepwarm has said goodbye to both.
     leaving: bool,
     /// The application does not take the client's message: its time for that is running.
     stalled: bool,
+}
+
+/// A part of a client's message.
+#[derive(Debug)]
+struct Incoming {
+    kind: BodyKind,
+    bytes: Vec<u8>,
+    /// The last of its message.
+    end: bool,
+    /// So much of it was sent.
+    sent: usize,
 }
 
 /// What became of one turn from the worker to the client.
@@ -141,6 +152,9 @@ impl Conversation<'_, '_> {
                 return Poll::Ready(());
             }
             self.keep_time_of_incoming(incoming);
+            if self.exchange.websocket_turn_is_over(cx) {
+                return Poll::Pending;
+            }
             if outgoing == Flow::Moved || incoming {
                 continue;
             }
@@ -191,8 +205,7 @@ impl Conversation<'_, '_> {
         tracing::error!(app = %self.app.name, id = %id(self.exchange),
             "the application has not read a WebSocket message for limits.websocket_idle; closing the WebSocket");
         self.stop_waiting_for(ResetCode::CANCELLED, "the client's message was not read in time");
-        self.exchange.send_message(Message::Close(1011, "the application failed".to_owned()));
-        self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
+        self.close_as_failed();
     }
 
     /// From the worker.
@@ -208,14 +221,13 @@ impl Conversation<'_, '_> {
             Poll::Ready(Item::Message { text, bytes, end }) => self.handle_message(text, &bytes, end),
             Poll::Ready(Item::Close(code, reason)) => {
                 self.completed();
-                let close = match may_be_sent(code) {
-                    true => Message::Close(code, reason),
+                match may_be_sent(code) {
+                    true => self.exchange.send_close(code, &reason),
                     false => {
                         tracing::error!(app = %self.app.name, id = %id(self.exchange), code, "the application closed a WebSocket with a code that may not be sent");
-                        Message::Close(1011, String::new())
+                        self.exchange.send_close(1011, "");
                     }
-                };
-                self.exchange.send_message(close);
+                }
                 self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
                 // The client has said its close before: this was the answer to it.
                 self.over = self.messages.as_ref().is_some_and(|messages| messages.client_closed);
@@ -225,11 +237,10 @@ impl Conversation<'_, '_> {
                 tracing::error!(app = %self.app.name, id = %id(self.exchange), "the worker gave a WebSocket up");
                 self.completed();
                 // RFC 6455 §7.4.1: 1001, going away; 1011, the server met something that it did not expect.
-                let close = match self.exchange.is_draining() {
-                    true => Message::Close(1001, "the server is stopping".to_owned()),
-                    false => Message::Close(1011, "the application failed".to_owned()),
-                };
-                self.exchange.send_message(close);
+                match self.exchange.is_draining() {
+                    true => self.exchange.send_close(1001, "the server is stopping"),
+                    false => self.exchange.send_close(1011, "the application failed"),
+                }
                 self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
             }
             Poll::Ready(_) => {}
@@ -249,7 +260,7 @@ impl Conversation<'_, '_> {
         if let Some((link, stream)) = self.call.given() {
             link.send_close(stream, 1001, REASON);
         }
-        self.exchange.send_message(Message::Close(1001, REASON.to_owned()));
+        self.exchange.send_close(1001, REASON);
         self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
     }
 
@@ -258,22 +269,27 @@ impl Conversation<'_, '_> {
             link.release(stream, message_cost(bytes.len()));
         }
         let Some(messages) = &mut self.messages else { return };
-        if messages.outgoing.len() + bytes.len() > self.exchange.limits().websocket.message {
-            tracing::error!(app = %self.app.name, "a message of the application exceeds limits.websocket_message");
-            self.stop_waiting_for(ResetCode::CANCELLED, "the message is too long");
-            self.exchange.send_message(Message::Close(1011, "the application failed".to_owned()));
-            self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
-            return;
-        }
-        messages.outgoing.extend_from_slice(bytes);
+        messages.outgoing += bytes.len();
+        let long = messages.outgoing > self.exchange.limits().websocket.message;
         if end {
-            let whole = std::mem::take(&mut messages.outgoing);
-            let message = match text {
-                true => Message::Text(String::from_utf8_lossy(&whole).into_owned()),
-                false => Message::Binary(whole),
-            };
-            self.exchange.send_message(message);
+            messages.outgoing = 0;
         }
+        if long {
+            tracing::error!(app = %self.app.name, id = %id(self.exchange), "a message of the application exceeds limits.websocket_message");
+            self.stop_waiting_for(ResetCode::CANCELLED, "the message is too long");
+            return self.close_as_failed();
+        }
+        if !self.exchange.send_part(text, bytes, end) {
+            tracing::error!(app = %self.app.name, id = %id(self.exchange), "a text message of the application is not UTF-8");
+            self.stop_waiting_for(ResetCode::CANCELLED, "the message is not UTF-8");
+            self.close_as_failed();
+        }
+    }
+
+    /// RFC 6455 §7.4.1: 1011, the server met something that it did not expect.
+    fn close_as_failed(&mut self) {
+        self.exchange.send_close(1011, "the application failed");
+        self.exchange.deadlines().set_after(Wait::Answer, CLOSING);
     }
 
     /// From the client. `true`: something moved.
@@ -292,11 +308,11 @@ impl Conversation<'_, '_> {
         let leaving = messages.leaving || self.complete;
         match self.exchange.poll_message(cx) {
             // Its last words: the application has closed.
-            Poll::Ready(Ok(Message::Text(_) | Message::Binary(_))) if leaving => {}
-            Poll::Ready(Ok(Message::Text(text))) => {
-                messages.incoming = Some((BodyKind::Text, text.into_bytes(), 0));
+            Poll::Ready(Ok(Message::Part { .. })) if leaving => {}
+            Poll::Ready(Ok(Message::Part { text, bytes, end })) => {
+                let kind = if text { BodyKind::Text } else { BodyKind::Binary };
+                messages.incoming = Some(Incoming { kind, bytes, end, sent: 0 });
             }
-            Poll::Ready(Ok(Message::Binary(bytes))) => messages.incoming = Some((BodyKind::Binary, bytes, 0)),
             Poll::Ready(Ok(Message::Close(code, reason))) => {
                 messages.client_closed = true;
                 // After the worker's own close this is the client's answer to it.
@@ -318,14 +334,14 @@ impl Conversation<'_, '_> {
     fn send_incoming(&mut self) -> bool {
         let Some((link, stream)) = self.call.given().filter(|_| !self.complete) else { return false };
         let Some(messages) = &mut self.messages else { return false };
-        let Some((kind, bytes, sent)) = &mut messages.incoming else { return false };
-        let left = bytes.get(*sent..).unwrap_or_default();
+        let Some(incoming) = &mut messages.incoming else { return false };
+        let left = incoming.bytes.get(incoming.sent..).unwrap_or_default();
         let Some(credit) = link.message_credit(stream) else { return false };
         let part = left.get(..credit.min(MAX_BODY)).unwrap_or(left);
-        let end = part.len() == left.len();
-        link.send_body(*kind, stream, part, end);
-        *sent += part.len();
-        if end {
+        let all = part.len() == left.len();
+        link.send_body(incoming.kind, stream, part, all && incoming.end);
+        incoming.sent += part.len();
+        if all {
             messages.incoming = None;
         }
         true

@@ -33,6 +33,10 @@ impl WorkerLink for Link {
         unanswered && self.listened.load(Ordering::Relaxed)
     }
 
+    fn is_credit_withheld(&self) -> bool {
+        self.lock().session.is_credit_withheld()
+    }
+
     fn requests(&self) -> &Requests {
         &self.requests
     }

@@ -11,6 +11,10 @@ use crate::supervisor::Reason;
 /// After replacements that could not be started. This number is arbitrary: long against a boot, short against what a limit is for.
 const HOLD: Duration = Duration::from_secs(60);
 
+/// A worker that keeps credit of requests that are over for this long is replaced. Giving it back takes a worker that turns some milliseconds; one whose
+/// application holds the whole process up is not to be replaced at once.
+const CREDIT: Duration = Duration::from_secs(10);
+
 impl Generation {
     /// The worker asked for a replacement: it takes no more requests.
     pub(in crate::supervisor) fn handle_wants_drain(&mut self, id: WorkerId, now: Instant) {
@@ -98,6 +102,25 @@ impl Generation {
         }
     }
 
+    /// Whether nothing can be sent to it, because it keeps the credit of requests that are over.
+    pub(in crate::supervisor) fn handle_credit(&mut self, id: WorkerId, withheld: bool, now: Instant) {
+        let may_recycle = self.may_recycle();
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let stays = worker.is_ready() && worker.leaving.is_none();
+        if !withheld || !stays {
+            worker.withholds_since = None;
+            return;
+        }
+        let since = *worker.withholds_since.get_or_insert(now);
+        let held = worker.kept_until.is_some_and(|until| until > now);
+        if may_recycle && !held && now.saturating_duration_since(since) >= CREDIT {
+            let detail = format!(
+                "it has not given back the credit of requests that are over for {CREDIT:?}: nothing can be sent to it"
+            );
+            self.recycle(id, Recycled::Credit, detail, now);
+        }
+    }
+
     /// After how many requests it is to be replaced.
     pub(in crate::supervisor) fn max_requests(&self, id: WorkerId) -> Option<u64> {
         self.workers.get(&id)?.max_requests
@@ -153,8 +176,9 @@ impl Generation {
         let Some((&id, worker)) = old else { return false };
         let why = worker.leaving.take();
         worker.kept_until = Some(now + HOLD);
-        // Memory is looked at again anyway.
-        worker.due = why.filter(|&why| why != Recycled::Memory).map(|why| (now + HOLD, why));
+        // Memory and credit are looked at again anyway.
+        let again = |why: &Recycled| !matches!(why, Recycled::Memory | Recycled::Credit);
+        worker.due = why.filter(again).map(|why| (now + HOLD, why));
         if let Some(place) = self.place(number) {
             place.strikes = 0;
             place.backoff.reset();

@@ -54,6 +54,8 @@ pub(super) struct Worker {
     pub(super) told_no_room: bool,
     /// Since when it owes an answer.
     pub(super) silent_since: Option<Instant>,
+    /// Since when it has kept credit that is not its own.
+    pub(super) withholds_since: Option<Instant>,
     /// It was sent SIGKILL.
     pub(super) killed: bool,
     /// Was asked for its stack, and is killed when it has shown it.
@@ -109,6 +111,7 @@ impl Worker {
             max_requests,
             told_no_room: false,
             silent_since: None,
+            withholds_since: None,
             killed: false,
             shows_stack: false,
             fate: Fate::Unplanned,

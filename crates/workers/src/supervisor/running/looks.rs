@@ -8,7 +8,7 @@ use keepwarm_policy::scale::Load;
 use super::{Context, Process, Running};
 use crate::supervisor::app::{Phase, WorkerId, mib};
 use crate::supervisor::look::{PING_LOOKS, Subject};
-use crate::supervisor::{Memory, WorkerSnapshot, WorkerState, priority};
+use crate::supervisor::{Memory, WorkerLink, WorkerSnapshot, WorkerState, priority};
 
 impl Running {
     /// Looks at signs of life and priorities; gives the processes whose memory is to be looked at.
@@ -20,8 +20,13 @@ impl Running {
     ) -> Vec<Subject> {
         let ids: Vec<WorkerId> = self.processes.keys().copied().collect();
         for &id in &ids {
-            if self.machine.state(id) == WorkerState::Ready && self.spec.hang_timeout.is_some() {
-                self.look_for_life(id, looks, now);
+            if self.machine.state(id) == WorkerState::Ready
+                && let Some(link) = self.handle(id).and_then(|handle| handle.link.clone())
+            {
+                self.machine.handle_credit(id, link.is_credit_withheld(), now);
+                if self.spec.hang_timeout.is_some() {
+                    self.look_for_life(id, &*link, looks, now);
+                }
             }
             let is_slow = |process: &Process| {
                 let most = priority::LONGEST.min(self.spec.boot_timeout / 2);
@@ -40,8 +45,7 @@ impl Running {
         ids.iter().filter_map(subject).collect()
     }
 
-    fn look_for_life(&mut self, id: WorkerId, looks: u64, now: Instant) {
-        let Some(link) = self.handle(id).and_then(|handle| handle.link.clone()) else { return };
+    fn look_for_life(&mut self, id: WorkerId, link: &dyn WorkerLink, looks: u64, now: Instant) {
         self.machine.handle_silence(id, link.is_silent(), now);
         if looks.is_multiple_of(PING_LOOKS) {
             link.ping();

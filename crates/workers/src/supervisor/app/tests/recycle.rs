@@ -37,6 +37,11 @@ impl Bench {
         self.collect();
     }
 
+    fn credit(&mut self, worker: usize, withheld: bool) {
+        self.machine.handle_credit(self.id(worker), withheld, self.now);
+        self.collect();
+    }
+
     fn silence(&mut self, worker: usize, silent: bool) {
         self.machine.handle_silence(self.id(worker), silent, self.now);
         self.collect();
@@ -131,6 +136,31 @@ fn nobody_is_replaced_before_a_trial_serves_or_after_the_end() {
     bench.reached(1);
     bench.pass(secs(1));
     assert_eq!(bench.told(), [""; 0]);
+}
+
+#[test]
+fn a_worker_that_keeps_the_credit_of_requests_that_are_over_is_replaced_after_ten_seconds() {
+    let mut bench = limited();
+    for _ in 0..5 {
+        bench.credit(0, true);
+        bench.pass(secs(8));
+        bench.credit(0, false);
+        bench.pass(secs(8));
+    }
+    assert_eq!(bench.told(), [""; 0], "it was late, each time, and gave it back");
+    bench.credit(0, true);
+    bench.credit(1, true);
+    bench.pass(secs(9));
+    bench.credit(0, true);
+    assert_eq!(bench.told(), [""; 0], "not yet");
+    bench.pass(secs(1));
+    bench.credit(0, true);
+    bench.credit(1, true);
+    assert_eq!(bench.told(), ["recycle 0 for credit"], "one at a time");
+    bench.pass(secs(1));
+    bench.credit(0, true);
+    bench.credit(1, true);
+    assert_eq!(bench.told(), [""; 0], "its replacement starts");
 }
 
 #[test]

@@ -1,0 +1,24 @@
+//! WebSockets (RFC 6455) with permessage-deflate (RFC 7692), sans-IO: a client's bytes in, parts of messages out, and the other way round.
+//!
+//! Nothing is held because it is large. A message is handed on in parts of up to [`PART`] bytes, whatever frames it came in, and leaves in as many
+//! frames as it has parts; a short one is one part and one frame.
+
+mod deflate;
+mod fault;
+mod frame;
+mod incoming;
+mod negotiate;
+mod outgoing;
+#[cfg(test)]
+mod tests;
+mod utf8;
+mod window;
+
+pub(crate) use fault::WebSocketFault;
+pub(crate) use frame::{PING, PONG, encode_close, encode_control};
+pub(crate) use incoming::{Incoming, Step};
+pub(crate) use negotiate::negotiate;
+pub(crate) use outgoing::Outgoing;
+
+/// Bytes of a message that are handed on at once: what a frame of the worker wire takes.
+pub(crate) const PART: usize = 64 * 1024;
