@@ -4,7 +4,8 @@
 //! It needs no right, no control group and no process between, and what is left can be found by another process, the guardian, when Keepwarm was killed. What
 //! clears or overwrites its environment, and what has become another user where Keepwarm is not root, is not found.
 //!
-//! While a program is being loaded (`execve`), its process shows no environment for a moment. So one that shows none is looked at again.
+//! While a program is being loaded (`execve`), its process shows no environment for a moment. So one that shows none is looked at again: for as long as it
+//! shows no arguments either, which only such a process lacks, and which lasts where the machine is busy or the program's pages are not in memory.
 
 use std::io;
 use std::time::Duration;
@@ -15,8 +16,9 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 pub(super) const MARK: &str = "KEEPWARM_INSTANCE";
 /// What is found may fork while it is killed: so often everything is looked at again. This number is arbitrary.
 const ROUNDS: usize = 20;
-/// So often one without an environment is looked at again, and so long after: a program is loaded within that. Both numbers are arbitrary.
+/// So often one without an environment is looked at again, so often one without arguments too, and so long after. All three numbers are arbitrary.
 const LOOKS: usize = 20;
+const LOOKS_WHILE_LOADING: usize = 1000;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A mark that no other supervisor has.
@@ -55,7 +57,10 @@ fn kill_with(mark: &str, app: Option<&str>, mut pause: impl FnMut()) {
                 Seen::Other => {}
             }
         }
-        for _ in 0..LOOKS {
+        for count in 0..LOOKS_WHILE_LOADING {
+            if count >= LOOKS {
+                unsure.retain(|pid| is_loading(*pid));
+            }
             if unsure.is_empty() {
                 break;
             }
@@ -70,6 +75,12 @@ fn kill_with(mark: &str, app: Option<&str>, mut pause: impl FnMut()) {
             return;
         }
     }
+}
+
+/// Whether a process without an environment has no arguments either: the kernel sets both when the program is in place.
+fn is_loading(pid: Pid) -> bool {
+    std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero()))
+        .is_ok_and(|arguments| arguments.is_empty())
 }
 
 /// An error: it has ended, or is somebody else's.
