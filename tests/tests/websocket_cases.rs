@@ -22,6 +22,11 @@ enum Back {
 }
 use Back::{Close, Message, Pong};
 
+/// What it is, the frames, and what they bring back.
+type Well<'n> = (&'n str, Vec<Vec<u8>>, Vec<Back>);
+/// What it is, the frames, the messages before the breach, and the code of the close.
+type Ill<'n> = (&'n str, Vec<Vec<u8>>, Vec<Back>, u16);
+
 fn text(bytes: &[u8]) -> Back {
     Message(1, bytes.to_vec())
 }
@@ -79,7 +84,7 @@ fn play(frames: &[Vec<u8>], bytewise: bool, says_close: bool) -> Vec<Back> {
 }
 
 /// Cases that go well: pongs may overtake messages, which take their way through the application; among themselves both keep their order.
-fn well(cases: Vec<(&str, Vec<Vec<u8>>, Vec<Back>)>) {
+fn well(cases: Vec<Well<'_>>) {
     let mut faults = Vec::new();
     for (name, mut frames, wanted) in cases {
         let size: usize = frames.iter().map(Vec::len).sum();
@@ -145,7 +150,7 @@ fn well(cases: Vec<(&str, Vec<Vec<u8>>, Vec<Back>)>) {
 }
 
 /// Cases that are breaches: the close has this code, and of the messages before it none is wrong.
-fn ill(cases: Vec<(&str, Vec<Vec<u8>>, Vec<Back>, u16)>) {
+fn ill(cases: Vec<Ill<'_>>) {
     let mut faults = Vec::new();
     for (name, mut frames, before, code) in cases {
         let size: usize = frames.iter().map(Vec::len).sum();
