@@ -51,6 +51,9 @@ pub(crate) enum Goaway {
     Abruptly,
 }
 
+/// The window of a stream until SETTINGS say otherwise.
+const DEFAULT_WINDOW: u32 = 65_535;
+
 impl Http2Plan {
     pub(crate) fn smaller<P: Clone>(smaller: &mut Smaller<'_, P>, of: impl Fn(&mut P) -> Option<&mut Self>) {
         smaller.with(|plan| of(plan).is_some_and(|it| it.streams != Some(0) && it.becomes.take().is_some()));
@@ -113,7 +116,8 @@ async fn connection(
         .handshake(pipe)
         .await?;
     let mut streams = JoinSet::new();
-    let narrows = plan.becomes.is_some() && plan.window.1 < plan.window.0;
+    // What a client sends before it has heard of a smaller window has the default one (RFC 9113 §6.9.2).
+    let narrows = plan.window.0 < DEFAULT_WINDOW || (plan.becomes.is_some() && plan.window.1 < plan.window.0);
     let never = Duration::from_secs(1 << 30);
     let becomes = sleep(plan.becomes.map_or(never, |(after, _)| after));
     let goes = sleep(goaway.map_or(never, |(after, _)| after));
