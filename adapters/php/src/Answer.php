@@ -131,7 +131,7 @@ final class Answer
         } elseif ($this->length !== null && $this->sent < $this->length) {
             $this->tooShort();
         } else {
-            $this->over = true;
+            $this->end();
             $this->connection->send(Wire::frame(Wire::DATA, Wire::END, $this->stream));
         }
     }
@@ -140,7 +140,7 @@ final class Answer
     public function abort(int $code, string $reason): void
     {
         if (!$this->over) {
-            $this->over = true;
+            $this->end();
             $this->connection->send(Wire::reset($this->stream, $code, $reason));
         }
     }
@@ -164,7 +164,9 @@ final class Answer
         $this->begun = true;
         $size = \strlen($body);
         if ($size <= Wire::MAX_CHUNK) {
-            $this->over = $end !== 0;
+            if ($end !== 0) {
+                $this->end();
+            }
             $this->sent = $size;
             $text = $this->text;
             $this->connection->send(
@@ -207,7 +209,15 @@ final class Answer
         if ($this->connection->gone || !$this->connection->sendData($block, $end)) {
             $this->abort(Wire::CANCELLED, '');
         } elseif ($end) {
-            $this->over = true;
+            $this->end();
+        }
+    }
+
+    private function end(): void
+    {
+        $this->over = true;
+        if ($this->connection->stream === $this->stream) {
+            $this->connection->answered = true;
         }
     }
 

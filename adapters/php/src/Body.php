@@ -35,7 +35,7 @@ final class Body
     /** Asks for the body, once. */
     public function sendContinue(): void
     {
-        if ($this->expects) {
+        if ($this->expects && !$this->connection->answered) {
             $this->expects = false;
             $this->connection->send(Wire::frame(Wire::WANT, 0, $this->stream));
         }
@@ -122,6 +122,9 @@ final class Body
             }
             if ($connection->bodyEnded) {
                 return false;
+            }
+            if ($connection->answered) {
+                throw new \LogicException("the rest of the request's body does not come: the response is complete");
             }
             $this->sendContinue();
             $connection->wait();

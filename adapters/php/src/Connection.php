@@ -42,6 +42,9 @@ final class Connection
     /** @var list<string> payloads of DATA that the application has not read */
     public array $body = [];
     public bool $bodyEnded = true;
+
+    /** The response has ended: no more of the body comes, and its credit is nobody's (§4). */
+    public bool $answered = false;
     public bool $bodyLost = false;
 
     private int $lastStream = 0;
@@ -108,7 +111,7 @@ final class Connection
         }
         $this->stream = $this->lastStream = $stream;
         $this->streamCredit = $this->firstCredit;
-        $this->gone = false;
+        $this->gone = $this->answered = false;
     }
 
     /** The body of this request did not come whole. */
@@ -443,7 +446,7 @@ final class Connection
     {
         $this->streamOwed += $size;
         if ($this->streamOwed >= self::STEP) {
-            if (!$this->bodyEnded) {
+            if (!$this->bodyEnded && !$this->answered) {
                 $this->send(Wire::credit($this->stream, $this->streamOwed));
             }
             $this->streamLeft += $this->streamOwed;

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from tests import driver
-from tests.driver import END, PATIENCE, Worker
+from tests.driver import END, EXPECT, PATIENCE, Worker
 from tests.test_forms import BOUNDARY, fields, multipart, part
 
 
@@ -131,6 +131,19 @@ class Symfony(unittest.TestCase):
                 # Its stack of requests has none of the visitor before.
                 found = json.loads(worker.get("/about", query="q=1").body)
                 self.assertEqual((found["made"], found["main"], found["query"]), (made, found["uri"], {"q": "1"}))
+            self.assertEqual(worker.drain(), 0)
+
+    def test_a_body_that_nobody_asked_for_does_not_come_behind_the_answer(self):
+        with self.start() as worker:
+            for flags, length in ((EXPECT, 10), (0, 200_000)):
+                stream = worker.request("/hello", method="POST", query="reads", length=length, flags=flags)
+                if not flags:
+                    # Enough to owe credit: that of a stream which has ended is nobody's.
+                    for _ in range(4):
+                        worker.data(stream, bytes(50_000), end=False)
+                self.assertEqual(worker.answer(stream).body, b"hello")
+                self.assertEqual(worker.get("/hello").status, 200)
+                self.assertIn("the rest of the request's body does not come", worker.log())
             self.assertEqual(worker.drain(), 0)
 
     def test_terminate_comes_after_the_answer(self):

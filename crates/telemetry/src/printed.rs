@@ -10,7 +10,7 @@
 //! A line that begins with white space belongs to the one above it; what else does is known of Python, PHP, Ruby, Node, Go and Rust. No line is dropped or
 //! changed, whatever is made of it.
 //!
-//! An adapter knows where its record ends, and ends each line but the last with [`CONTINUED`] (spec/wire.md §1).
+//! An adapter knows where its record ends, and ends each line but the last with byte 0x1F (spec/wire.md §1).
 
 mod level;
 

@@ -213,6 +213,9 @@ final class Site extends Kernel
             file_get_contents(getenv('TEST_FIFO_IN'));
             error_log('terminated');
         }
+        if ($request->query->has('reads')) {
+            error_log('read ' . \strlen($request->getContent()));
+        }
     }
 
     public function handle(Request $request, int $type = self::MAIN_REQUEST, bool $catch = true): Response
