@@ -304,7 +304,9 @@ fn short_texts_are_compressed_for_those_that_follow() {
     let mut peer = Peer::new(15, (true, true));
     for number in 0..20 {
         let (message, mut out) = (
-            format!("{{\"id\":{number},\"kind\":\"quark\",\"vex\":\"jumpy\",\"bow\":\"dwarf\",\"fly\":1}}"),
+            format!(
+                "{{\"id\":{number},\"kind\":\"quark\",\"vex\":\"jumpy\",\"bow\":\"dwarf\",\"fly\":1,\"sphinx\":0}}"
+            ),
             Vec::new(),
         );
         outgoing.push(true, message.as_bytes(), true, &mut out).unwrap();
