@@ -70,14 +70,13 @@ fn the_file_stands_for_keys_that_are_not_there_and_a_reload_reads_it_again() {
     assert_eq!((workers(&server), threads), (2, 3));
     assert_eq!(seen_first["env"], "staging");
     assert!(seen_first["hook"] == "worker 0" || seen_first["hook"] == "worker 1", "{seen_first}");
-    let log = server.log();
     for wanted in [
         "by config/puma.rb: workers = 2, threads = 3, preload = true, RACK_ENV = staging, 1 hook",
         "config/puma.rb:6: `port` is not used: write `--bind 0.0.0.0:3000`",
         "config/puma.rb:7: `frobnicate` is unknown, and not used",
         "the template is ready",
     ] {
-        assert!(log.contains(wanted), "{wanted}\n{log}");
+        server.wait_for_log(wanted, BOUND);
     }
 
     write(&server.folder().join("site"), "workers 1\nthreads 4\nraise 'in the middle'\npreload_app!");
