@@ -90,7 +90,7 @@ class LateTest < Minitest::Test
   def test_a_signal_handler_that_raises_breaks_no_frame
     with(INTERRUPTED, stream_credit: 4_000_000, connection_credit: 4_000_000) do |worker|
       stream = worker.request
-      worker.wait_until_asleep # the socket is full
+      worker.wait_until_full
       worker.signal("USR1")
       answer = worker.answer(stream)
       assert_match(/interrupted/, worker.log)
