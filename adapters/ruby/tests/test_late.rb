@@ -76,26 +76,4 @@ class LateTest < Minitest::Test
       assert_match(/\AIOError: .*the response has ended/, worker.log)
     end
   end
-
-  INTERRUPTED = <<~'RUBY'
-    trap("USR1") { raise "interrupted" }
-    SIZE = 2_000_000
-    lambda do |env|
-      next [200, {}, ["after"]] if env["PATH_INFO"] == "/after"
-
-      [200, { "content-length" => SIZE.to_s }, [("x" * SIZE)]]
-    end
-  RUBY
-
-  def test_a_signal_handler_that_raises_breaks_no_frame
-    with(INTERRUPTED, stream_credit: 4_000_000, connection_credit: 4_000_000) do |worker|
-      stream = worker.request
-      worker.wait_until_full
-      worker.signal("USR1")
-      answer = worker.answer(stream)
-      assert_match(/interrupted/, worker.log)
-      refute_nil answer.reset
-      assert_sound(worker)
-    end
-  end
 end
