@@ -4,6 +4,7 @@
 
 mod adapter;
 mod admin;
+mod asked;
 mod assemble;
 mod check;
 mod cli;

@@ -3,18 +3,15 @@
 //! The file is a program. The app's Ruby evaluates it, as the app's user, with the adapter's directives (`adapters/ruby/lib/keepwarm/puma_directives.rb`), and
 //! says what it has found; workers evaluate it again for its hooks. A file that fails is no reason not to serve.
 
-use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::Duration;
 
 use keepwarm_config::{App, AppKind, Config, Program, PumaConfig, Workers};
-use keepwarm_workers::supervisor::private_variables;
 
 use crate::run_as::{self, Choice};
-use crate::{adapter, language};
+use crate::{adapter, asked, language};
 
 /// How long the file may take. It defines blocks and reads variables: this is a hundred times what Ruby itself takes to start, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,32 +95,17 @@ enum Line {
 /// Has the app's Ruby evaluate the file.
 fn read(app: &App, file: &Path) -> Result<Vec<Line>, String> {
     let mut command = command(app, file).map_err(|error| error.to_string())?;
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|error| {
-            format!("{} cannot be started: {error}", language::interpreter(app).display())
-        })?;
-    let out = child.stdout.take();
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut said = String::new();
-        let read = out.map(|out| out.take(REPORT).read_to_string(&mut said));
-        // Nobody listens any more when it took too long.
-        let _ = sender.send(matches!(read, Some(Ok(_))).then_some(said));
-    });
-    let said = receiver.recv_timeout(PATIENCE);
-    // It may have ended by itself.
-    let _ = child.kill();
-    let _ = child.wait();
-    match said {
-        Err(_) => Err(format!("it was not evaluated within {} s", PATIENCE.as_secs())),
-        Ok(said) => parse(&said.unwrap_or_default()).ok_or_else(|| "it could not be evaluated".to_owned()),
-    }
+    let said = asked::printed(&mut command, REPORT, PATIENCE)
+        .map_err(|error| format!("{} cannot be started: {error}", language::interpreter(app).display()))?
+        .ok_or_else(|| format!("it was not evaluated within {} s", PATIENCE.as_secs()))?;
+    let report = String::from_utf8(said).ok().and_then(|said| parse(&said));
+    report.ok_or_else(|| "it could not be evaluated".to_owned())
 }
 
 /// As a worker of the app would be started.
 fn command(app: &App, file: &Path) -> std::io::Result<Command> {
     let start = language::start(app)?;
-    let mut command = Command::new(language::interpreter(app));
+    let mut command = asked::command(&language::interpreter(app), app);
     command.args(&app.options).arg(adapter::RUBY.folder()?.join("exe/keepwarm-worker"));
     command.arg("--read-puma").arg(std::path::absolute(file)?);
     let choice = run_as::choose(app, &start);
@@ -136,10 +118,7 @@ fn command(app: &App, file: &Path) -> std::io::Result<Command> {
         // Root's further groups are left behind, too.
         command.gid(user.gid).uid(user.uid);
     }
-    for name in private_variables() {
-        command.env_remove(name);
-    }
-    command.envs(&app.env).current_dir(&app.directory);
+    command.envs(&app.env);
     Ok(command)
 }
 

@@ -1,14 +1,12 @@
 //! What an interpreter is with which an app could not be started: too old, of another language, or none at all. It is only asked then.
 
-use std::io::Read;
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
 use std::time::Duration;
 
 use keepwarm_config::{App, AppKind, Config, Program};
-use keepwarm_workers::supervisor::{StartFailure, private_variables};
+use keepwarm_workers::supervisor::StartFailure;
 
+use crate::asked;
 use crate::language::{self, interpreter};
 use crate::run_as::{self, Choice};
 
@@ -64,7 +62,7 @@ fn complaint(app: &App) -> Option<String> {
         None | Some(AppKind::Wsgi | AppKind::Asgi) => PYTHON,
     };
     let program = interpreter(app);
-    let said = ask(&mut command(&program, app), wanted.flag)?;
+    let said = ask(asked::command(&program, app).envs(&app.env), wanted.flag)?;
     wanted.judge(&said).map(|verdict| format!("{} {verdict}", program.display()))
 }
 
@@ -77,33 +75,10 @@ fn runs_as_another(app: &App) -> bool {
     app.run_as.as_ref().map_or_else(by_default, |user| user.uid != own)
 }
 
-/// As the worker was started, but for the adapter.
-fn command(program: &Path, app: &App) -> Command {
-    let mut command = Command::new(program);
-    for name in private_variables() {
-        command.env_remove(name);
-    }
-    command.current_dir(&app.directory).envs(&app.env);
-    command
-}
-
 /// What a program prints when it is asked with `flag`. `None`: it cannot be started, or does not answer.
 fn ask(program: &mut Command, flag: &str) -> Option<String> {
-    let mut child =
-        program.arg(flag).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-    let out = child.stdout.take()?;
-    let (sender, receiver) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut said = Vec::new();
-        let read = out.take(READ).read_to_end(&mut said);
-        // Nobody listens any more when it took too long.
-        let _ = sender.send(read.map(|_| said));
-    });
-    let said = receiver.recv_timeout(PATIENCE);
-    // It may have ended by itself.
-    let _ = child.kill();
-    let _ = child.wait();
-    Some(String::from_utf8_lossy(&said.ok()?.ok()?).into_owned())
+    let said = asked::printed(program.arg(flag).stderr(Stdio::null()), READ, PATIENCE).ok()??;
+    Some(String::from_utf8_lossy(&said).into_owned())
 }
 
 impl Wanted {

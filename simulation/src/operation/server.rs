@@ -9,7 +9,7 @@ use keepwarm_edge::{Edge, PathPattern, Site};
 use keepwarm_net::{
     Bound, ConnectionLimits, Handler, ListenerContext, OpenConnections, Remote, StopListening,
 };
-use keepwarm_workers::dispatch::{AppPolicy, Links};
+use keepwarm_workers::dispatch::Links;
 use keepwarm_workers::supervisor::{AppSpec, Options, Supervisor, WorkerLinks};
 use tokio::time::Instant;
 
@@ -23,18 +23,6 @@ const WORKERS: Duration = Duration::from_secs(1);
 /// The name of the app that is always there, and of the one that comes and goes: while it is there, it has the paths of the second client.
 pub(super) const FIRST: &str = "app";
 pub(super) const SECOND: &str = "beside";
-
-fn policy(spec: &AppSpec) -> AppPolicy {
-    let time = Duration::from_secs(60);
-    AppPolicy {
-        queue: 1000,
-        queue_timeout: time,
-        request_timeout: time,
-        slow_log: None,
-        workers: spec.workers,
-        server: None,
-    }
-}
 
 fn site(links: &Links) -> Site {
     let mut second = links.app(SECOND).map(|app| parts::route(&app));
@@ -69,7 +57,7 @@ impl Server {
         bound: Bound,
     ) -> Self {
         let links = Arc::new(Links::new(remotes));
-        specs.iter().for_each(|spec| drop(links.set_app(&spec.name, policy(spec))));
+        specs.iter().for_each(|spec| drop(links.set_app(&spec.name, parts::policy(spec.workers))));
         let two = specs.len() > 1;
         let wires: Arc<dyn WorkerLinks> = Arc::clone(&links) as _;
         let supervisor =
@@ -95,7 +83,7 @@ impl Server {
 
     /// What a reload needs to know beforehand: apps whose workers are about to come.
     pub(super) fn prepare(&self, specs: &[AppSpec]) {
-        specs.iter().for_each(|spec| self.links.add_app(&spec.name, policy(spec)));
+        specs.iter().for_each(|spec| self.links.add_app(&spec.name, parts::policy(spec.workers)));
     }
 
     /// The reload has failed: what ran goes on.
@@ -106,7 +94,7 @@ impl Server {
     /// The workers of these specs serve: what is asked for leads to them.
     pub(super) fn commit(&mut self, specs: &[AppSpec]) {
         self.two = specs.len() > 1;
-        specs.iter().for_each(|spec| drop(self.links.set_app(&spec.name, policy(spec))));
+        specs.iter().for_each(|spec| drop(self.links.set_app(&spec.name, parts::policy(spec.workers))));
         self.take_back();
         self.edge.replace(site(&self.links));
     }

@@ -73,17 +73,7 @@ impl Shape for Directory {
     type Out = PathBuf;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
-        let path = path_text(directive, cx)?;
-        let what = match cx.sources.look(&path) {
-            Found::Directory => return Some(path.into()),
-            Found::File => format!("is a file, no directory ({path})"),
-            Found::Nothing => format!("does not exist ({path})"),
-        };
-        let problem = cx
-            .wrong(directive.span, &what)
-            .help("relative paths count from the directory of the main configuration file");
-        cx.push(problem);
-        None
+        existing(directive, cx, Found::Directory)
     }
 }
 
@@ -105,18 +95,24 @@ impl Shape for ExistingFile {
     type Out = PathBuf;
 
     fn read(&self, directive: &Directive, cx: &mut Checker<'_>) -> Option<PathBuf> {
-        let path = path_text(directive, cx)?;
-        let what = match cx.sources.look(&path) {
-            Found::File => return Some(path.into()),
-            Found::Directory => format!("is a directory ({path})"),
-            Found::Nothing => format!("does not exist ({path})"),
-        };
-        let problem = cx
-            .wrong(directive.span, &what)
-            .help("relative paths count from the directory of the main configuration file");
-        cx.push(problem);
-        None
+        existing(directive, cx, Found::File)
     }
+}
+
+/// A path of what must be there, a file or a directory.
+fn existing(directive: &Directive, cx: &mut Checker<'_>, wanted: Found) -> Option<PathBuf> {
+    let path = path_text(directive, cx)?;
+    let what = match cx.sources.look(&path) {
+        found if found == wanted => return Some(path.into()),
+        Found::File => format!("is a file, no directory ({path})"),
+        Found::Directory => format!("is a directory ({path})"),
+        Found::Nothing => format!("does not exist ({path})"),
+    };
+    let problem = cx
+        .wrong(directive.span, &what)
+        .help("relative paths count from the directory of the main configuration file");
+    cx.push(problem);
+    None
 }
 
 impl Describe for Runnable {

@@ -8,12 +8,10 @@ mod known;
 mod params;
 mod script;
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 
 use keepwarm_http1::RequestBody;
-use keepwarm_net::{Answer, Client, Exchange, Pool, Request, answer_error};
+use keepwarm_net::{Client, Exchange, Pool, Request, answer_error};
 
 use super::app::App;
 use super::relay::{self, AtLine, Dialect, Opening};
@@ -123,15 +121,5 @@ impl Dialect for FastCgi {
 /// Asks a server whether it is one. What is wrong, in words. The connection is of no further use: PHP closes it.
 pub(super) async fn ask(client: &mut Client<FastCgi>) -> Result<(), String> {
     client.begin(FastCgi::ask);
-    poll_fn(|cx| {
-        let _ = client.poll_flush(cx);
-        loop {
-            match std::task::ready!(client.poll_answer(cx)) {
-                Ok(Answer::End) => return Poll::Ready(Ok(())),
-                Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(error.to_string())),
-            }
-        }
-    })
-    .await
+    relay::reach_end(client).await.map_err(|error| error.to_string())
 }

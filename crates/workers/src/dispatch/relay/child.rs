@@ -14,10 +14,9 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::Poll;
 use std::time::Duration;
 
-use keepwarm_net::{AcquireError, Answer, Client, Endpoint, Lease, Need};
+use keepwarm_net::{AcquireError, Client, Endpoint, Lease, Need};
 use keepwarm_policy::Jitter;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -27,7 +26,7 @@ use super::super::activity::About;
 use super::super::app::App;
 use super::super::link::Link;
 use super::place::Server;
-use super::{Dialect, Relay, lock, none};
+use super::{Dialect, Relay, lock, none, reach_end};
 
 /// How the processes of a server that keeps its own are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -245,17 +244,7 @@ async fn meet<C: Dialect>(lease: &mut Lease<C>, server: &Server, policy: ChildPo
     .await?
     .ok_or(io::ErrorKind::UnexpectedEof)?;
     client.transport().io().name_senders(false)?;
-    poll_fn(|cx| {
-        let _ = client.poll_flush(cx);
-        loop {
-            match std::task::ready!(client.poll_answer(cx)) {
-                Ok(Answer::End) => return Poll::Ready(Ok(())),
-                Ok(_) => {}
-                Err(error) => return Poll::Ready(Err(io::Error::other(error.to_string()))),
-            }
-        }
-    })
-    .await?;
+    reach_end(client).await.map_err(|error| io::Error::other(error.to_string()))?;
     match client.is_reusable() {
         true => Ok(AtLine(server.child(pid, policy)?)),
         false => Err(io::ErrorKind::ConnectionReset.into()),

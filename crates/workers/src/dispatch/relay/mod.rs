@@ -31,12 +31,13 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use keepwarm_http1::{Fields, RequestBody};
 use keepwarm_net::{
-    BodyError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings, ResponseBuffer, Times, is_read_first,
-    read_first,
+    Answer, BodyError, Client, ClientError, Endpoint, Exchange, Http1, Need, Pool, PoolSettings,
+    ResponseBuffer, Times, is_read_first, read_first,
 };
 use keepwarm_policy::Expectation;
 use tokio::time::Instant;
@@ -346,6 +347,16 @@ impl<'a, 'c, C: Dialect> Relay<'a, 'c, C> {
     fn request_timeout(&self) -> Duration {
         self.app.policy().request_timeout
     }
+}
+
+/// Reads what a server says, of which nothing is wanted, to its end.
+pub(super) async fn reach_end<C: Dialect>(client: &mut Client<C>) -> Result<(), ClientError> {
+    poll_fn(|cx| {
+        let _ = client.poll_flush(cx);
+        while !matches!(ready!(client.poll_answer(cx))?, Answer::End) {}
+        Poll::Ready(Ok(()))
+    })
+    .await
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
