@@ -16,7 +16,7 @@ from visitor import Visitor  # noqa: E402
 def even(text):
     """Without what differs from visit to visit: tokens, times, and what is made of the host's name."""
     text = re.sub(r'(name="sectok" value=|"sectok":|sectok=)"?[0-9a-f]*"?', r"\1...", text)
-    text = re.sub(r"tseed=[0-9a-f]+|tok=[0-9a-f]+|\d{10}|\d{4}[/-]\d\d[/-]\d\d[ T][\d:+]+|DW[0-9a-f]{10,}|\d+:\d+:\d+", "...", text)
+    text = re.sub(r"tseed=[0-9a-f]+|tok=[0-9a-f]+|\d{10}|\d{4}(?:-|\\?/)\d\d(?:-|\\?/)\d\d[ T][\d:+]+|DW[0-9a-f]{10,}|\d+:\d+:\d+", "...", text)
     return re.sub(r'(name="(?:date|changecheck|prefix)" value=)"[^"]*"', r"\1...", text)
 
 
