@@ -86,7 +86,7 @@ impl Scenario for Relay {
         if rng.chance(300) {
             plan::spill(&mut rng, plan::large(&settings), &mut clients);
         }
-        if !clean && kind != Kind::Http && rng.chance(300) {
+        if !clean && kind != Kind::Http && rng.chance(700) {
             plan::crowd(&mut settings, may_fail.disk_full);
             leave_behind(&mut rng, plan::large(&settings), &mut clients[0]);
         }

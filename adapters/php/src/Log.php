@@ -8,12 +8,19 @@ namespace Keepwarm;
 final class Log
 {
     private const MAX_REMEMBERED = 1_024;
+    private const CONTINUED = "\x1F"; // ends a line that the next one continues (spec/wire.md §1)
 
     /** @var array<string, true> */
     private static array $said = [];
 
-    /** Writes one record. A log that cannot be written, or that the application has closed, must not end the worker. */
+    /** Writes one record, however many lines it has. */
     public static function write(string $text): void
+    {
+        self::lines(str_replace("\n", self::CONTINUED . "\n", rtrim($text, "\n")));
+    }
+
+    /** Writes lines that are the application's. A log that cannot be written, or that the application has closed, must not end the worker. */
+    public static function lines(string $text): void
     {
         try {
             @fwrite(\STDERR, str_ends_with($text, "\n") ? $text : $text . "\n");

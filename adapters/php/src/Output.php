@@ -150,7 +150,7 @@ final class Output
         if (self::$mode === self::PASS) {
             self::$answer?->write($output);
         } else {
-            Log::write($output);
+            Log::lines($output);
         }
     }
 

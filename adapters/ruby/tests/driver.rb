@@ -320,6 +320,24 @@ module Driver
       Driver.eventually { status.include?("State:\tS") }
     end
 
+    # Waits until it has begun to answer, and can write no more.
+    def wait_until_full
+      raise "the worker says nothing; its log:\n#{log}" unless @mine.wait_readable(PATIENCE)
+
+      sent = nil
+      Driver.eventually do
+        before, sent = sent, waiting_bytes
+        sent == before && status.include?("State:\tS")
+      end
+    end
+
+    # Bytes that it has written and nobody has read (FIONREAD).
+    def waiting_bytes
+      size = [0].pack("i")
+      @mine.ioctl(0x541B, size)
+      size.unpack1("i")
+    end
+
     def sleeps_so_far
       status[/^voluntary_ctxt_switches:\s+(\d+)/, 1].to_i
     end

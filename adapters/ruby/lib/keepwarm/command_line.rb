@@ -2,6 +2,7 @@
 
 require "keepwarm/hooks"
 require "keepwarm/puma_config"
+require "keepwarm/signals"
 require "keepwarm/template"
 require "keepwarm/worker"
 
@@ -23,6 +24,7 @@ module Keepwarm
       entry, threads = options(arguments)
       arguments.clear # the application's own arguments: none
       WorkerProcess.prepare_signals
+      Signals.watch
       Log.prepare_streams
       socket = WorkerProcess.take_socket
       WorkerProcess.settle_environment

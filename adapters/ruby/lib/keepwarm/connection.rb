@@ -33,6 +33,9 @@ module Keepwarm
       @received = RECEIVE_CREDIT # how much may wait here, of all streams together
       @allowance = Allowance.new(@received)
       @hijacked = [] # sockets
+      @main = Thread.main # where Ruby runs signal handlers
+      @undivided = false # whether it is at something that has to be done whole
+      @held = nil # what a signal handler raised meanwhile
     end
 
     # Waits for WELCOME; gives its names. Raises `Fault` or `Lost`.
@@ -75,21 +78,21 @@ module Keepwarm
     # -- sending ------------------------------------------------------------------------------------------------------
 
     # Sends whole frames, from within the application's own calls too: no `Timeout` of the application breaks one in two, and
-    # no thread of it comes in between.
-    def send(data)
-      Thread.handle_interrupt(NEVER) { @lock.synchronize { send_now(data) } }
+    # no thread of it comes in between. With `socket` beside them, which is Keepwarm's from then on.
+    def send(data, socket = nil)
+      Thread.handle_interrupt(NEVER) { @lock.synchronize { send_now(data, socket) } }
     end
 
-    # Sends a whole frame with a socket beside it, which is Keepwarm's from then on.
-    def pass(data, socket)
-      exclusively do
-        next if @lost || (ASK_WHO && $$ != @owner)
-
-        sent = @sock.sendmsg(data, 0, nil, Socket::AncillaryData.unix_rights(socket))
-        sent += @sock.send(data.byteslice(sent, data.bytesize), 0) while sent < data.bytesize
+    # A signal handler of the application raised this. It is raised for the request in work, at the end of the frame if one is being written; where no
+    # request is, it is a record in the log, unless it is to end the process.
+    def interrupted(error)
+      if @undivided && !forked?
+        @held ||= error
+      elsif forked? || serving? || !(error.is_a?(StandardError) || error.is_a?(ScriptError))
+        raise error
+      else
+        Log.exception(error)
       end
-    rescue SystemCallError, IOError
-      end_of_wire
     end
 
     # The application has taken a connection over: this process lives until that is over, too.
@@ -102,15 +105,16 @@ module Keepwarm
       sleep 0.05 until @hijacked.all? { |one| over?(one) }
     end
 
-    # Sends whole frames, when no code of the application is running.
-    def send_now(data)
+    # Sends whole frames, when no code of the application is running. Half a frame is the end of the wire, whatever came in between.
+    def send_now(data, socket = nil)
       return if @lost || (ASK_WHO && $$ != @owner)
 
-      size = data.bytesize
-      sent = @sock.send(data, 0)
-      sent += @sock.send(data.byteslice(sent, size), 0) while sent < size # a signal came in between
-    rescue SystemCallError, IOError
-      end_of_wire
+      begin
+        written = write(data, socket)
+      ensure
+        end_of_wire unless written
+      end
+      release if @held
     end
 
     # Sends `body` as DATA, under credit; END on the last frame if `last`. False: nobody waits for it.
@@ -150,13 +154,15 @@ module Keepwarm
 
     # `size` bytes of DATA have left this process: gives their credit back, in steps.
     def consumed(stream, size)
-      @lock.synchronize do
-        return if stream.held.zero? # read behind the end, when all has been given back
+      undivided do
+        @lock.synchronize do
+          next if stream.held.zero? # read behind the end, when all has been given back
 
-        stream.held -= size
-        back = stream.allowance.pay(size)
-        send(Wire.credit(stream.id, back)) if back.positive? && !stream.body_ended && !stream.answered
-        pay_connection(size)
+          stream.held -= size
+          back = stream.allowance.pay(size)
+          send(Wire.credit(stream.id, back)) if back.positive? && !stream.body_ended && !stream.answered
+          pay_connection(size)
+        end
       end
     end
 
@@ -166,9 +172,43 @@ module Keepwarm
 
     private
 
-    # No frame of another thread comes in between.
-    def exclusively(&block)
-      Thread.handle_interrupt(NEVER) { @lock.synchronize(&block) }
+    # Writes all of it; whether that was possible.
+    def write(data, socket)
+      main = Thread.current.equal?(@main)
+      outer = @undivided
+      @undivided = true if main
+      size = data.bytesize
+      sent = socket ? @sock.sendmsg(data, 0, nil, Socket::AncillaryData.unix_rights(socket)) : @sock.send(data, 0)
+      sent += @sock.send(data.byteslice(sent, size), 0) while sent < size # a signal came in between
+      true
+    rescue SystemCallError, IOError
+      false
+    ensure
+      @undivided = outer if main
+    end
+
+    # Does the block to its end: what a `Timeout` or a signal handler of the application raises comes behind it.
+    def undivided(&block)
+      return Thread.handle_interrupt(NEVER, &block) unless Thread.current.equal?(@main)
+
+      outer = @undivided
+      result = Thread.handle_interrupt(NEVER) do
+        @undivided = true
+        yield
+      ensure
+        @undivided = outer
+      end
+      release if @held
+      result
+    end
+
+    # Raises what was held back.
+    def release
+      return if @undivided || !Thread.current.equal?(@main)
+
+      error = @held
+      @held = nil
+      interrupted(error)
     end
 
     # Whether either end of a socket that was passed has been closed.
@@ -258,9 +298,16 @@ module Keepwarm
     # Waits until something may be sent; gives how much of `wanted` that is, 0 when nobody waits for it.
     def take_credit(stream, wanted)
       @lock.synchronize do
-        wait(stream) while !stream.gone && (room = [stream.credit, @credit, wanted].min).zero?
-        return 0 if stream.gone
+        wait(stream) while (room = take_what_there_is(stream, wanted)).zero? && !stream.gone
+        room
+      end
+    end
 
+    def take_what_there_is(stream, wanted)
+      return 0 if stream.gone
+
+      undivided do
+        room = [stream.credit, @credit, wanted].min
         stream.credit -= room
         @credit -= room
         room

@@ -32,7 +32,7 @@ module Keepwarm
         raise IOError, "the response has begun: it is too late for rack.hijack" unless @answer.open_for?(@id)
 
         @answer.leave
-        @connection.pass(Wire.frame(Wire::HIJACK, 0, @id), theirs)
+        @connection.send(Wire.frame(Wire::HIJACK, 0, @id), theirs)
       end
       theirs.close
       wait_for_keepwarm(ours)

@@ -5,7 +5,8 @@ module Keepwarm
   module Log
     HERE = File.join(__dir__, "")
     FRAMES = 200 # of a backtrace, beneath its first
-    private_constant :HERE, :FRAMES
+    CONTINUED = "\x1F" # ends a line that the next one continues
+    private_constant :HERE, :FRAMES, :CONTINUED
 
     @said = {}
 
@@ -18,9 +19,15 @@ module Keepwarm
 
     # Writes one record. A log that cannot be written must not end the worker.
     def write(text)
-      $stderr.write(text.end_with?("\n") ? text : "#{text}\n")
+      $stderr.write("#{one_record(text)}\n")
     rescue IOError, SystemCallError, EncodingError
       nil # closed or full: there is nowhere left to say so
+    end
+
+    # Each line but the last marked as continued (spec/wire.md §1). Not where the application has put something in the place of standard error.
+    def one_record(text)
+      text = text.b.chomp
+      $stderr.equal?(STDERR) ? text.gsub("\n", "#{CONTINUED}\n") : text
     end
 
     # Writes one record for each `key` in the life of the worker.

@@ -54,9 +54,9 @@ module Keepwarm
     # Waits for a frame and does what it says; for use within a request. At the wire's end the stream is `gone`.
     def wait(_stream = nil)
       synchronize do
-        until Thread.handle_interrupt(NEVER) { act_on_next }
-          @sock.wait_readable # here, and only here, a `Timeout` of the application may end the wait: no byte is lost by it
-          Thread.handle_interrupt(NEVER) { read_more }
+        until undivided { act_on_next }
+          @sock.wait_readable # here, and only here, what the application has set up to end a wait may end it: no byte is lost by it
+          undivided { read_more }
         end
       end
     end
@@ -66,7 +66,7 @@ module Keepwarm
       return if @lost
 
       synchronize do
-        Thread.handle_interrupt(NEVER) do
+        undivided do
           # Not `recv_nonblock`: that would make the socket non-blocking, and every later read two calls.
           read_more if @sock.wait_readable(0)
           nil while !@buffer.empty? && !@lost && act_on_next
@@ -126,6 +126,10 @@ module Keepwarm
 
     def open_stream(id)
       @stream if @stream.id == id
+    end
+
+    def serving?
+      @stream.id != 0
     end
 
     # Forgets a REQUEST that waits; whether there was one.

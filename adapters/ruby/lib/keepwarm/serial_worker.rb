@@ -117,7 +117,7 @@ module Keepwarm
     def serve(flags, id, strings, body)
       connection = @connection
       connection.idle = false
-      ending = @service.serve(flags, connection.begin_stream(id, flags & Wire::END_BODY != 0), strings, body)
+      ending = answer(flags, connection.begin_stream(id, flags & Wire::END_BODY != 0), strings, body)
       connection.end_stream
       @leaks.undo if @leaks.noted?
       if ending
@@ -125,6 +125,13 @@ module Keepwarm
         connection.ask_to_drain
       end
       true
+    end
+
+    def answer(flags, stream, strings, body)
+      @service.serve(flags, stream, strings, body)
+    rescue StandardError, ScriptError => error
+      Log.exception(error) # of a signal handler, just before or just behind the application's own code
+      nil
     end
   end
 end

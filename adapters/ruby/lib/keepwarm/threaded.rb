@@ -64,12 +64,8 @@ module Keepwarm
       synchronize { @changed.wait until body.closed? || stream.gone }
     end
 
-    def send(data)
-      Thread.handle_interrupt(NEVER) { send_now(data) }
-    end
-
-    def send_now(data)
-      @writing.synchronize { super }
+    def send(data, socket = nil)
+      Thread.handle_interrupt(NEVER) { send_now(data, socket) }
     end
 
     # Asks Keepwarm for no more requests, once (§8). No lock can be taken in a signal handler, so a thread does it.
@@ -79,8 +75,14 @@ module Keepwarm
 
     private
 
-    def exclusively(&block)
-      Thread.handle_interrupt(NEVER) { @writing.synchronize(&block) }
+    # The end of the wire, if this fails, is told without this lock: who has the other may be waiting for it.
+    def write(data, socket)
+      @writing.synchronize { super }
+    end
+
+    # The main thread, where signal handlers run, never does.
+    def serving?
+      false
     end
 
     def begin_stream(id, whole)

@@ -4,6 +4,7 @@ require "keepwarm/entry"
 require "keepwarm/environment"
 require "keepwarm/leaks"
 require "keepwarm/serial_worker"
+require "keepwarm/signals"
 require "keepwarm/stats"
 require "keepwarm/threaded_worker"
 require "keepwarm/version"
@@ -39,6 +40,7 @@ module Keepwarm
       environment = environment(connection.read_welcome, threads)
       worker = worker(connection, environment, threads)
       Stats.begin(worker.method(:stats))
+      Signals.report_to(connection)
       WorkerProcess.on_terminate { connection.ask_to_drain }
       @leaks.settle
       WorkerProcess.settle_memory
@@ -57,6 +59,7 @@ module Keepwarm
     def serve_to_the_end(worker, connection)
       worker.serve_forever
     ensure
+      Signals.report_to(nil)
       connection.wait_for_hijacked
     end
 
