@@ -50,6 +50,9 @@ class Strict(unittest.TestCase):
         worker = self.start()
         self.assertEqual(worker.get("/warns").reset[0], 3)
         self.assertIn("Uncaught ErrorException: Undefined variable $undefined", worker.log())
+        *lines, last = worker.log().rstrip("\n").split("\n")
+        self.assertEqual([line[-1:] for line in lines], ["\x1f"] * len(lines), "one record (spec/wire.md §1)")
+        self.assertTrue(lines and not last.endswith("\x1f"), worker.log())
         self.assertEqual(worker.get("/").status, 200)
 
     def test_what_cannot_be_put_back_replaces_the_worker(self):

@@ -177,6 +177,14 @@ class ProcessTest < Minitest::Test
     end
   end
 
+  # Each line but the last says that it goes on (spec/wire.md §1).
+  def test_an_exception_is_one_record
+    with do |worker|
+      *lines, last = worker.log_of { worker.get("/fail-deep") }.lines(chomp: true)
+      assert_equal [true, "\x1F", true, false], [lines.size > 1, lines.map { |line| line[-1] }.uniq.join, last.size > 1, last.end_with?("\x1F")]
+    end
+  end
+
   def test_a_grandchild_does_not_get_the_descriptor
     with do |worker|
       links = Dir.children("/proc/#{worker.pid}/fd").map { |one| File.readlink("/proc/#{worker.pid}/fd/#{one}") }
