@@ -3,6 +3,7 @@
 Its codec is written from wire.md alone and shares nothing with an adapter's, so that the two check one another.
 """
 
+import fcntl
 import os
 import re
 import select
@@ -10,6 +11,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import termios
 import time
 
 PATIENCE = 10.0  # seconds: a worker that says nothing for so long has failed, however slow the machine
@@ -261,6 +263,19 @@ class Worker:
         until = time.monotonic() + PATIENCE
         while "State:\tS" not in self.status():
             assert time.monotonic() < until, "the worker does not come to rest"
+
+    def wait_until_full(self):
+        """Until it has begun to answer, and can write no more."""
+        until = time.monotonic() + PATIENCE
+        before, sent = None, self.waiting_bytes()
+        while sent == 0 or sent != before or "State:\tS" not in self.status():
+            assert time.monotonic() < until, f"the worker does not fill its socket; its log:\n{self.log()}"
+            time.sleep(0.005)
+            before, sent = sent, self.waiting_bytes()
+
+    def waiting_bytes(self):
+        """Bytes that it has written and nobody has read."""
+        return struct.unpack("i", fcntl.ioctl(self.mine, termios.FIONREAD, bytes(4)))[0]
 
     def sleeps_so_far(self):
         return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", self.status(), re.M)[1])

@@ -68,80 +68,105 @@ final class Answer
     /** A body that is all here; the answer ends with it. */
     public function whole(string $body): void
     {
-        if (!$this->begun && !$this->bodiless && ($this->length === null || $this->length === \strlen($body))) {
-            if ($this->length === null && \strlen($body) > Wire::MAX_CHUNK) {
-                // It takes several frames, so that nobody else can know its length when the fields leave.
-                $this->text .= ($this->count === 0 ? '' : "\0") . "content-length\0" . \strlen($body);
-                $this->count += 2;
+        $async = $this->connection->holdSignals();
+        try {
+            if (!$this->begun && !$this->bodiless && ($this->length === null || $this->length === \strlen($body))) {
+                if ($this->length === null && \strlen($body) > Wire::MAX_CHUNK) {
+                    // It takes several frames, so that nobody else can know its length when the fields leave.
+                    $this->text .= ($this->count === 0 ? '' : "\0") . "content-length\0" . \strlen($body);
+                    $this->count += 2;
+                }
+                $this->first($body, Wire::END);
+                return;
             }
-            $this->first($body, Wire::END);
-            return;
+            if ($body !== '') {
+                $this->write($body);
+            }
+            $this->finish();
+        } finally {
+            $this->connection->releaseSignals($async);
         }
-        if ($body !== '') {
-            $this->write($body);
-        }
-        $this->finish();
     }
 
     /** Sends a piece of the body at once. False when no further one is wanted. */
     public function write(string $block): bool
     {
-        if ($this->begun) {
-            return $this->next($block);
-        }
-        if ($this->bodiless) {
-            $this->first('', Wire::END);
-            return false;
-        }
-        $size = \strlen($block);
-        if ($this->length === null || $size < $this->length) {
-            $this->first($block, 0);
-        } else {
-            $tooLong = $size > $this->length;
-            $this->first($tooLong ? substr($block, 0, $this->length) : $block, Wire::END);
-            if ($tooLong) {
-                $this->tooLong();
+        $async = $this->connection->holdSignals();
+        try {
+            if ($this->begun) {
+                return $this->next($block);
             }
+            if ($this->bodiless) {
+                $this->first('', Wire::END);
+                return false;
+            }
+            $size = \strlen($block);
+            if ($this->length === null || $size < $this->length) {
+                $this->first($block, 0);
+            } else {
+                $tooLong = $size > $this->length;
+                $this->first($tooLong ? substr($block, 0, $this->length) : $block, Wire::END);
+                if ($tooLong) {
+                    $this->tooLong();
+                }
+            }
+            return !$this->connection->gone;
+        } finally {
+            $this->connection->releaseSignals($async);
         }
-        return !$this->connection->gone;
     }
 
     /** The head without a body yet: for an answer whose first piece may take a while. */
     public function flush(): void
     {
-        if (!$this->begun && !$this->over) {
-            $this->first('', $this->bodiless ? Wire::END : 0);
+        $async = $this->connection->holdSignals();
+        try {
+            if (!$this->begun && !$this->over) {
+                $this->first('', $this->bodiless ? Wire::END : 0);
+            }
+        } finally {
+            $this->connection->releaseSignals($async);
         }
     }
 
     /** The application has no more of it. */
     public function finish(): void
     {
-        if ($this->over) {
-            return;
-        }
-        if ($this->connection->gone) {
-            $this->abort(Wire::CANCELLED, '');
-        } elseif (!$this->begun) {
-            if ($this->length !== null && $this->length > 0 && !$this->bodiless) {
+        $async = $this->connection->holdSignals();
+        try {
+            if ($this->over) {
+                return;
+            }
+            if ($this->connection->gone) {
+                $this->abort(Wire::CANCELLED, '');
+            } elseif (!$this->begun) {
+                if ($this->length !== null && $this->length > 0 && !$this->bodiless) {
+                    $this->tooShort();
+                } else {
+                    $this->first('', Wire::END);
+                }
+            } elseif ($this->length !== null && $this->sent < $this->length) {
                 $this->tooShort();
             } else {
-                $this->first('', Wire::END);
+                $this->end();
+                $this->connection->send(Wire::frame(Wire::DATA, Wire::END, $this->stream));
             }
-        } elseif ($this->length !== null && $this->sent < $this->length) {
-            $this->tooShort();
-        } else {
-            $this->end();
-            $this->connection->send(Wire::frame(Wire::DATA, Wire::END, $this->stream));
+        } finally {
+            $this->connection->releaseSignals($async);
         }
     }
 
     /** Ends the stream without a complete answer: 500 if its head has not left, a cut connection otherwise. */
     public function abort(int $code, string $reason): void
     {
-        if (!$this->over) {
-            $this->end();
-            $this->connection->send(Wire::reset($this->stream, $code, $reason));
+        $async = $this->connection->holdSignals();
+        try {
+            if (!$this->over) {
+                $this->end();
+                $this->connection->send(Wire::reset($this->stream, $code, $reason));
+            }
+        } finally {
+            $this->connection->releaseSignals($async);
         }
     }
 
@@ -152,9 +177,14 @@ final class Answer
      */
     public function inform(int $status, array $flat): void
     {
-        [$count, $text] = Fields::block($flat);
-        if ($this->early && !$this->begun && !$this->over) {
-            $this->connection->send(Wire::inform($this->stream, $status, $count, $text));
+        $async = $this->connection->holdSignals();
+        try {
+            [$count, $text] = Fields::block($flat);
+            if ($this->early && !$this->begun && !$this->over) {
+                $this->connection->send(Wire::inform($this->stream, $status, $count, $text));
+            }
+        } finally {
+            $this->connection->releaseSignals($async);
         }
     }
 

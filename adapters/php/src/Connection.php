@@ -63,6 +63,8 @@ final class Connection
 
     /** The same by the sockets extension, if it is there: a call each for reading and writing, where a stream waits with one more. */
     private readonly ?\Socket $direct;
+    /** Whether there are signal handlers (pcntl). PHP runs them between two calls, and what they throw takes the place of what the call returned. */
+    private readonly bool $signals;
 
     /** @param resource $socket */
     public function __construct(public readonly mixed $socket, private readonly int $pid)
@@ -71,6 +73,7 @@ final class Connection
         stream_set_timeout($socket, -1);
         $direct = \function_exists('socket_import_stream') ? @socket_import_stream($socket) : false;
         $this->direct = $direct instanceof \Socket ? $direct : null;
+        $this->signals = \function_exists('pcntl_async_signals');
     }
 
     // -- handshake ----------------------------------------------------------------------------------------------------
@@ -97,6 +100,7 @@ final class Connection
     public function sayHello(array $about): void
     {
         $this->ahead = self::AHEAD;
+        $this->holdSignals(); // from here on there is no code of the application beneath
         array_push($about, 'ahead', (string) self::AHEAD);
         $this->send(Wire::hello(1, self::RECEIVE_CREDIT, self::RECEIVE_CREDIT, $about));
     }
@@ -135,11 +139,11 @@ final class Connection
     /** The request is over. What comes for it from now on is read and forgotten. */
     public function endStream(): void
     {
+        $this->stream = 0;
         if ($this->busy) {
             $this->busy = false;
             $this->send(Wire::frame(Wire::BUSY, Wire::END, 0));
         }
-        $this->stream = 0;
         $this->bodyEnded = true;
         $this->body = [];
         if ($this->left < self::RECEIVE_CREDIT) {
@@ -160,6 +164,13 @@ final class Connection
             $this->endOfWire();
             return;
         }
+        $async = $this->holdSignals();
+        $this->write($data);
+        $this->releaseSignals($async);
+    }
+
+    private function write(string $data): void
+    {
         $size = \strlen($data);
         while (true) {
             try {
@@ -177,6 +188,44 @@ final class Connection
             // A signal came in between.
             $data = substr($data, (int) $sent);
             $size -= (int) $sent;
+        }
+    }
+
+    /** Signal handlers run while code of the application does: from here on. */
+    public function admitSignals(): void
+    {
+        if ($this->signals) {
+            pcntl_async_signals(true);
+        }
+    }
+
+    /** They wait for `releaseSignals`, or until something is waited for; whether they ran so far. */
+    public function holdSignals(): bool
+    {
+        return $this->signals && pcntl_async_signals(false);
+    }
+
+    /** What `holdSignals` gave: whether they run from here on, those that have waited first. */
+    public function releaseSignals(bool $async): void
+    {
+        if ($async) {
+            pcntl_async_signals(true);
+            pcntl_signal_dispatch();
+        }
+    }
+
+    /** Those that wait run now. What one throws is for the request in work; where there is none, it is a record in the log. */
+    private function handleSignals(): void
+    {
+        if ($this->signals) {
+            try {
+                pcntl_signal_dispatch();
+            } catch (\Throwable $error) {
+                if ($this->stream !== 0) {
+                    throw $error;
+                }
+                Log::exception($error);
+            }
         }
     }
 
@@ -203,10 +252,12 @@ final class Connection
             $length = min($size - $start, $room, Wire::MAX_CHUNK);
             $part = $length === $size ? $body : substr($body, $start, $length);
             $start += $length;
+            $async = $this->holdSignals();
             $this->streamCredit -= $length;
             $this->connectionCredit -= $length;
             $flags = $end && $start === $size ? Wire::END : 0;
             $this->send(pack('NCCN', $length, Wire::DATA, $flags, $this->stream) . $part);
+            $this->releaseSignals($async);
         }
         return !$this->gone;
     }
@@ -238,49 +289,60 @@ final class Connection
 
     // -- receiving ----------------------------------------------------------------------------------------------------
 
-    /** Waits for bytes; '' at the wire's end. */
+    /** Waits for bytes; '' at the wire's end. For use while signal handlers are held. */
     public function read(): string
     {
-        if ($this->direct !== null) {
-            while (true) {
-                try {
-                    if (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) !== false) {
-                        return (string) $data;
-                    }
-                } catch (\Throwable) {
-                }
-                $error = socket_last_error($this->direct);
-                if ($error === self::EAGAIN) {
-                    $this->waitForBytes();
-                } elseif ($error !== self::EINTR) {
-                    return '';
-                }
-                // Or a signal came, whose handler has run by now.
-            }
-        }
+        do {
+            $this->handleSignals();
+            $data = $this->direct !== null ? $this->receive() : $this->readStream();
+        } while ($data === null);
+        return $data;
+    }
+
+    /** What comes next, '' at the wire's end; null when a signal came first. */
+    private function receive(): ?string
+    {
         do {
             try {
-                $data = @fread($this->socket, self::READ_SIZE);
+                if (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) !== false) {
+                    return (string) $data;
+                }
             } catch (\Throwable) {
-                $data = false;
+                // An error handler of the application may make an exception even of what is silenced.
             }
-            // Nothing, and no end: a signal came, whose handler has run by now.
-        } while (($data === '' || $data === false) && !feof($this->socket) && !$this->lost);
-        return $data === false ? '' : $data;
+            $error = socket_last_error($this->direct);
+        } while ($error === self::EAGAIN && $this->waitForBytes());
+        return $error === self::EAGAIN || $error === self::EINTR ? null : '';
+    }
+
+    /** As `receive`, without the sockets extension. */
+    private function readStream(): ?string
+    {
+        $read = [$this->socket];
+        $none = null;
+        $data = '';
+        try {
+            // A read that waits goes on waiting behind a signal.
+            if (@stream_select($read, $none, $none, null) === 1) {
+                $data = (string) @fread($this->socket, self::READ_SIZE);
+            }
+        } catch (\Throwable) {
+        }
+        return $data !== '' || $this->lost || feof($this->socket) ? $data : null;
     }
 
     /**
-     * Waits until something can be read, or a signal comes. A `recv` that waits is woken by Linux a second time, for nothing: when the other end has
+     * Waits until something can be read; false when a signal came first. A `recv` that waits is woken by Linux a second time, for nothing: when the other end has
      * read the last answer and there is room to write again (`unix_write_space`). A `select` for reading is not.
      */
-    private function waitForBytes(): void
+    private function waitForBytes(): bool
     {
         $read = [$this->direct];
         $none = null;
         try {
-            @socket_select($read, $none, $none, null);
+            return @socket_select($read, $none, $none, null) !== false;
         } catch (\Throwable) {
-            // Of the warning that a signal came.
+            return false; // of the warning that a signal came
         }
     }
 
@@ -309,12 +371,15 @@ final class Connection
             $this->endOfWire();
             return;
         }
+        $async = $this->holdSignals();
         try {
             $this->handle(...$this->nextFrame());
         } catch (Lost) {
             $this->endOfWire();
         } catch (Fault $fault) {
             $this->fail($fault);
+        } finally {
+            $this->releaseSignals($async);
         }
     }
 
@@ -325,10 +390,12 @@ final class Connection
             $this->endOfWire();
             return;
         }
+        $async = $this->holdSignals();
         $this->takeRest();
         $data = $this->readWithoutWaiting();
         if ($data === '') {
             $this->endOfWire();
+            $this->releaseSignals($async);
             return;
         }
         $this->buffer .= (string) $data;
@@ -338,28 +405,32 @@ final class Connection
             }
         } catch (Fault $fault) {
             $this->fail($fault);
+        } finally {
+            $this->releaseSignals($async);
         }
     }
 
     /** What has come: '' at the wire's end, null when nothing has. */
     private function readWithoutWaiting(): ?string
     {
-        if ($this->direct !== null) {
+        if ($this->direct === null) {
+            $read = [$this->socket];
+            $none = null;
             try {
-                if (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) !== false) {
-                    return (string) $data;
-                }
-            } catch (\Throwable) {
+                return @stream_select($read, $none, $none, 0) === 1 ? $this->read() : null;
+            } catch (\ErrorException) {
+                return null;
             }
-            return \in_array(socket_last_error($this->direct), [self::EINTR, self::EAGAIN], true) ? null : '';
         }
-        $read = [$this->socket];
-        $none = null;
         try {
-            return @stream_select($read, $none, $none, 0) === 1 ? $this->read() : null;
-        } catch (\ErrorException) {
-            return null;
+            $data = @socket_recv($this->direct, $bytes, self::READ_SIZE, \MSG_DONTWAIT) !== false ? (string) $bytes : null;
+        } catch (\Throwable) {
+            $data = null;
         }
+        if ($data === null && !\in_array(socket_last_error($this->direct), [self::EINTR, self::EAGAIN], true)) {
+            $data = '';
+        }
+        return $data;
     }
 
     /** Does what a frame says; every type but REQUEST, which belongs between requests. */
@@ -444,15 +515,16 @@ final class Connection
     /** `$size` bytes of DATA have left this process: gives their credit back, in steps. */
     public function consumed(int $size): void
     {
+        $frames = '';
         $this->streamOwed += $size;
         if ($this->streamOwed >= self::STEP) {
             if (!$this->bodyEnded && !$this->answered) {
-                $this->send(Wire::credit($this->stream, $this->streamOwed));
+                $frames = Wire::credit($this->stream, $this->streamOwed);
             }
             $this->streamLeft += $this->streamOwed;
             $this->streamOwed = 0;
         }
-        $this->payConnection($size);
+        $this->payConnection($size, $frames);
     }
 
     /** What came behind the REQUEST in work is what is read next. */
@@ -529,13 +601,17 @@ final class Connection
         return $credit + $amount;
     }
 
-    private function payConnection(int $size): void
+    /** `$frames`: sent before. */
+    private function payConnection(int $size, string $frames = ''): void
     {
         $this->owed += $size;
         if ($this->owed >= self::STEP) {
-            $this->send(Wire::credit(0, $this->owed));
+            $frames .= Wire::credit(0, $this->owed);
             $this->left += $this->owed;
             $this->owed = 0;
+        }
+        if ($frames !== '') {
+            $this->send($frames);
         }
     }
 

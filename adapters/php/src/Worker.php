@@ -44,6 +44,7 @@ final class Worker
     /** Takes requests until Keepwarm says DRAIN or goes away; gives the exit status. */
     public function serveForever(): int
     {
+        $this->connection->holdSignals();
         $connection = $this->connection;
         try {
             while (!$connection->lost && !$connection->leaving) {
@@ -150,6 +151,7 @@ final class Worker
         Output::begin();
         $failed = null;
         try {
+            $connection->admitSignals();
             if ($request->method === 'POST' && isset($request->server['CONTENT_TYPE'])) {
                 Forms::read($request);
             }
@@ -172,7 +174,9 @@ final class Worker
             if (!$this->answer->over) {
                 $this->answer->finish();
             }
+            $connection->holdSignals();
         } catch (\Throwable $error) {
+            $connection->holdSignals();
             $failed = $error;
         }
         if ($connection->lost && $connection->isForked()) {
@@ -182,8 +186,11 @@ final class Worker
             $this->failed($failed);
         }
         try {
+            $connection->admitSignals();
             $this->handler->terminate();
+            $connection->holdSignals();
         } catch (\Throwable $error) {
+            $connection->holdSignals();
             Log::exception($error);
         }
         // What the application has hung on them goes now: its destructors may change what is put back next.
@@ -204,6 +211,7 @@ final class Worker
         } catch (Lost | Fault $error) {
             throw $error;
         } catch (\Throwable $error) {
+            $this->connection->holdSignals();
             // A session handler that throws, or an error handler that makes an exception of our warning: what it kept from being put back is not known.
             Log::exception($error);
             $this->busy = false;
@@ -232,6 +240,7 @@ final class Worker
     /** The answer has left; what the request leaves behind is removed. */
     private function finished(): void
     {
+        $this->connection->admitSignals();
         if (Shutdown::isPending()) {
             Shutdown::request();
         }
@@ -241,6 +250,7 @@ final class Worker
         }
         $this->watch?->look(Web::$request);
         Session::end();
+        $this->connection->holdSignals();
         if (Web::$uploads !== []) {
             Temporary::unlink(array_keys(Web::$uploads));
             Web::$uploads = [];

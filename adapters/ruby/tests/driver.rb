@@ -285,6 +285,11 @@ module Driver
 
     # What the worker has printed so far.
     def log
+      raw_log.gsub("\x1F\n", "\n")
+    end
+
+    # As the worker has written it, with the marks of lines that the next one continues (spec/wire.md §1).
+    def raw_log
       File.read(@log.path, encoding: "UTF-8").scrub
     end
 

@@ -20,6 +20,10 @@ class AnswerTest < Minitest::Test
 
     def poll; end
 
+    def held = yield
+
+    def admitted = yield
+
     def linger(_stream, body)
       @during.call(body)
     end

@@ -139,7 +139,8 @@ class PumaTest < Minitest::Test
       assert_equal ["on_thread_exit ", "on_worker_shutdown 0", "on_stopped first"], worker.log.lines(chomp: true)
     end
     worker("--threads", "2", env: { "KEEPWARM_WORKER" => "2" }) do |worker|
-      said = worker.get("/").body.lines(chomp: true)
+      said = []
+      Driver.eventually { (said = worker.get("/").body.lines(chomp: true)).grep(/on_thread_start/).size == 2 }
       assert_equal ["production production", "nil", "on_worker_boot 1 nil first"], said.first(3)
       assert_includes said, 'on_thread_start "keepwarm request 0"'
       refute_includes said.join, "on_booted"

@@ -7,6 +7,7 @@ require "keepwarm/threaded"
 class SignalsTest < Minitest::Test
   include Driver
 
+  SIZE = 2_000_000
   APP = <<~'RUBY'
     SIZE = 2_000_000
     class Catches
@@ -21,6 +22,7 @@ class SignalsTest < Minitest::Test
     FIRST = proc { warn "first" }
     lambda do |env|
       next [200, {}, Catches.new] if env["PATH_INFO"] == "/caught"
+      next [200, {}, Enumerator.new { |out| 2.times { out << "x" * SIZE } }] if env["PATH_INFO"] == "/parts"
 
       body =
         case env["PATH_INFO"]
@@ -53,12 +55,12 @@ class SignalsTest < Minitest::Test
     end
   end
 
-  # It comes behind the frame, as any exception of the application.
+  # There is no code of the application any more that it could interrupt.
   def test_a_handler_that_raises_while_a_frame_is_written
     while_it_writes do |worker, stream|
       worker.signal("USR1")
       answer = worker.answer(stream)
-      assert_equal [3, "RuntimeError in the application"], answer.reset
+      assert_equal [nil, SIZE], [answer.reset, answer.body.bytesize]
       assert_match(/interrupted \(RuntimeError\)/, worker.log)
       assert_equal ["after", 0], [worker.get("/after").body, worker.drain]
     end
@@ -70,7 +72,7 @@ class SignalsTest < Minitest::Test
       worker.signal("USR1")
       Driver.eventually { worker.log.include?("interrupted (RuntimeError)") }
       answer = worker.answer(stream)
-      assert_equal [nil, 2_000_000], [answer.reset, answer.body.bytesize]
+      assert_equal [nil, SIZE], [answer.reset, answer.body.bytesize]
       assert_equal ["after", 0], [worker.get("/after").body, worker.drain]
     end
   end
@@ -78,8 +80,18 @@ class SignalsTest < Minitest::Test
   def test_a_handler_that_exits_while_a_frame_is_written
     while_it_writes do |worker, stream|
       worker.signal("USR2")
-      assert_equal 3, worker.answer(stream).reset[0]
+      assert_equal SIZE, worker.answer(stream).body.bytesize
       assert_equal 7, worker.drain
+    end
+  end
+
+  # The application's `each` is what waits.
+  def test_a_handler_that_raises_while_a_part_is_written
+    while_it_writes("/parts") do |worker, stream|
+      worker.signal("USR1")
+      answer = worker.answer(stream)
+      assert_equal [[3, "RuntimeError in the application"], SIZE], [answer.reset, answer.body.bytesize]
+      assert_equal ["after", 0], [worker.get("/after").body, worker.drain]
     end
   end
 
@@ -111,6 +123,21 @@ class SignalsTest < Minitest::Test
         Driver.eventually { worker.log.include?("interrupted (RuntimeError)") }
         assert_equal ["after", 0], [worker.get("/after").body, worker.drain]
       end
+    end
+  end
+
+  def test_signals_at_any_moment_lose_no_request
+    with do |worker|
+      200.times do
+        sent = Array.new(3) { worker.request("/after", send: false) }
+        worker.send(sent.map(&:last).join)
+        worker.signal("USR1")
+        sent.each do |stream, _|
+          answer = worker.answer(stream)
+          assert answer.reset || answer.body == "after", worker.log
+        end
+      end
+      assert_equal ["after", 0], [worker.get("/after").body, worker.drain]
     end
   end
 

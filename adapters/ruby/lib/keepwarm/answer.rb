@@ -73,14 +73,34 @@ module Keepwarm
 
     # Ends the stream without a complete answer: 500 if its fields have not left, a cut connection otherwise.
     def abort(code, reason)
+      @connection.held { cut(code, reason) }
+    end
+
+    # Sends a block at once. False when no further one is wanted.
+    def put(block)
+      @connection.held { part(block) }
+    end
+
+    # Sends the fields, if they have not left.
+    def flush
+      @connection.held { first("", @length == 0) } unless @begun # rubocop:disable Style/NumericPredicate -- it may be nil
+    end
+
+    # There is no more of the body.
+    def finish
+      @connection.held { complete }
+    end
+
+    private
+
+    def cut(code, reason)
       return if @over
 
       ends
       @connection.send(Wire.reset(@stream.id, code, reason))
     end
 
-    # Sends a block at once. False when no further one is wanted.
-    def put(block)
+    def part(block)
       unless block.is_a?(String)
         raise TypeError, "a part of the body is #{block.class} instead of String: #{block.inspect[0, 80]}"
       end
@@ -95,13 +115,7 @@ module Keepwarm
       !@stream.gone
     end
 
-    # Sends the fields, if they have not left.
-    def flush
-      first("", @length == 0) unless @begun # rubocop:disable Style/NumericPredicate -- it may be nil
-    end
-
-    # There is no more of the body.
-    def finish
+    def complete
       return if @over
       return abort(Wire::CANCELLED, "") if @stream.gone
       return finish_unchunked if @coding && !@coding.rest.empty?
@@ -112,8 +126,6 @@ module Keepwarm
       ends
       @connection.send(Wire.frame(Wire::DATA, Wire::END_BODY, @stream.id))
     end
-
-    private
 
     # A body that has turned out not to be chunked, with what was held of it.
     def finish_unchunked
@@ -197,13 +209,15 @@ module Keepwarm
     def each(body)
       lock = Monitor.new
       open = true
-      body.each do |block|
-        lock.synchronize do
-          raise IOError, "the response has ended" unless open
+      @connection.admitted do
+        body.each do |block|
+          lock.synchronize do
+            raise IOError, "the response has ended" unless open
 
-          open = put(block)
+            open = put(block)
+          end
+          break unless open
         end
-        break unless open
       end
       lock.synchronize { finish }
     ensure
@@ -238,7 +252,7 @@ module Keepwarm
     def stream_to(body, input)
       stream = BodyStream.new(self, input)
       flush
-      body.call(stream)
+      @connection.admitted { body.call(stream) }
       return if stream.closed?
 
       # Whoever holds on to the stream holds on to this answer.

@@ -33,9 +33,6 @@ module Keepwarm
       @received = RECEIVE_CREDIT # how much may wait here, of all streams together
       @allowance = Allowance.new(@received)
       @hijacked = [] # sockets
-      @main = Thread.main # where Ruby runs signal handlers
-      @undivided = false # whether it is at something that has to be done whole
-      @held = nil # what a signal handler raised meanwhile
     end
 
     # Waits for WELCOME; gives its names. Raises `Fault` or `Lost`.
@@ -80,19 +77,33 @@ module Keepwarm
     # Sends whole frames, from within the application's own calls too: no `Timeout` of the application breaks one in two, and
     # no thread of it comes in between. With `socket` beside them, which is Keepwarm's from then on.
     def send(data, socket = nil)
-      Thread.handle_interrupt(NEVER) { @lock.synchronize { send_now(data, socket) } }
+      undivided { @lock.synchronize { send_now(data, socket) } }
     end
 
-    # A signal handler of the application raised this. It is raised for the request in work, at the end of the frame if one is being written; where no
-    # request is, it is a record in the log, unless it is to end the process.
+    # A signal handler of the application raised this, in the main thread, and nothing of the application is there to rescue it.
     def interrupted(error)
-      if @undivided && !forked?
-        @held ||= error
-      elsif forked? || serving? || !(error.is_a?(StandardError) || error.is_a?(ScriptError))
-        raise error
-      else
-        Log.exception(error)
-      end
+      raise error if forked? || !(error.is_a?(StandardError) || error.is_a?(ScriptError))
+
+      Log.exception(error)
+    end
+
+    # Code of the application begins, and ends, where it runs in the main thread.
+    def admit; end
+    def hold; end
+
+    # The block is code of the application.
+    def admitted
+      yield
+    end
+
+    # The block is not, within some that is.
+    def held
+      yield
+    end
+
+    # Does the block to its end: what a `Timeout` or a signal handler of the application raises comes behind it.
+    def undivided(&block)
+      Thread.handle_interrupt(NEVER, &block)
     end
 
     # The application has taken a connection over: this process lives until that is over, too.
@@ -114,7 +125,6 @@ module Keepwarm
       ensure
         end_of_wire unless written
       end
-      release if @held
     end
 
     # Sends `body` as DATA, under credit; END on the last frame if `last`. False: nobody waits for it.
@@ -174,41 +184,12 @@ module Keepwarm
 
     # Writes all of it; whether that was possible.
     def write(data, socket)
-      main = Thread.current.equal?(@main)
-      outer = @undivided
-      @undivided = true if main
       size = data.bytesize
       sent = socket ? @sock.sendmsg(data, 0, nil, Socket::AncillaryData.unix_rights(socket)) : @sock.send(data, 0)
       sent += @sock.send(data.byteslice(sent, size), 0) while sent < size # a signal came in between
       true
     rescue SystemCallError, IOError
       false
-    ensure
-      @undivided = outer if main
-    end
-
-    # Does the block to its end: what a `Timeout` or a signal handler of the application raises comes behind it.
-    def undivided(&block)
-      return Thread.handle_interrupt(NEVER, &block) unless Thread.current.equal?(@main)
-
-      outer = @undivided
-      result = Thread.handle_interrupt(NEVER) do
-        @undivided = true
-        yield
-      ensure
-        @undivided = outer
-      end
-      release if @held
-      result
-    end
-
-    # Raises what was held back.
-    def release
-      return if @undivided || !Thread.current.equal?(@main)
-
-      error = @held
-      @held = nil
-      interrupted(error)
     end
 
     # Whether either end of a socket that was passed has been closed.

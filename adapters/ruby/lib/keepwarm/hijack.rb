@@ -28,11 +28,13 @@ module Keepwarm
 
     def take_over
       ours, theirs = UNIXSocket.pair
-      @connection.synchronize do
-        raise IOError, "the response has begun: it is too late for rack.hijack" unless @answer.open_for?(@id)
+      @connection.undivided do
+        @connection.synchronize do
+          raise IOError, "the response has begun: it is too late for rack.hijack" unless @answer.open_for?(@id)
 
-        @answer.leave
-        @connection.send(Wire.frame(Wire::HIJACK, 0, @id), theirs)
+          @answer.leave
+          @connection.send(Wire.frame(Wire::HIJACK, 0, @id), theirs)
+        end
       end
       theirs.close
       wait_for_keepwarm(ours)

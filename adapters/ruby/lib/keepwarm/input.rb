@@ -61,11 +61,13 @@ module Keepwarm
     def send_continue
       return unless @expects
 
-      @connection.synchronize do
-        next unless @stream.id == @id && !@stream.answered
+      @connection.undivided do
+        @connection.synchronize do
+          next unless @stream.id == @id && !@stream.answered
 
-        @expects = false
-        @connection.send(Wire.frame(Wire::WANT, 0, @id))
+          @expects = false
+          @connection.send(Wire.frame(Wire::WANT, 0, @id))
+        end
       end
     end
 

@@ -10,7 +10,7 @@ module Keepwarm
   class Serial < Connection
     AHEAD = 3 # REQUESTs that may wait here behind the one in work (spec/wire.md §3)
 
-    attr_reader :waiting, :drain_asked
+    attr_reader :waiting, :drain_asked, :interruption
     attr_accessor :idle
 
     def initialize(sock)
@@ -19,6 +19,9 @@ module Keepwarm
       @ahead = 0 # how many REQUESTs may wait
       @waiting = [] # frames of REQUESTs that came while another was in work
       @idle = false
+      @main = Thread.main # where Ruby runs signal handlers
+      @admitted = false # whether code of the application runs there
+      @interruption = nil # what a signal handler raised while none did, within a request
       @incoming = String.new(capacity: READ_SIZE, encoding: Encoding::BINARY)
     end
 
@@ -47,6 +50,7 @@ module Keepwarm
 
     # The answer is over. What comes for it from now on is read and forgotten.
     def end_stream
+      @admitted = false
       @stream.over
       settle(@stream)
     end
@@ -55,7 +59,7 @@ module Keepwarm
     def wait(_stream = nil)
       synchronize do
         until undivided { act_on_next }
-          @sock.wait_readable # here, and only here, what the application has set up to end a wait may end it: no byte is lost by it
+          admitted { @sock.wait_readable } # here, and only here, what the application has set up to end a wait may end it: no byte is lost by it
           undivided { read_more }
         end
       end
@@ -96,13 +100,66 @@ module Keepwarm
       ended, ending = IO.pipe
       body.on_close { ending.close }
       until ending.closed? || stream.gone
-        IO.select([@sock, ended])
+        admitted { IO.select([@sock, ended]) }
         poll
       end
       settle(@stream)
       @stream = Stream.new # that thread may hold on to this one
     ensure
       [ended, ending].each { |pipe| pipe&.close }
+    end
+
+    # What the application's signal handlers raise goes to its own code if that is running. Else it waits until it is again, or until the request is over
+    # (`take_interruption`). While no request is in work it is a record in the log, unless it is to end the process.
+    def interrupted(error)
+      return super if @idle || forked?
+      raise error if @admitted
+
+      @interruption ||= error
+    end
+
+    def take_interruption
+      error = @interruption
+      @interruption = nil
+      error
+    end
+
+    def admit
+      @admitted = true
+      raise take_interruption if @interruption
+    end
+
+    def hold
+      @admitted = false
+    end
+
+    def admitted
+      return yield if @admitted || !Thread.current.equal?(@main)
+
+      begin
+        admit
+        yield
+      ensure
+        @admitted = false
+      end
+    end
+
+    def held
+      return yield unless @admitted && Thread.current.equal?(@main)
+
+      @admitted = false
+      begin
+        result = yield
+      ensure
+        @admitted = true
+      end
+      raise take_interruption if @interruption
+
+      result
+    end
+
+    def undivided
+      held { super }
     end
 
     private
@@ -126,10 +183,6 @@ module Keepwarm
 
     def open_stream(id)
       @stream if @stream.id == id
-    end
-
-    def serving?
-      @stream.id != 0
     end
 
     # Forgets a REQUEST that waits; whether there was one.

@@ -38,6 +38,7 @@ module Keepwarm
       connection = @connection
       until connection.lost || connection.leaving
         connection.idle = true
+        interrupted(connection.take_interruption) if connection.interruption
         connection.settle_drain if connection.drain_asked
         if !connection.waiting.empty?
           frame(*connection.waiting.shift)
@@ -117,21 +118,24 @@ module Keepwarm
     def serve(flags, id, strings, body)
       connection = @connection
       connection.idle = false
-      ending = answer(flags, connection.begin_stream(id, flags & Wire::END_BODY != 0), strings, body)
+      ending = @service.serve(flags, connection.begin_stream(id, flags & Wire::END_BODY != 0), strings, body)
       connection.end_stream
       @leaks.undo if @leaks.noted?
-      if ending
-        @ending ||= ending
-        connection.ask_to_drain
-      end
+      end_for(ending) if ending
       true
     end
 
-    def answer(flags, stream, strings, body)
-      @service.serve(flags, stream, strings, body)
-    rescue StandardError, ScriptError => error
-      Log.exception(error) # of a signal handler, just before or just behind the application's own code
-      nil
+    # No more requests than those that are here.
+    def end_for(error)
+      @ending ||= error
+      @connection.ask_to_drain
+    end
+
+    # What a signal handler raised, and no code of the application could rescue any more.
+    def interrupted(error)
+      return end_for(error) unless error.is_a?(StandardError) || error.is_a?(ScriptError)
+
+      Log.exception(error)
     end
   end
 end

@@ -66,11 +66,15 @@ module Keepwarm
 
     def run(env, input, finished, after)
       error = body = status = headers = nil
+      connection = @connection
       begin
+        connection.admit
         status, headers, body = @app.call(env)
         status, headers, body = again(env, body) if status == 100
+        connection.hold
         deliver(status, headers, body, input, finished.empty? && after.empty?)
       rescue Exception => error # rubocop:disable Lint/RescueException -- whatever the application raises ends here
+        connection.hold
         ending = failed(error)
       end
       close(body) if body.respond_to?(:close)
@@ -155,7 +159,7 @@ module Keepwarm
     # Whatever happened, once (Rack).
     def close(body)
       begun = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-      body.close
+      @connection.admitted { body.close }
     rescue StandardError, ScriptError => error
       Log.exception(error)
     ensure
@@ -167,8 +171,8 @@ module Keepwarm
     end
 
     # What one of them raises does not stop the next.
-    def finish
-      yield
+    def finish(&action)
+      @connection.admitted(&action)
     rescue StandardError, ScriptError => failure
       Log.exception(failure)
     end

@@ -80,11 +80,6 @@ module Keepwarm
       @writing.synchronize { super }
     end
 
-    # The main thread, where signal handlers run, never does.
-    def serving?
-      false
-    end
-
     def begin_stream(id, whole)
       check_order(id)
       if @streams.size >= @limit && @streams.each_value.count { |stream| !stream.answered } >= @limit

@@ -1,0 +1,82 @@
+"""An application whose signal handlers throw, or exit: never half a frame, nothing that was read is lost, and a worker that is idle stays."""
+
+import signal
+import time
+import unittest
+
+from tests.driver import PATIENCE, Worker, disabled
+
+
+class Signals(unittest.TestCase):
+    def start(self, *options):
+        worker = Worker("signals.php", *options, stream_credit=4_000_000, connection_credit=4_000_000)
+        self.addCleanup(worker.stop)
+        return worker
+
+    def wait_for_words(self, worker, words):
+        until = time.monotonic() + PATIENCE
+        while words not in worker.log():
+            self.assertLess(time.monotonic(), until, worker.log())
+            time.sleep(0.005)
+
+    def same(self, worker):
+        self.assertEqual(worker.get("/after").body, b"after", worker.log())
+        self.assertEqual(worker.drain(), 0, worker.log())
+
+    def test_one_that_throws_while_a_frame_is_written(self):
+        worker = self.start()
+        stream = worker.request("/large")
+        worker.wait_until_full()
+        worker.process.send_signal(signal.SIGUSR1)
+        answer = worker.answer(stream)
+        self.assertEqual((answer.reset, len(answer.body)), (None, 2_000_000), worker.log())
+        self.assertIn("Uncaught RuntimeException: interrupted", worker.log())
+        self.same(worker)
+
+    def test_one_that_exits_while_a_frame_is_written(self):
+        worker = self.start()
+        stream = worker.request("/large")
+        worker.wait_until_full()
+        worker.process.send_signal(signal.SIGUSR2)
+        self.assertEqual(len(worker.answer(stream).body), 2_000_000, worker.log())
+        self.assertEqual(worker.get("/after").body, b"after", worker.log())
+
+    def test_one_that_throws_while_no_request_is_in_work(self):
+        for options in ((), ("-d", f"disable_functions=socket_import_stream,{disabled()}")):
+            worker = self.start(*options)
+            for _ in range(3):
+                self.assertEqual(worker.get("/after").body, b"after")
+                worker.wait_until_asleep()
+                worker.process.send_signal(signal.SIGUSR1)
+                self.wait_for_words(worker, "Uncaught RuntimeException: interrupted")
+            self.same(worker)
+
+    def test_one_that_throws_while_a_body_is_waited_for(self):
+        worker = self.start()
+        stream = worker.request("/body", method="POST", length=150_000, flags=0)
+        worker.data(stream, b"x" * 50_000)
+        worker.wait_until_asleep()
+        worker.process.send_signal(signal.SIGUSR1)
+        worker.wait_until_asleep()
+        worker.data(stream, b"x" * 50_000)
+        worker.data(stream, b"x" * 50_000, end=True)
+        self.assertIn(b"rescued interrupted", worker.answer(stream).body, worker.log())
+        self.same(worker)
+
+    def test_an_application_catches_what_its_handler_throws(self):
+        worker = self.start()
+        for _ in range(2):
+            self.assertEqual(worker.get("/own").body, b"rescued interrupted", worker.log())
+        self.assertEqual(worker.log(), "")
+        self.same(worker)
+
+    def test_signals_at_any_moment_lose_no_request(self):
+        worker = self.start()
+        for _ in range(200):
+            sent = [worker.request("/after", send=False) for _ in range(3)]
+            worker.send(b"".join(data for _, data in sent))
+            worker.process.send_signal(signal.SIGUSR1)
+            for stream, _ in sent:
+                answer = worker.answer(stream)
+                self.assertTrue(answer.body == b"after" or answer.reset is not None, worker.log())
+        self.same(worker)
