@@ -241,6 +241,7 @@ final class Connection
         $start = 0;
         $size = \strlen($body);
         while ($start < $size) {
+            $this->handleSignals(); // nothing is half done here
             $room = min($this->streamCredit, $this->connectionCredit);
             if ($room === 0) {
                 $this->wait();

@@ -112,8 +112,12 @@ def _run_wsgi(sock, application, options, leaks):
     process.on_terminate(connection.ask_to_drain)
     leaks.settle()
     process.settle_memory()
-    connection.say_hello(threads, identity("wsgi"))
-    return worker.serve_forever()
+    signals.gate.close()
+    try:
+        connection.say_hello(threads, identity("wsgi"))
+        return worker.serve_forever()
+    finally:
+        signals.gate.closed = False
 
 
 def _options(arguments):

@@ -106,20 +106,20 @@ class Connection:
 
     def send(self, data):
         """Sends whole frames."""
-        gate.closed = True
+        before = gate.close()
         try:
             self.sock.sendall(data)
         except OSError:
             self.lost = self.gone = True
         finally:
-            gate.closed = False
-            if gate.waiting:
-                gate.open()
+            gate.restore(before)
 
     def send_data(self, stream, body, end):
         """Sends `body` (a memoryview) as DATA, under credit; END on the last frame if `end`. False: nobody waits."""
         start, size = 0, len(body)
         while start < size:
+            if gate.waiting:
+                gate.pass_through()
             room = min(self.stream_credit, self.connection_credit)
             if not room:
                 self.wait()
@@ -155,7 +155,7 @@ class Connection:
             self.send(wire.frame(wire.DRAIN, 0, 0))
 
     def _send_pieces(self, pieces):
-        gate.closed = True
+        before = gate.close()
         try:
             sent = self.sock.sendmsg(pieces)
             if sent < sum(map(len, pieces)):  # a signal came in between
@@ -163,9 +163,7 @@ class Connection:
         except OSError:
             self.lost = self.gone = True
         finally:
-            gate.closed = False
-            if gate.waiting:
-                gate.open()
+            gate.restore(before)
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -177,24 +175,46 @@ class Connection:
             if frame is not None:
                 return frame
             try:
-                data = self.recv(RECV_SIZE)
+                data = self.recv(RECV_SIZE, MSG_DONTWAIT)
+            except (BlockingIOError, InterruptedError):
+                self._wait_for_bytes()
+                continue
             except OSError:
                 data = b""
             if not data:
                 raise Lost
             self.buffer += data
 
+    def _wait_for_bytes(self):
+        """Here, and only here, what the application has set up to end a wait may end it: no byte is lost by it."""
+        before = gate.closed
+        gate.open()
+        try:
+            self.wait_for_bytes()
+        finally:
+            gate.closed = before
+
     def wait(self):
         """Waits for a frame and does what it says; for use within a request. At the wire's end `gone` is set."""
+        before = gate.close()
         try:
             self.handle(*self.next_frame())
         except Lost:
             self._end_of_wire()
         except Fault as fault:
             self.fail(fault)
+        finally:
+            gate.restore(before)
 
     def poll(self):
         """Does what has come, without waiting."""
+        before = gate.close()
+        try:
+            self._poll()
+        finally:
+            gate.restore(before)
+
+    def _poll(self):
         self._take_rest()
         try:
             data = self.recv(RECV_SIZE, MSG_DONTWAIT)
@@ -324,10 +344,14 @@ class Connection:
 
     def consumed(self, size):
         """`size` bytes of DATA have left this process: gives their credit back, in steps."""
-        back = self.stream_allowance.pay(size)
-        if back and not self.body_ended:
-            self.send(wire.credit(self.stream, back))
-        self._pay_connection(size)
+        before = gate.close()
+        try:
+            back = self.stream_allowance.pay(size)
+            if back and not self.body_ended:
+                self.send(wire.credit(self.stream, back))
+            self._pay_connection(size)
+        finally:
+            gate.restore(before)
 
     def _pay_connection(self, size):
         back = self.allowance.pay(size)

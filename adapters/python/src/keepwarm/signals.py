@@ -1,22 +1,25 @@
-"""Signal handlers of the application, kept out of a write.
+"""Signal handlers of the application, kept out of the adapter's own code.
 
-Python runs a handler as soon as the system call that the signal interrupted has returned, also in the middle of `sendall`. One that raises there, as
-a time limit by `signal.alarm` does, would leave half a frame on the wire. So while a frame is written, handlers wait for its end.
+Python runs a handler between any two steps, and as soon as the system call that the signal interrupted has returned, also in the middle of `sendall`. One
+that raises there, as a time limit by `signal.alarm` does, would leave half a frame on the wire, or a response without its end. So handlers run where code of
+the application does, and where the adapter waits; elsewhere they wait for that.
 """
 
 import signal
 import sys
 
+from keepwarm import log
+
 _signal, _getsignal = signal.signal, signal.getsignal
 
 
 class Gate:
-    """`closed`: a frame is being written, and handlers wait in `waiting`."""
+    """`closed`: handlers wait in `waiting`. `idle`: there is nobody to rescue what one raises."""
 
-    __slots__ = ("closed", "waiting")
+    __slots__ = ("closed", "idle", "waiting")
 
     def __init__(self):
-        self.closed = False
+        self.closed = self.idle = False
         self.waiting = []
 
     def watch(self):
@@ -25,10 +28,45 @@ class Gate:
         signal.getsignal = _get
 
     def open(self):
-        """Runs what has waited."""
+        """Code of the application follows. Runs what has waited first."""
+        self.closed = False
         while self.waiting:
             handler, number = self.waiting.pop(0)
             handler(number, sys._getframe(1))
+
+    def close(self):
+        """Code of the application has ended, or been left. Gives what `restore` is to have."""
+        before, self.closed = self.closed, True
+        return before
+
+    def restore(self, closed):
+        """As it was before `close`."""
+        self.closed = closed
+        if self.waiting and not closed:
+            self.open()
+
+    def pass_through(self):
+        """Runs what has waited, at a point where nothing is half done."""
+        before = self.closed
+        try:
+            self.open()
+        finally:
+            self.closed = before
+
+    def wait(self, until):
+        """Waits, by `until()`, while no request is in work: what a handler raises then is a record in the log, unless it is to end the process."""
+        self.idle, self.closed = True, False
+        try:
+            self.run_waiting()
+            until()
+        finally:
+            self.idle, self.closed = False, True
+
+    def run_waiting(self):
+        """Runs what has waited, with nobody to rescue what it raises."""
+        while self.waiting:
+            handler, number = self.waiting.pop(0)
+            _run_alone(handler, number, sys._getframe(1))
 
     def _set(self, number, handler):
         return _its_own(_signal(number, _Handler(self, handler) if callable(handler) else handler))
@@ -44,8 +82,17 @@ class _Handler:
     def __call__(self, number, frame):
         if self.gate.closed:
             self.gate.waiting.append((self.handler, number))
+        elif self.gate.idle:
+            _run_alone(self.handler, number, frame)
         else:
             self.handler(number, frame)
+
+
+def _run_alone(handler, number, frame):
+    try:
+        handler(number, frame)
+    except Exception as error:
+        log.exception(error)
 
 
 def _get(number):
@@ -58,3 +105,4 @@ def _its_own(handler):
 
 
 gate = Gate()
+elsewhere = Gate()  # for threads other than the main one, in which no handler runs

@@ -18,6 +18,7 @@ from keepwarm import log, process, stacks, wire
 from keepwarm.allowance import Allowance, added
 from keepwarm.blocking import RECEIVE_CREDIT, RECV_SIZE, waiting_for
 from keepwarm.errors import Fault, Lost
+from keepwarm.signals import gate
 from keepwarm.wire import HEAD, MAX_CHUNK
 from keepwarm.wsgi import Worker
 
@@ -91,7 +92,7 @@ class Connection:
             try:
                 data = self.sock.recv(RECV_SIZE, MSG_DONTWAIT)
             except BlockingIOError:
-                self.wait_for_bytes()
+                gate.wait(self.wait_for_bytes)
                 continue
             except OSError:
                 data = b""

@@ -7,6 +7,7 @@ from time import monotonic
 from keepwarm import __version__, environ as environment, log, wire, wsgi_input
 from keepwarm.blocking import RECV_SIZE, Connection
 from keepwarm.errors import ClientDisconnected, Fault, Lost
+from keepwarm.signals import elsewhere, gate
 from keepwarm.wire import EARLY_HINTS, END, EXPECT, MAX_CHUNK, MAX_PAYLOAD, REQUEST, REQUEST_HEAD
 from keepwarm.wsgi_answer import Answer
 
@@ -37,6 +38,7 @@ class Worker:
         self.base["keepwarm.early_hints"] = lambda headers: None
         self.base["keepwarm.send_continue"] = lambda: None
         self.alone = not multithread
+        self.gate = elsewhere if multithread else gate
         self.quick_closes = 0  # in a row
         self.body = None  # its body, when that did not come whole
         self.ending = None  # what an application's `sys.exit()` raised
@@ -55,6 +57,8 @@ class Worker:
         try:
             while not (connection.lost or connection.leaving):
                 connection.idle = True
+                if gate.waiting:
+                    gate.run_waiting()
                 if connection.drain_asked:
                     connection.settle_drain()
                 if connection.waiting:
@@ -69,7 +73,7 @@ class Worker:
                 try:
                     data = connection.recv(RECV_SIZE, MSG_DONTWAIT)
                 except BlockingIOError:
-                    connection.wait_for_bytes()
+                    gate.wait(connection.wait_for_bytes)
                     continue
                 except OSError:
                     return 0
@@ -128,7 +132,7 @@ class Worker:
         self._open(stream, flags & END)
         environ = self.base.copy()
         environment.fill(environ, strings, flags)
-        self.answer = answer = Answer(self.connection, stream, strings[0] == "HEAD")
+        self.answer = answer = Answer(self.connection, stream, strings[0] == "HEAD", self.gate)
         if flags & EARLY_HINTS:
             environ["keepwarm.early_hints"] = answer.early_hints
         if flags & END:
@@ -141,6 +145,7 @@ class Worker:
         try:
             copy_context().run(self._run, environ)  # what a request leaves in context variables goes with it
         except BaseException as error:
+            self.gate.closed = True
             self._failed(error)
         answer.end()
         self._close()
@@ -156,10 +161,12 @@ class Worker:
             self.leaks.undo()
 
     def _run(self, environ):
-        answer = self.answer
+        answer, gate = self.answer, self.gate
+        gate.open()
         result = self.application(environ, answer.start_response)
         if answer.text is not None and answer.code == 100:
             result = self._run_again(environ, result)
+        gate.closed = True
         close = getattr(result, "close", None)
         if close is None:
             answer.deliver(result)
@@ -180,8 +187,10 @@ class Worker:
         finally:
             begun = monotonic()
             try:
+                self.gate.open()
                 close()
             finally:
+                self.gate.closed = True
                 if monotonic() - begun > _QUICK:
                     self.quick_closes = 0
                 elif said:

@@ -34,14 +34,15 @@ class Answer:
     """
 
     __slots__ = (
-        "connection", "stream", "head_only", "bodiless", "code", "count", "text", "length", "flags", "begun", "over", "sent",
+        "connection", "stream", "head_only", "bodiless", "code", "count", "text", "length", "flags", "begun", "over", "sent", "gate",
     )  # fmt: skip
 
-    def __init__(self, connection, stream, head_only):
-        """`head_only`: its method is HEAD, so that no body goes out."""
+    def __init__(self, connection, stream, head_only, gate):
+        """`head_only`: its method is HEAD, so that no body goes out. `gate`: of the thread that serves it."""
         self.connection = connection
         self.stream = stream
         self.head_only = head_only
+        self.gate = gate
         self.text = None
         self.begun = self.over = False
 
@@ -79,10 +80,14 @@ class Answer:
             # Every block is here already, so that joining them holds nothing back.
             self._whole(result[0] if len(result) == 1 else b"".join(result))
             return
-        put = self._put
+        put, gate = self._put, self.gate
+        gate.open()
         for block in result:
+            gate.closed = True
             if block and not put(block):
                 break
+            gate.open()
+        gate.closed = True
         if not self.over:
             self._finish()
 
@@ -97,7 +102,11 @@ class Answer:
         if not self.stream:
             raise _late("write()")
         if data:
-            self._put(data)
+            before = self.gate.close()
+            try:
+                self._put(data)
+            finally:
+                self.gate.restore(before)
 
     def early_hints(self, headers):
         """`environ['keepwarm.early_hints'](headers)` of a client that would understand it: sends `103 Early Hints`."""

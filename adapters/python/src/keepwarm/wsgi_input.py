@@ -28,8 +28,13 @@ class Body(io.RawIOBase):
     def send_continue(self):
         """`environ['keepwarm.send_continue']()`: asks for the body now, before anything reads it; once."""
         if self.expects and not self.answer.over:
-            self.expects = False
-            self.connection.send(wire.frame(wire.WANT, 0, self.stream))
+            gate = self.answer.gate
+            before = gate.close()
+            try:
+                self.expects = False
+                self.connection.send(wire.frame(wire.WANT, 0, self.stream))
+            finally:
+                gate.restore(before)
 
     def readinto(self, target):
         """The next bytes of the body into `target`; 0 at its end."""

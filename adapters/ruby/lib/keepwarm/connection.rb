@@ -133,6 +133,7 @@ module Keepwarm
       at = 0
       size = body.bytesize
       while at < size
+        admitted { nil } # nothing is half done here
         room = take_credit(stream, [size - at, Wire::MAX_CHUNK].min)
         return false if room.zero?
 
