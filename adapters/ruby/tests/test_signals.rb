@@ -34,7 +34,7 @@ class SignalsTest < Minitest::Test
         rescue RuntimeError => error
           "rescued #{error.message}"
         end
-        when "/sets" then [Signal.trap("HUP", FIRST), trap("HUP") {}.equal?(FIRST), Kernel.trap("HUP", "DEFAULT").class, trap("HUP", "DEFAULT"), CODE].inspect
+        when "/sets" then [Signal.trap("ALRM", FIRST), trap("ALRM") {}.equal?(FIRST), Kernel.trap("ALRM", "DEFAULT").class, trap("ALRM", "DEFAULT"), CODE].inspect
         end
       [200, { "content-length" => body.bytesize.to_s }, [body]]
     end

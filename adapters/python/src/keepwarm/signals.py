@@ -55,12 +55,14 @@ class Gate:
 
     def wait(self, until):
         """Waits, by `until()`, while no request is in work: what a handler raises then is a record in the log, unless it is to end the process."""
-        self.idle, self.closed = True, False
+        self.idle = True
+        self.closed = False
         try:
             self.run_waiting()
             until()
         finally:
-            self.idle, self.closed = False, True
+            self.closed = True  # first: in between, what a handler raises would come out of here
+            self.idle = False
 
     def run_waiting(self):
         """Runs what has waited, with nobody to rescue what it raises."""
