@@ -129,8 +129,29 @@ class Worker:
     # -- the wire -----------------------------------------------------------------------------------------------------
 
     def send(self, data):
-        """Bytes as they are."""
-        self.mine.sendall(data)
+        """Bytes as they are. What the worker writes meanwhile is read: it may have to write before it reads on."""
+        data = memoryview(data)
+        while data:
+            readable, writable, _ = select.select([self.mine], [self.mine], [], PATIENCE)
+            if writable:
+                data = data[self.send_some(data) :]
+            elif readable:
+                self.buffer += self.receive()
+            else:
+                raise AssertionError(f"the worker reads no more; its log:\n{self.log()}")
+
+    def send_some(self, data):
+        try:
+            return self.mine.send(data, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+
+    def receive(self):
+        """What comes next; nothing at the wire's end."""
+        try:
+            return self.mine.recv(1 << 18)
+        except ConnectionResetError:
+            return b""
 
     def read(self):
         """The next frame; None at the wire's end."""
@@ -140,10 +161,7 @@ class Worker:
                 if len(self.buffer) >= 10 + length:
                     payload, self.buffer = self.buffer[10 : 10 + length], self.buffer[10 + length :]
                     return Frame(number, flags, stream, payload)
-            try:
-                data = self.mine.recv(1 << 18)
-            except ConnectionResetError:
-                data = b""
+            data = self.receive()
             if not data:
                 return None
             self.buffer += data
@@ -234,6 +252,13 @@ class Worker:
         """What the worker has printed so far."""
         return os.pread(self.log_file.fileno(), 1 << 20, 0).decode("utf-8", "replace")
 
+    def wait_for_log(self, text, count=1):
+        """Until the worker has printed this, so often."""
+        until = time.monotonic() + PATIENCE
+        while self.log().count(text) < count:
+            assert time.monotonic() < until, f"no {text!r} in\n{self.log()}"
+            time.sleep(0.005)
+
     def log_of(self, action):
         """What the worker prints while `action()` runs and until it has served one more request."""
         before = len(self.log())
@@ -272,6 +297,21 @@ class Worker:
             assert time.monotonic() < until, f"the worker does not fill its socket; its log:\n{self.log()}"
             time.sleep(0.005)
             before, sent = sent, self.waiting_bytes()
+
+    def interrupted_when_full(self, path, number):
+        """The answer to a request that gets a signal while the worker waits for room to write it."""
+        stream = self.request(path)
+        self.wait_until_full()
+        self.process.send_signal(number)
+        return self.answer(stream)
+
+    def answers_among_signals(self, path, number, together=3, rounds=200):
+        """The answers to so many requests at a time, with a signal at any moment."""
+        for _ in range(rounds):
+            sent = [self.request(path, send=False) for _ in range(together)]
+            self.send(b"".join(data for _, data in sent))
+            self.process.send_signal(number)
+            yield from [self.answer(stream) for stream, _ in sent]
 
     def waiting_bytes(self):
         """Bytes that it has written and nobody has read."""

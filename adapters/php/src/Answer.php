@@ -68,7 +68,7 @@ final class Answer
     /** A body that is all here; the answer ends with it. */
     public function whole(string $body): void
     {
-        $async = $this->connection->holdSignals();
+        $async = $this->connection->signals->hold();
         try {
             if (!$this->begun && !$this->bodiless && ($this->length === null || $this->length === \strlen($body))) {
                 if ($this->length === null && \strlen($body) > Wire::MAX_CHUNK) {
@@ -84,14 +84,14 @@ final class Answer
             }
             $this->finish();
         } finally {
-            $this->connection->releaseSignals($async);
+            $this->connection->signals->release($async);
         }
     }
 
     /** Sends a piece of the body at once. False when no further one is wanted. */
     public function write(string $block): bool
     {
-        $async = $this->connection->holdSignals();
+        $async = $this->connection->signals->hold();
         try {
             if ($this->begun) {
                 return $this->next($block);
@@ -112,27 +112,27 @@ final class Answer
             }
             return !$this->connection->gone;
         } finally {
-            $this->connection->releaseSignals($async);
+            $this->connection->signals->release($async);
         }
     }
 
     /** The head without a body yet: for an answer whose first piece may take a while. */
     public function flush(): void
     {
-        $async = $this->connection->holdSignals();
+        $async = $this->connection->signals->hold();
         try {
             if (!$this->begun && !$this->over) {
                 $this->first('', $this->bodiless ? Wire::END : 0);
             }
         } finally {
-            $this->connection->releaseSignals($async);
+            $this->connection->signals->release($async);
         }
     }
 
     /** The application has no more of it. */
     public function finish(): void
     {
-        $async = $this->connection->holdSignals();
+        $async = $this->connection->signals->hold();
         try {
             if ($this->over) {
                 return;
@@ -152,21 +152,21 @@ final class Answer
                 $this->connection->send(Wire::frame(Wire::DATA, Wire::END, $this->stream));
             }
         } finally {
-            $this->connection->releaseSignals($async);
+            $this->connection->signals->release($async);
         }
     }
 
     /** Ends the stream without a complete answer: 500 if its head has not left, a cut connection otherwise. */
     public function abort(int $code, string $reason): void
     {
-        $async = $this->connection->holdSignals();
+        $async = $this->connection->signals->hold();
         try {
             if (!$this->over) {
                 $this->end();
                 $this->connection->send(Wire::reset($this->stream, $code, $reason));
             }
         } finally {
-            $this->connection->releaseSignals($async);
+            $this->connection->signals->release($async);
         }
     }
 
@@ -177,14 +177,9 @@ final class Answer
      */
     public function inform(int $status, array $flat): void
     {
-        $async = $this->connection->holdSignals();
-        try {
-            [$count, $text] = Fields::block($flat);
-            if ($this->early && !$this->begun && !$this->over) {
-                $this->connection->send(Wire::inform($this->stream, $status, $count, $text));
-            }
-        } finally {
-            $this->connection->releaseSignals($async);
+        [$count, $text] = Fields::block($flat);
+        if ($this->early && !$this->begun && !$this->over) {
+            $this->connection->send(Wire::inform($this->stream, $status, $count, $text));
         }
     }
 

@@ -13,10 +13,7 @@ namespace Keepwarm;
 final class Connection
 {
     public const RECEIVE_CREDIT = 262_144; // bytes of a body that may wait in this process; spec/wire.md §3 asks for 65,536
-    public const READ_SIZE = 65_536; // nearly every REQUEST in one call
     private const AHEAD = 3; // REQUESTs that may wait here behind the one in work (spec/wire.md §3)
-    private const EINTR = 4; // of Linux, as the sockets extension reports it
-    private const EAGAIN = 11;
     private const STEP = self::RECEIVE_CREDIT >> 2; // credit goes back in steps
 
     /** The request being answered; 0 between requests. */
@@ -46,6 +43,7 @@ final class Connection
     /** The response has ended: no more of the body comes, and its credit is nobody's (§4). */
     public bool $answered = false;
     public bool $bodyLost = false;
+    public readonly Signals $signals;
 
     private int $lastStream = 0;
     private int $ahead = 0;
@@ -61,19 +59,13 @@ final class Connection
     private int $left = self::RECEIVE_CREDIT;
     private int $owed = 0;
 
-    /** The same by the sockets extension, if it is there: a call each for reading and writing, where a stream waits with one more. */
-    private readonly ?\Socket $direct;
-    /** Whether there are signal handlers (pcntl). PHP runs them between two calls, and what they throw takes the place of what the call returned. */
-    private readonly bool $signals;
+    private readonly Transport $transport;
 
     /** @param resource $socket */
-    public function __construct(public readonly mixed $socket, private readonly int $pid)
+    public function __construct(mixed $socket, private readonly int $pid)
     {
-        // A timeout of php.ini (`default_socket_timeout`) is not meant for this.
-        stream_set_timeout($socket, -1);
-        $direct = \function_exists('socket_import_stream') ? @socket_import_stream($socket) : false;
-        $this->direct = $direct instanceof \Socket ? $direct : null;
-        $this->signals = \function_exists('pcntl_async_signals');
+        $this->transport = new Transport($socket);
+        $this->signals = new Signals();
     }
 
     // -- handshake ----------------------------------------------------------------------------------------------------
@@ -100,7 +92,7 @@ final class Connection
     public function sayHello(array $about): void
     {
         $this->ahead = self::AHEAD;
-        $this->holdSignals(); // from here on there is no code of the application beneath
+        $this->signals->hold(); // from here on there is no code of the application beneath
         array_push($about, 'ahead', (string) self::AHEAD);
         $this->send(Wire::hello(1, self::RECEIVE_CREDIT, self::RECEIVE_CREDIT, $about));
     }
@@ -164,69 +156,11 @@ final class Connection
             $this->endOfWire();
             return;
         }
-        $async = $this->holdSignals();
-        $this->write($data);
-        $this->releaseSignals($async);
-    }
-
-    private function write(string $data): void
-    {
-        $size = \strlen($data);
-        while (true) {
-            try {
-                $sent = $this->direct !== null ? @socket_send($this->direct, $data, $size, 0) : @fwrite($this->socket, $data);
-            } catch (\Throwable) {
-                $sent = false; // an error handler of the application may make an exception even of what is silenced
-            }
-            if ($sent === $size) {
-                return;
-            }
-            if ($sent === false && !($this->direct !== null && socket_last_error($this->direct) === self::EINTR)) {
-                $this->endOfWire();
-                return;
-            }
-            // A signal came in between.
-            $data = substr($data, (int) $sent);
-            $size -= (int) $sent;
+        $async = $this->signals->hold();
+        if (!$this->transport->write($data)) {
+            $this->endOfWire();
         }
-    }
-
-    /** Signal handlers run while code of the application does: from here on. */
-    public function admitSignals(): void
-    {
-        if ($this->signals) {
-            pcntl_async_signals(true);
-        }
-    }
-
-    /** They wait for `releaseSignals`, or until something is waited for; whether they ran so far. */
-    public function holdSignals(): bool
-    {
-        return $this->signals && pcntl_async_signals(false);
-    }
-
-    /** What `holdSignals` gave: whether they run from here on, those that have waited first. */
-    public function releaseSignals(bool $async): void
-    {
-        if ($async) {
-            pcntl_async_signals(true);
-            pcntl_signal_dispatch();
-        }
-    }
-
-    /** Those that wait run now. What one throws is for the request in work; where there is none, it is a record in the log. */
-    private function handleSignals(): void
-    {
-        if ($this->signals) {
-            try {
-                pcntl_signal_dispatch();
-            } catch (\Throwable $error) {
-                if ($this->stream !== 0) {
-                    throw $error;
-                }
-                Log::exception($error);
-            }
-        }
+        $this->signals->release($async);
     }
 
     /** Whether this process is a child that the application forked. */
@@ -241,7 +175,7 @@ final class Connection
         $start = 0;
         $size = \strlen($body);
         while ($start < $size) {
-            $this->handleSignals(); // nothing is half done here
+            $this->signals->handle($this->stream !== 0); // nothing is half done here
             $room = min($this->streamCredit, $this->connectionCredit);
             if ($room === 0) {
                 $this->wait();
@@ -253,12 +187,10 @@ final class Connection
             $length = min($size - $start, $room, Wire::MAX_CHUNK);
             $part = $length === $size ? $body : substr($body, $start, $length);
             $start += $length;
-            $async = $this->holdSignals();
             $this->streamCredit -= $length;
             $this->connectionCredit -= $length;
             $flags = $end && $start === $size ? Wire::END : 0;
             $this->send(pack('NCCN', $length, Wire::DATA, $flags, $this->stream) . $part);
-            $this->releaseSignals($async);
         }
         return !$this->gone;
     }
@@ -294,57 +226,10 @@ final class Connection
     public function read(): string
     {
         do {
-            $this->handleSignals();
-            $data = $this->direct !== null ? $this->receive() : $this->readStream();
+            $this->signals->handle($this->stream !== 0);
+            $data = $this->transport->read();
         } while ($data === null);
         return $data;
-    }
-
-    /** What comes next, '' at the wire's end; null when a signal came first. */
-    private function receive(): ?string
-    {
-        do {
-            try {
-                if (@socket_recv($this->direct, $data, self::READ_SIZE, \MSG_DONTWAIT) !== false) {
-                    return (string) $data;
-                }
-            } catch (\Throwable) {
-                // An error handler of the application may make an exception even of what is silenced.
-            }
-            $error = socket_last_error($this->direct);
-        } while ($error === self::EAGAIN && $this->waitForBytes());
-        return $error === self::EAGAIN || $error === self::EINTR ? null : '';
-    }
-
-    /** As `receive`, without the sockets extension. */
-    private function readStream(): ?string
-    {
-        $read = [$this->socket];
-        $none = null;
-        $data = '';
-        try {
-            // A read that waits goes on waiting behind a signal.
-            if (@stream_select($read, $none, $none, null) === 1) {
-                $data = (string) @fread($this->socket, self::READ_SIZE);
-            }
-        } catch (\Throwable) {
-        }
-        return $data !== '' || $this->lost || feof($this->socket) ? $data : null;
-    }
-
-    /**
-     * Waits until something can be read; false when a signal came first. A `recv` that waits is woken by Linux a second time, for nothing: when the other end has
-     * read the last answer and there is room to write again (`unix_write_space`). A `select` for reading is not.
-     */
-    private function waitForBytes(): bool
-    {
-        $read = [$this->direct];
-        $none = null;
-        try {
-            return @socket_select($read, $none, $none, null) !== false;
-        } catch (\Throwable) {
-            return false; // of the warning that a signal came
-        }
     }
 
     /**
@@ -372,7 +257,7 @@ final class Connection
             $this->endOfWire();
             return;
         }
-        $async = $this->holdSignals();
+        $async = $this->signals->hold();
         try {
             $this->handle(...$this->nextFrame());
         } catch (Lost) {
@@ -380,7 +265,7 @@ final class Connection
         } catch (Fault $fault) {
             $this->fail($fault);
         } finally {
-            $this->releaseSignals($async);
+            $this->signals->release($async);
         }
     }
 
@@ -391,12 +276,12 @@ final class Connection
             $this->endOfWire();
             return;
         }
-        $async = $this->holdSignals();
+        $async = $this->signals->hold();
         $this->takeRest();
-        $data = $this->readWithoutWaiting();
+        $data = $this->transport->readWithoutWaiting();
         if ($data === '') {
             $this->endOfWire();
-            $this->releaseSignals($async);
+            $this->signals->release($async);
             return;
         }
         $this->buffer .= (string) $data;
@@ -407,31 +292,8 @@ final class Connection
         } catch (Fault $fault) {
             $this->fail($fault);
         } finally {
-            $this->releaseSignals($async);
+            $this->signals->release($async);
         }
-    }
-
-    /** What has come: '' at the wire's end, null when nothing has. */
-    private function readWithoutWaiting(): ?string
-    {
-        if ($this->direct === null) {
-            $read = [$this->socket];
-            $none = null;
-            try {
-                return @stream_select($read, $none, $none, 0) === 1 ? $this->read() : null;
-            } catch (\ErrorException) {
-                return null;
-            }
-        }
-        try {
-            $data = @socket_recv($this->direct, $bytes, self::READ_SIZE, \MSG_DONTWAIT) !== false ? (string) $bytes : null;
-        } catch (\Throwable) {
-            $data = null;
-        }
-        if ($data === null && !\in_array(socket_last_error($this->direct), [self::EINTR, self::EAGAIN], true)) {
-            $data = '';
-        }
-        return $data;
     }
 
     /** Does what a frame says; every type but REQUEST, which belongs between requests. */
@@ -510,7 +372,7 @@ final class Connection
         Log::write('keepwarm: fault on the wire: ' . $fault->getMessage());
         $this->faulty = true;
         $this->endOfWire();
-        fclose($this->socket);
+        $this->transport->close();
     }
 
     /** `$size` bytes of DATA have left this process: gives their credit back, in steps. */

@@ -44,8 +44,8 @@ final class Worker
     /** Takes requests until Keepwarm says DRAIN or goes away; gives the exit status. */
     public function serveForever(): int
     {
-        $this->connection->holdSignals();
         $connection = $this->connection;
+        $connection->signals->hold();
         try {
             while (!$connection->lost && !$connection->leaving) {
                 if ($connection->unfit) {
@@ -151,7 +151,7 @@ final class Worker
         Output::begin();
         $failed = null;
         try {
-            $connection->admitSignals();
+            $connection->signals->admit();
             if ($request->method === 'POST' && isset($request->server['CONTENT_TYPE'])) {
                 Forms::read($request);
             }
@@ -174,9 +174,9 @@ final class Worker
             if (!$this->answer->over) {
                 $this->answer->finish();
             }
-            $connection->holdSignals();
+            $connection->signals->hold();
         } catch (\Throwable $error) {
-            $connection->holdSignals();
+            $connection->signals->hold();
             $failed = $error;
         }
         if ($connection->lost && $connection->isForked()) {
@@ -186,11 +186,11 @@ final class Worker
             $this->failed($failed);
         }
         try {
-            $connection->admitSignals();
+            $connection->signals->admit();
             $this->handler->terminate();
-            $connection->holdSignals();
+            $connection->signals->hold();
         } catch (\Throwable $error) {
-            $connection->holdSignals();
+            $connection->signals->hold();
             Log::exception($error);
         }
         // What the application has hung on them goes now: its destructors may change what is put back next.
@@ -211,7 +211,7 @@ final class Worker
         } catch (Lost | Fault $error) {
             throw $error;
         } catch (\Throwable $error) {
-            $this->connection->holdSignals();
+            $this->connection->signals->hold();
             // A session handler that throws, or an error handler that makes an exception of our warning: what it kept from being put back is not known.
             Log::exception($error);
             $this->busy = false;
@@ -240,7 +240,7 @@ final class Worker
     /** The answer has left; what the request leaves behind is removed. */
     private function finished(): void
     {
-        $this->connection->admitSignals();
+        $this->connection->signals->admit();
         if (Shutdown::isPending()) {
             Shutdown::request();
         }
@@ -250,7 +250,7 @@ final class Worker
         }
         $this->watch?->look(Web::$request);
         Session::end();
-        $this->connection->holdSignals();
+        $this->connection->signals->hold();
         if (Web::$uploads !== []) {
             Temporary::unlink(array_keys(Web::$uploads));
             Web::$uploads = [];

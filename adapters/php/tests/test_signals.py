@@ -1,10 +1,9 @@
 """An application whose signal handlers throw, or exit: never half a frame, nothing that was read is lost, and a worker that is idle stays."""
 
 import signal
-import time
 import unittest
 
-from tests.driver import PATIENCE, Worker, disabled
+from tests.driver import Worker, disabled
 
 
 class Signals(unittest.TestCase):
@@ -13,41 +12,30 @@ class Signals(unittest.TestCase):
         self.addCleanup(worker.stop)
         return worker
 
-    def wait_for_words(self, worker, words):
-        until = time.monotonic() + PATIENCE
-        while words not in worker.log():
-            self.assertLess(time.monotonic(), until, worker.log())
-            time.sleep(0.005)
-
     def same(self, worker):
         self.assertEqual(worker.get("/after").body, b"after", worker.log())
         self.assertEqual(worker.drain(), 0, worker.log())
 
     def test_one_that_throws_while_a_frame_is_written(self):
         worker = self.start()
-        stream = worker.request("/large")
-        worker.wait_until_full()
-        worker.process.send_signal(signal.SIGUSR1)
-        self.assertEqual(worker.answer(stream).reset, (3, "RuntimeException in the application"), worker.log())
+        answer = worker.interrupted_when_full("/large", signal.SIGUSR1)
+        self.assertEqual(answer.reset, (3, "RuntimeException in the application"), worker.log())
         self.assertIn("Uncaught RuntimeException: interrupted", worker.log())
         self.same(worker)
 
     def test_one_that_exits_while_a_frame_is_written(self):
         worker = self.start()
-        stream = worker.request("/large")
-        worker.wait_until_full()
-        worker.process.send_signal(signal.SIGUSR2)
-        self.assertIsNotNone(worker.answer(stream))
+        worker.interrupted_when_full("/large", signal.SIGUSR2)
         self.assertEqual(worker.get("/after").body, b"after", worker.log())
 
     def test_one_that_throws_while_no_request_is_in_work(self):
         for options in ((), ("-d", f"disable_functions=socket_import_stream,{disabled()}")):
             worker = self.start(*options)
-            for _ in range(3):
+            for number in range(1, 4):
                 self.assertEqual(worker.get("/after").body, b"after")
                 worker.wait_until_asleep()
                 worker.process.send_signal(signal.SIGUSR1)
-                self.wait_for_words(worker, "Uncaught RuntimeException: interrupted")
+                worker.wait_for_log("Uncaught RuntimeException: interrupted", number)
             self.same(worker)
 
     def test_one_that_throws_while_a_body_is_waited_for(self):
@@ -71,12 +59,7 @@ class Signals(unittest.TestCase):
 
     def test_signals_at_any_moment_lose_no_request(self):
         worker = self.start()
-        for _ in range(200):
-            sent = [worker.request("/after", send=False) for _ in range(3)]
-            worker.send(b"".join(data for _, data in sent))
-            worker.process.send_signal(signal.SIGUSR1)
-            for stream, _ in sent:
-                answer = worker.answer(stream)
-                self.assertTrue(answer.body == b"after" or answer.reset is not None, worker.log())
+        for answer in worker.answers_among_signals("/after", signal.SIGUSR1):
+            self.assertTrue(answer.body == b"after" or answer.reset is not None, worker.log())
         worker.wait_until_asleep()
         self.same(worker)

@@ -2,7 +2,6 @@
 
 import pathlib
 import sys
-import time
 
 TESTS = pathlib.Path(__file__).resolve().parent
 SOURCE = TESTS.parent / "src"
@@ -14,15 +13,6 @@ from wire_driver import (  # noqa: E402, F401
     CHUNKED, EARLY_HINTS, END, EXPECT, NUMBERS, PATIENCE, REPEATS, TRAILERS, TYPES, WEBSOCKET, Answer, Frame, block, is_over, pack,
     pairs, unblock,
 )  # fmt: skip
-
-
-def wait_for_log(worker, text, count=1):
-    """Until the worker has printed this, so often."""
-    until = time.monotonic() + PATIENCE
-    while worker.log().count(text) < count:
-        if time.monotonic() > until:
-            raise AssertionError(f"no {text!r} in\n{worker.log()}")
-        time.sleep(0.01)
 
 
 class Worker(wire_driver.Worker):

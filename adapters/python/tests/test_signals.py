@@ -3,7 +3,7 @@
 import signal
 import unittest
 
-from tests.driver import Worker, wait_for_log
+from tests.driver import Worker
 
 INTERRUPTED = "RuntimeError: interrupted"
 KINDS = ((), ("--threads", "2"))
@@ -23,29 +23,21 @@ class SignalsTest(unittest.TestCase):
     def test_one_that_raises_while_a_response_is_written(self):
         for options in KINDS:
             worker = self.start(*options)
-            stream = worker.request("/large")
-            worker.wait_until_full()
-            worker.process.send_signal(signal.SIGUSR1)
-            answer = worker.answer(stream)
+            answer = worker.interrupted_when_full("/large", signal.SIGUSR1)
             self.assertEqual((answer.reset, len(answer.body)), (None, 2_000_000), worker.log())
             self.assert_sound(worker)
 
     def test_one_that_raises_while_a_part_is_written(self):
         worker = self.start()
-        stream = worker.request("/parts")
-        worker.wait_until_full()
-        worker.process.send_signal(signal.SIGUSR1)
-        answer = worker.answer(stream)
+        answer = worker.interrupted_when_full("/parts", signal.SIGUSR1)
         self.assertEqual((answer.reset, len(answer.body)), ((3, "RuntimeError in the application"), 2_000_000), worker.log())
         self.assertIn(INTERRUPTED, worker.log())
         self.assert_sound(worker)
 
     def test_one_that_exits_while_a_response_is_written(self):
         worker = self.start()
-        stream = worker.request("/large")
-        worker.wait_until_full()
-        worker.process.send_signal(signal.SIGUSR2)
-        self.assertEqual(len(worker.answer(stream).body), 2_000_000, worker.log())
+        answer = worker.interrupted_when_full("/large", signal.SIGUSR2)
+        self.assertEqual(len(answer.body), 2_000_000, worker.log())
         self.assertEqual(worker.process.wait(10), 7, worker.log())
 
     def test_one_that_raises_while_no_request_is_in_work(self):
@@ -55,7 +47,7 @@ class SignalsTest(unittest.TestCase):
                 self.assertEqual(worker.get("/after").body, b"after", worker.log())
                 worker.wait_until_asleep()
                 worker.process.send_signal(signal.SIGUSR1)
-                wait_for_log(worker, INTERRUPTED, number)
+                worker.wait_for_log(INTERRUPTED, number)
             self.assert_sound(worker)
 
     def test_one_that_raises_while_a_body_is_waited_for(self):
@@ -77,12 +69,7 @@ class SignalsTest(unittest.TestCase):
     def test_signals_at_any_moment_lose_no_request(self):
         for options in KINDS:
             worker = self.start(*options)
-            for _ in range(200):
-                sent = [worker.request("/after", send=False) for _ in range(1 if options else 3)]
-                worker.send(b"".join(data for _, data in sent))
-                worker.process.send_signal(signal.SIGUSR1)
-                for stream, _ in sent:
-                    answer = worker.answer(stream)
-                    self.assertTrue(answer.body == b"after" or answer.reset is not None, worker.log())
+            for answer in worker.answers_among_signals("/after", signal.SIGUSR1, together=1 if options else 3):
+                self.assertTrue(answer.body == b"after" or answer.reset is not None, worker.log())
             worker.wait_until_asleep()
             self.assert_sound(worker)

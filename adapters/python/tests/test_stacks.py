@@ -3,7 +3,7 @@
 import signal
 import unittest
 
-from tests.driver import Worker, pack, wait_for_log
+from tests.driver import Worker, pack
 
 TIMEOUT = 2
 
@@ -26,17 +26,17 @@ class Stacks(unittest.TestCase):
         worker = self.worker()
         stream = self.waiting(worker)
         worker.process.send_signal(signal.SIGQUIT)
-        wait_for_log(worker, "in wait_at_gate")
-        wait_for_log(worker, "Stack (most recent call first)")
+        worker.wait_for_log("in wait_at_gate")
+        worker.wait_for_log("Stack (most recent call first)")
         worker.get("/open-gate")
         self.assertEqual(worker.answer(stream).status, 200)
 
     def test_one_that_holds_the_interpreters_lock_is_shown(self):
         worker = self.worker()
         worker.request("/holds-everything")
-        wait_for_log(worker, "holding")
+        worker.wait_for_log("holding")
         worker.process.send_signal(signal.SIGQUIT)
-        wait_for_log(worker, "in holds_everything")
+        worker.wait_for_log("in holds_everything")
 
     def test_a_request_whose_time_is_over_is_shown_and_cancelled(self):
         worker = self.worker()

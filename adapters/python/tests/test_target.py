@@ -329,7 +329,7 @@ class Lifespan(unittest.TestCase):
     def test_what_is_raised_behind_the_start_up_is_logged_at_once(self):
         with self.start("raises-between") as worker:
             self.assertEqual(worker.get("/").body, b"{}")
-            driver.wait_for_log(worker, "ZeroDivisionError: between")
+            worker.wait_for_log("ZeroDivisionError: between")
             self.assertEqual(worker.drain(), 0)
             self.assertEqual(worker.log().count("ZeroDivisionError: between"), 1)
 

@@ -14,7 +14,7 @@ from keepwarm import threaded as adapter, wire
 from keepwarm.signals import elsewhere
 from keepwarm.wsgi_answer import Answer
 from tests import test_wsgi
-from tests.driver import EXPECT, PATIENCE, Worker, pack, wait_for_log
+from tests.driver import EXPECT, PATIENCE, Worker, pack
 
 THREADS = ("--threads", "4")
 
@@ -144,8 +144,8 @@ class Threads(unittest.TestCase):
     def test_the_stacks_on_sigquit_say_which_thread_is_at_which_request(self):
         with waiting(count=2) as (worker, _, _):
             worker.process.send_signal(signal.SIGQUIT)
-            wait_for_log(worker, "is at GET /wait", 2)
-            wait_for_log(worker, "in wait_for_line", 2)
+            worker.wait_for_log("is at GET /wait", 2)
+            worker.wait_for_log("in wait_for_line", 2)
 
     def test_stacks_are_shown_again_and_again_while_threads_run(self):
         # Reading the stack of a thread that runs has ended the process.

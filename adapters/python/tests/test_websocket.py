@@ -4,7 +4,7 @@ import json
 import struct
 import unittest
 
-from tests.driver import END, WEBSOCKET, Worker, pack, pairs, unblock, wait_for_log
+from tests.driver import END, WEBSOCKET, Worker, pack, pairs, unblock
 
 
 def close(code, reason=""):
@@ -236,7 +236,7 @@ class WebSockets(unittest.TestCase):
             stream = self.open("/lets-it-pass")
             self.worker.send(pack("CLOSE", stream, close(1001)))
             self.worker.take(stream, lambda answer: "CLOSE" in answer.names)
-            wait_for_log(self.worker, said)
+            self.worker.wait_for_log(said)
 
         self.assertEqual(self.worker.log_of(action), said)
 

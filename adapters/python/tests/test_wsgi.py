@@ -642,7 +642,7 @@ class Process(unittest.TestCase):
                 with open(here) as line:
                     line.readline()
                 worker.process.send_signal(3)
-                driver.wait_for_log(worker, "in wait_for_line")
+                worker.wait_for_log("in wait_for_line")
                 with open(go, "w") as line:
                     line.write("go\n")
                 worker.answer(stream)

@@ -207,9 +207,20 @@ module Driver
 
     # -- the wire -------------------------------------------------------------------------------------------------------
 
-    # Bytes as they are.
+    # Bytes as they are. What the worker writes meanwhile is read: it may have to write before it reads on.
     def send(data)
-      @mine.write(data)
+      data = data.b
+      until data.empty?
+        readable, writable = IO.select([@mine], [@mine], nil, PATIENCE)
+        if writable.nil?
+          raise "the worker reads no more; its log:\n#{log}"
+        elsif !writable.empty?
+          sent = @mine.write_nonblock(data, exception: false)
+          data = data.byteslice(sent..) if sent.is_a?(Integer)
+        elsif !readable.empty?
+          receive
+        end
+      end
     end
 
     # The next frame; nil at the wire's end.
@@ -217,14 +228,18 @@ module Driver
       while (frame = take_frame).nil?
         raise "the worker says nothing; its log:\n#{log}" unless @mine.wait_readable(PATIENCE)
 
-        data, _, _, *beside = @mine.recvmsg(1 << 18, 0, 1 << 10, scm_rights: true)
-        return nil if data.nil? || data.empty?
-
-        beside.each { |one| @passed.concat(one.unix_rights || []) }
-
-        @buffer << data
+        return nil unless receive
       end
       frame
+    end
+
+    # Takes what comes next into the buffer; nil at the wire's end.
+    def receive
+      data, _, _, *beside = @mine.recvmsg(1 << 18, 0, 1 << 10, scm_rights: true)
+      return nil if data.nil? || data.empty?
+
+      beside.each { |one| @passed.concat(one.unix_rights || []) }
+      @buffer << data
     rescue Errno::ECONNRESET
       nil
     end

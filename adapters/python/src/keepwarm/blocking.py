@@ -1,7 +1,8 @@
 """The wire for a worker that serves one request at a time, on a blocking socket.
 
 The order of calls: `read_welcome`, `say_hello`, then for each request `begin_stream`, any of the `send_…` and `wait`,
-and `end_stream`. Nothing here raises because Keepwarm has gone: `lost` says so, and what is sent then is dropped.
+and `end_stream`. Whoever calls `wait`, `poll`, `send_data` or `consumed` has closed the gate for signal handlers. Nothing here raises because
+Keepwarm has gone: `lost` says so, and what is sent then is dropped.
 """
 
 from select import POLLIN, poll
@@ -155,15 +156,12 @@ class Connection:
             self.send(wire.frame(wire.DRAIN, 0, 0))
 
     def _send_pieces(self, pieces):
-        before = gate.close()
         try:
             sent = self.sock.sendmsg(pieces)
             if sent < sum(map(len, pieces)):  # a signal came in between
                 self.sock.sendall(b"".join(pieces)[sent:])
         except OSError:
             self.lost = self.gone = True
-        finally:
-            gate.restore(before)
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
@@ -177,7 +175,8 @@ class Connection:
             try:
                 data = self.recv(RECV_SIZE, MSG_DONTWAIT)
             except (BlockingIOError, InterruptedError):
-                self._wait_for_bytes()
+                # Here, and only here, what the application has set up to end a wait may end it: no byte is lost by it.
+                gate.pass_through(self.wait_for_bytes)
                 continue
             except OSError:
                 data = b""
@@ -185,36 +184,17 @@ class Connection:
                 raise Lost
             self.buffer += data
 
-    def _wait_for_bytes(self):
-        """Here, and only here, what the application has set up to end a wait may end it: no byte is lost by it."""
-        before = gate.closed
-        gate.open()
-        try:
-            self.wait_for_bytes()
-        finally:
-            gate.closed = before
-
     def wait(self):
         """Waits for a frame and does what it says; for use within a request. At the wire's end `gone` is set."""
-        before = gate.close()
         try:
             self.handle(*self.next_frame())
         except Lost:
             self._end_of_wire()
         except Fault as fault:
             self.fail(fault)
-        finally:
-            gate.restore(before)
 
     def poll(self):
         """Does what has come, without waiting."""
-        before = gate.close()
-        try:
-            self._poll()
-        finally:
-            gate.restore(before)
-
-    def _poll(self):
         self._take_rest()
         try:
             data = self.recv(RECV_SIZE, MSG_DONTWAIT)
@@ -344,14 +324,10 @@ class Connection:
 
     def consumed(self, size):
         """`size` bytes of DATA have left this process: gives their credit back, in steps."""
-        before = gate.close()
-        try:
-            back = self.stream_allowance.pay(size)
-            if back and not self.body_ended:
-                self.send(wire.credit(self.stream, back))
-            self._pay_connection(size)
-        finally:
-            gate.restore(before)
+        back = self.stream_allowance.pay(size)
+        if back and not self.body_ended:
+            self.send(wire.credit(self.stream, back))
+        self._pay_connection(size)
 
     def _pay_connection(self, size):
         back = self.allowance.pay(size)

@@ -45,30 +45,26 @@ class Gate:
         if self.waiting and not closed:
             self.open()
 
-    def pass_through(self):
-        """Runs what has waited, at a point where nothing is half done."""
+    def pass_through(self, until=None):
+        """Opens it where nothing is half done, while `until()` waits if there is one."""
         before = self.closed
         try:
             self.open()
+            if until is not None:
+                until()
         finally:
             self.closed = before
 
-    def wait(self, until):
-        """Waits, by `until()`, while no request is in work: what a handler raises then is a record in the log, unless it is to end the process."""
+    def rest(self, until=None):
+        """As `pass_through`, while no request is in work: what a handler raises is a record in the log, unless it is to end the process."""
         self.idle = True
-        self.closed = False
         try:
-            self.run_waiting()
-            until()
+            self.open()
+            if until is not None:
+                until()
         finally:
             self.closed = True  # first: in between, what a handler raises would come out of here
             self.idle = False
-
-    def run_waiting(self):
-        """Runs what has waited, with nobody to rescue what it raises."""
-        while self.waiting:
-            handler, number = self.waiting.pop(0)
-            _run_alone(handler, number, sys._getframe(1))
 
     def _set(self, number, handler):
         return _its_own(_signal(number, _Handler(self, handler) if callable(handler) else handler))
@@ -83,18 +79,14 @@ class _Handler:
 
     def __call__(self, number, frame):
         if self.gate.closed:
-            self.gate.waiting.append((self.handler, number))
+            self.gate.waiting.append((self, number))
         elif self.gate.idle:
-            _run_alone(self.handler, number, frame)
+            try:
+                self.handler(number, frame)
+            except Exception as error:
+                log.exception(error)
         else:
             self.handler(number, frame)
-
-
-def _run_alone(handler, number, frame):
-    try:
-        handler(number, frame)
-    except Exception as error:
-        log.exception(error)
 
 
 def _get(number):

@@ -92,7 +92,7 @@ class Connection:
             try:
                 data = self.sock.recv(RECV_SIZE, MSG_DONTWAIT)
             except BlockingIOError:
-                gate.wait(self.wait_for_bytes)
+                gate.rest(self.wait_for_bytes)
                 continue
             except OSError:
                 data = b""

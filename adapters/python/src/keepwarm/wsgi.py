@@ -58,7 +58,7 @@ class Worker:
             while not (connection.lost or connection.leaving):
                 connection.idle = True
                 if gate.waiting:
-                    gate.run_waiting()
+                    gate.rest()
                 if connection.drain_asked:
                     connection.settle_drain()
                 if connection.waiting:
@@ -73,7 +73,7 @@ class Worker:
                 try:
                     data = connection.recv(RECV_SIZE, MSG_DONTWAIT)
                 except BlockingIOError:
-                    gate.wait(connection.wait_for_bytes)
+                    gate.rest(connection.wait_for_bytes)
                     continue
                 except OSError:
                     return 0

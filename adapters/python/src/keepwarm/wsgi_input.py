@@ -38,15 +38,20 @@ class Body(io.RawIOBase):
 
     def readinto(self, target):
         """The next bytes of the body into `target`; 0 at its end."""
-        part = self.part or self._next_part()
-        size = min(len(part), len(target))
-        target[:size] = part[:size]
-        self.part = part[size:]
-        if self.free:
-            self.free -= size
-        elif size:
-            self.connection.consumed(size)
-        return size
+        gate = self.answer.gate
+        before = gate.close()
+        try:
+            part = self.part or self._next_part()
+            size = min(len(part), len(target))
+            target[:size] = part[:size]
+            self.part = part[size:]
+            if self.free:
+                self.free -= size
+            elif size:
+                self.connection.consumed(size)
+            return size
+        finally:
+            gate.restore(before)
 
     def _next_part(self):
         connection = self.connection

@@ -82,14 +82,10 @@ module Keepwarm
 
     # A signal handler of the application raised this, in the main thread, and nothing of the application is there to rescue it.
     def interrupted(error)
-      raise error if forked? || !(error.is_a?(StandardError) || error.is_a?(ScriptError))
+      raise error if forked? || Keepwarm.ends_process?(error)
 
       Log.exception(error)
     end
-
-    # Code of the application begins, and ends, where it runs in the main thread.
-    def admit; end
-    def hold; end
 
     # The block is code of the application.
     def admitted

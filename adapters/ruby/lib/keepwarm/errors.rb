@@ -24,4 +24,9 @@ module Keepwarm
 
   # The entry does not give an application that can be served. The message is whole sentences for the user.
   class EntryError < StandardError; end
+
+  # Whether the process is to end by what an application raised. The rest is a record in the log.
+  def self.ends_process?(error)
+    !error.is_a?(StandardError) && !error.is_a?(ScriptError)
+  end
 end

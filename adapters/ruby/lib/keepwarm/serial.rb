@@ -50,7 +50,6 @@ module Keepwarm
 
     # The answer is over. What comes for it from now on is read and forgotten.
     def end_stream
-      @admitted = false
       @stream.over
       settle(@stream)
     end
@@ -124,20 +123,13 @@ module Keepwarm
       error
     end
 
-    def admit
-      @admitted = true
-      raise take_interruption if @interruption
-    end
-
-    def hold
-      @admitted = false
-    end
-
     def admitted
       return yield if @admitted || !Thread.current.equal?(@main)
 
       begin
-        admit
+        @admitted = true
+        raise take_interruption if @interruption
+
         yield
       ensure
         @admitted = false

@@ -133,7 +133,7 @@ module Keepwarm
 
     # What a signal handler raised, and no code of the application could rescue any more.
     def interrupted(error)
-      return end_for(error) unless error.is_a?(StandardError) || error.is_a?(ScriptError)
+      return end_for(error) if Keepwarm.ends_process?(error)
 
       Log.exception(error)
     end

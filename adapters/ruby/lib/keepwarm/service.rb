@@ -66,15 +66,13 @@ module Keepwarm
 
     def run(env, input, finished, after)
       error = body = status = headers = nil
-      connection = @connection
       begin
-        connection.admit
-        status, headers, body = @app.call(env)
-        status, headers, body = again(env, body) if status == 100
-        connection.hold
+        @connection.admitted do
+          status, headers, body = @app.call(env)
+          status, headers, body = again(env, body) if status == 100
+        end
         deliver(status, headers, body, input, finished.empty? && after.empty?)
       rescue Exception => error # rubocop:disable Lint/RescueException -- whatever the application raises ends here
-        connection.hold
         ending = failed(error)
       end
       close(body) if body.respond_to?(:close)

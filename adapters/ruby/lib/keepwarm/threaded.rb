@@ -65,7 +65,7 @@ module Keepwarm
     end
 
     def send(data, socket = nil)
-      Thread.handle_interrupt(NEVER) { send_now(data, socket) }
+      undivided { send_now(data, socket) }
     end
 
     # Asks Keepwarm for no more requests, once (§8). No lock can be taken in a signal handler, so a thread does it.
