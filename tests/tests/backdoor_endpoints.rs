@@ -14,6 +14,9 @@ const BOUND: Duration = Duration::from_secs(30);
 const ONE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
 const TWO: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
+/// A client calls over one connection for as long as something takes.
+const SERVER: &str = "[server]\nthreads = 1\nlimits = { connection_requests = \"off\" }\n";
+
 /// Two origins at two addresses and one port.
 fn pair(
     answer: impl Fn(&str, &mut std::net::TcpStream) -> After + Clone + Send + Sync + 'static,
@@ -33,7 +36,7 @@ fn pair(
 
 fn named(address: SocketAddr, names: &NameServer) -> String {
     format!(
-        "[server]\nthreads = 1\n[upstream.search]\nurl = \"http://search.test:{}\"\nbind = \"127.0.0.1:0\"\n\
+        "{SERVER}[upstream.search]\nurl = \"http://search.test:{}\"\nbind = \"127.0.0.1:0\"\n\
          dns = {{ min_ttl = \"100ms\", max_ttl = \"100ms\", resolver = [\"{}\"] }}\n",
         address.port(),
         names.address()
@@ -55,7 +58,7 @@ fn call_until(client: &mut Client, expected: &str) {
             return;
         }
         assert!(Instant::now() < deadline, "never {expected}");
-        // Between looks at another process: without it a slow one would outlast the 10,000 requests of a connection.
+        // Between looks at another process, which needs the processor.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -138,9 +141,10 @@ fn an_endpoint_that_fails_its_checks_gets_no_calls() {
         After::Keep
     });
     let well = Origin::fixed("well");
+    // In turn: by the least load, one whose response came late once would get no call for a minute.
     let config = |health: &str| {
         format!(
-            "[server]\nthreads = 1\n[upstream.search]\nbind = \"127.0.0.1:0\"\n{health}\
+            "{SERVER}[upstream.search]\nbind = \"127.0.0.1:0\"\nbalance = \"round_robin\"\n{health}\
              endpoints = [{{ url = \"http://{}\" }}, {{ url = \"http://{}\" }}]\n",
             ill.address(),
             well.address()

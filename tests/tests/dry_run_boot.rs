@@ -136,11 +136,14 @@ fn a_signal_ends_it_and_its_worker() {
     let mut command = Command::new(keepwarm());
     command.args(["run", "--dry-run", "--boot", "hang_app:application"]).current_dir(apps());
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().expect("keepwarm");
-    let find = || {
-        process::descendants(child.id()).into_iter().find(|pid| process::command(*pid).contains("hang_app"))
-    };
-    process::wait_until("a worker", BOUND, || find().is_some());
-    let worker = find().expect("a worker");
+    // Its own command line: between its fork and its exec a process has that of the one that starts it.
+    let mut worker = None;
+    process::wait_until("a worker", BOUND, || {
+        let is_worker = |pid: &u32| process::command(*pid).contains("-m keepwarm hang_app");
+        worker = process::descendants(child.id()).into_iter().find(is_worker);
+        worker.is_some()
+    });
+    let worker = worker.expect("a worker");
     process::signal(child.id(), Signal::TERM);
     let status = child.wait().expect("its end");
     assert_eq!(status.code(), Some(1));
